@@ -17,10 +17,10 @@ from paddock.plane.policy_files import PolicyFile
 from paddock.plane.replaced import repeats, unnamed_answer
 from paddock.plane.usual import usual_answer
 from paddock.policy.document import PolicyDocument, Scope, read_policy
-from paddock.policy.patterns import PathPattern
+from paddock.policy.patterns import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
-from paddock.policy.questions.coverage import idle_exceptions
+from paddock.policy.questions.coverage import idle_exceptions, path_samples
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.policy.settings import (
     NETWORKS,
@@ -190,12 +190,16 @@ def _behind(patterns: tuple[PathPattern, ...], exception: str) -> set[str]:
 def _list_grants(
     name: str, before: tuple[PathPattern, ...], after: tuple[PathPattern, ...]
 ) -> Iterator[Grant]:
-    kept = {pattern.text for pattern in after}
+    kept, held = ({pattern.text for pattern in each} for each in (after, before))
+    # Not one with brackets: what that covers is not told by samples.
+    wide = (each for each in after if not each.negated and "[" not in each.text)
+    closed = PathList(wide, Comparison.GUARDING)
     for pattern in before:
-        if pattern.text not in kept:
+        is_closed = pattern.negated or all(map(closed.find, path_samples(pattern)))
+        if pattern.text not in kept and not is_closed:
             yield Grant(f"[paths] {_text(pattern)} is no longer {name}")
     for pattern in after:
-        if pattern.negated:
+        if pattern.negated and pattern.text not in held:
             yield Grant(f"[paths] {_text(pattern)} is taken out of {name}", _where(pattern.place))
 
 

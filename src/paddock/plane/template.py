@@ -32,7 +32,7 @@ _BODY: Final = b"""\
 # [paths]
 # # Nobody writes these. What git itself writes in .git/ lands all the same, as by
 # # git commit in a command, but no hook and no configuration: git under [shell].
-# protected = [".git/", ".env*", "*.key", "*.pem"]
+# protected = [".git/", "*.pem"]
 # # Only commands write these; file tools do not.
 # generated = ["node_modules/", "package-lock.json", "yarn.lock"]
 # # Writing here is allowed, with a warning that model and person can see.
@@ -43,8 +43,13 @@ _BODY: Final = b"""\
 # ]
 # # No warning here.
 # safe      = ["/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md"]
-# # Not even readable, and not shown.
-# secret    = [".env*", "*.key"]
+# # Not even readable, and not shown; nobody writes these either.
+# secret    = [
+#     ".env", ".env.*", ".envrc", "*.key",
+#     "!.env.example", "!.env.sample", "!.env.template", "!.env.dist",
+# ]
+# # In folders of dependencies (.venv, node_modules, vendor, target and their kin) commands
+# # meet only those of protected and secret that have a slash: "**/*.key" holds there, too.
 
 # An agent's profile says what it is allowed, what is asked about, what is denied, and
 # which commands run without a question because a sandbox holds them: `confine`. Where

@@ -5,6 +5,7 @@ layer under it, so that no `!` in it can take out what stood there before. A
 path is forbidden if any layer forbids it, and `safe` only if all of them say so.
 """
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -15,6 +16,8 @@ from paddock.policy.own_places import DirectoryList
 from paddock.policy.patterns import ROOT, Comparison, MatchedPattern, PathList, PathPattern, Screen
 from paddock.policy.presets import (
     CLIENT_SETTINGS,
+    INSTALLED_FOLDERS,
+    MIXED_FOLDERS,
     above_own_files,
     built_in_paths,
     client_folders,
@@ -35,12 +38,18 @@ _CODES: Final = {
     "secret": SecretPathError.code,
 }
 """By the list that forbids."""
+_READ: Final = frozenset(INSTALLED_FOLDERS)
+_WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
+_NO_DEPENDENCY: Final = -1
+_DEPENDENCIES: Final = re.compile(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(_WRITTEN)))})/")
+"""Most paths are in none, and one look tells so."""
 
 
 class Writer(Enum):
     """Who changes a file: a file tool, or a command (in the sandbox or by redirection).
 
-    Only commands may write what is `generated`.
+    Only commands may write what is `generated`, and in a folder of dependencies they meet
+    none of the patterns of `protected` and `secret` that are names of files.
     """
 
     FILE_TOOL = "file tool"
@@ -112,13 +121,19 @@ class PathGuards:
         found = self.ours.denials(path, touched, is_write)
         if not touched:
             return tuple(found)
+        level = _NO_DEPENDENCY
+        if writer is Writer.COMMAND:
+            level = _dependency_level(path, is_write)
         if is_write:
-            found += _denials(self.protected, touched, path, "protected", "protected")
+            protected = _touched(self.protected, touched)
+            found += _denials(protected, path, "protected", "protected", level)
             if writer is Writer.FILE_TOOL:
                 what = "written by commands alone"
-                found += _denials(self.generated, touched, path, "generated", what)
-        secret = tuple(layer for layer in self.secret if layer is not self.ours.state)
-        found += _denials(secret, touched, path, "secret", "secret")
+                found += _denials(_touched(self.generated, touched), path, "generated", what)
+        secret = tuple(
+            layer for layer in _touched(self.secret, touched) if layer is not self.ours.state
+        )
+        found += _denials(secret, path, "secret", "secret", level)
         return tuple(found)
 
     def find_warning(self, path: str) -> MatchedPattern | None:
@@ -134,6 +149,14 @@ class PathGuards:
     def find_secret(self, path: str) -> MatchedPattern | None:
         """Return the pattern by which `path` is neither read nor shown."""
         return _first(self.secret, path)
+
+    def find_secret_for_command(self, path: str) -> MatchedPattern | None:
+        """Return the pattern by which a command cannot read `path`."""
+        return _first(self.secret, path, _dependency_level(path, is_write=False))
+
+    def is_in_dependency(self, path: str) -> bool:
+        """Whether `path` lies in a folder of dependencies, where fewer names are closed."""
+        return _dependency_level(path, is_write=False) >= 0
 
     def find_generated(self, path: str) -> MatchedPattern | None:
         """Return the pattern by which only commands write `path`."""
@@ -225,18 +248,38 @@ def _added(patterns: tuple[PathPattern, ...] | None, comparison: Comparison) -> 
     return () if patterns is None else _layer(patterns, comparison)
 
 
-def _first(layers: Layers, path: str) -> MatchedPattern | None:
+def _first(layers: Layers, path: str, level: int = _NO_DEPENDENCY) -> MatchedPattern | None:
     for layer in layers:
-        pattern = layer.match(path)
+        pattern = _match(layer, path, level)
         if pattern is not None:
             return pattern
     return None
 
 
+def _dependency_level(path: str, is_write: bool) -> int:
+    """Return at which component of `path` a folder of dependencies stands.
+
+    Exactly by name: where a file system ignores case, `Node_Modules` is the project's own.
+    """
+    if _DEPENDENCIES.search(path) is None:
+        return _NO_DEPENDENCY
+    folders = _WRITTEN if is_write else _READ
+    above = path.split("/")[:-1]
+    return next((at for at, name in enumerate(above) if name in folders), _NO_DEPENDENCY)
+
+
+def _match(layer: PathList, path: str, level: int) -> MatchedPattern | None:
+    return layer.match(path) if level < 0 else layer.find_down_to(path, level)
+
+
+def _touched(layers: Layers, touched: frozenset[PathList]) -> Layers:
+    return tuple(layer for layer in layers if layer in touched)
+
+
 def _denials(
-    layers: Layers, touched: frozenset[PathList], path: str, name: str, what: str
+    layers: Layers, path: str, name: str, what: str, level: int = _NO_DEPENDENCY
 ) -> list[RuleMatch]:
-    found = (layer.match(path) for layer in layers if layer in touched)
+    found = (_match(layer, path, level) for layer in layers)
     code = _CODES[name]
     return [_denial(pattern, path, name, code, what) for pattern in found if pattern is not None]
 
@@ -244,6 +287,9 @@ def _denials(
 def _denial(pattern: MatchedPattern, path: str, name: str, code: str, what: str) -> RuleMatch:
     place = pattern.place
     reason = f"{quote_toml(path)} is {what} ({quote_toml(pattern.text)}, {place})"
+    lifting = pattern.lifting(path) if name in ("protected", "secret") else ""
+    if lifting:
+        reason += f"; a person lifts it by {quote_toml(lifting)} as the last of {name} in [paths]"
     return RuleMatch(
         Outcome.DENY,
         pattern.text,

@@ -17,12 +17,13 @@ There are two ways to compare, and a list has one of them:
 A `!` pattern works against its list, so it is compared the other way.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from paddock.policy.globs import Glob, fold, parse_glob, split_lead
+from paddock.policy.globs import Glob, fold, fold_segment, parse_glob, regex_of, split_lead
 from paddock.policy.path_index import Hit, Indexed, PathIndex
 from paddock.policy.places import BUILT_IN_PLACE, Place
 from paddock.policy.problems import PatternError, quote_toml
@@ -56,6 +57,19 @@ class PathPattern:
     def negated(self) -> bool:
         """Whether it takes out again (`!`)."""
         return self.glob.negated
+
+    @property
+    def is_file_name(self) -> bool:
+        """Whether it forbids by a name without any slash."""
+        return self.glob.anywhere and not self.glob.directory_only and not self.glob.negated
+
+    def lifting(self, path: str) -> str:
+        """Return the `!` pattern that would take `path` out behind this one; empty for none."""
+        if not self.is_file_name:
+            return ""
+        regex = re.compile(regex_of((fold_segment(self.glob.segments[0]),)), re.DOTALL)
+        named = (name for name in path.split("/") if regex.fullmatch(fold(name)))
+        return next((f"!{name}" for name in named), "")
 
 
 MatchedPattern = PathPattern
@@ -118,6 +132,22 @@ class PathList:
             return self._root
         hits = self._index.hits(path, fold(path), is_final_directory=False)
         return self._first(hits) if hits else None
+
+    def find_down_to(self, path: str, level: int) -> MatchedPattern | None:
+        """As `find`, but mere names of files count for no component deeper than `level`.
+
+        What names a folder, by a slash anywhere in it, counts at every depth, and so does
+        what names `.git`: no name of a file.
+        """
+        names = path.split("/")
+        hits = [
+            hit
+            for hit in self._index.hits(path, fold(path), is_final_directory=False)
+            if hit[0] <= level
+            or not self.patterns[hit[1]].is_file_name
+            or names[hit[0]].lower() == ".git"
+        ]
+        return self._first(hits)
 
     def find_above(self, pattern: PathPattern) -> MatchedPattern | None:
         """Return what decides for a directory that holds all that `pattern` matches, or None.

@@ -22,7 +22,7 @@ NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 LOCKED: Final = "locked"
 """The profile of an agent whose own profile is not known."""
 
-PROTECTED: Final = (".git/", ".env*", "*.key", "*.pem")
+PROTECTED: Final = (".git/", "*.pem")
 GENERATED: Final = ("node_modules/", "package-lock.json", "yarn.lock")
 WARNED: Final = (
     "/src/**",
@@ -32,7 +32,26 @@ WARNED: Final = (
     "/.claude-plugin/**",
 )
 SAFE: Final = ("/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md")
-SECRET: Final = (".env*", "*.key")
+_SAMPLES: Final = ("!.env.example", "!.env.sample", "!.env.template", "!.env.dist")
+"""Made to be read and committed: they say which variables there are, and no value."""
+SECRET: Final = (".env", ".env.*", ".envrc", "*.key", *_SAMPLES)
+
+INSTALLED_FOLDERS: Final = (
+    *(".venv", "venv", "site-packages", "dist-packages"),  # Python; certifi has a cacert.pem
+    *("__pypackages__", ".tox", ".nox", ".eggs"),  # PDM, and what tests and builds of Python make
+    *("node_modules", "bower_components", ".pnpm-store"),  # packages that ship their own .env
+    *(".bundle", "Pods", "Carthage", ".dart_tool", "elm-stuff"),  # Ruby, Swift, Dart, Elm
+)
+"""Folders that an installer fills with what anybody can download."""
+MIXED_FOLDERS: Final = (
+    "vendor",  # Go, PHP and Ruby install there, and people keep files of a supplier in it
+    "target",  # Cargo and Maven build there, and Maven copies the project's own resources
+)
+"""The same, but files of the project itself may stand there.
+
+Threat: `src/main/resources/tls.key` is closed, and a build that ran outside left a copy of it
+in `target/classes`. So commands write there, and read nothing secret.
+"""
 
 CLIENT_TOOLS: Final = (
     "Agent",

@@ -105,11 +105,11 @@ class WriteJudge:
 class _Secrets:
     """What is secret, and drafts of Paddock's own: they may hold what is."""
 
-    __slots__ = ("_by_name", "_layers")
+    __slots__ = ("_by_name", "_guards")
 
     def __init__(self, policy: Policy) -> None:
-        self._layers = policy.guards.secret
-        patterns = [pattern for layer in self._layers for pattern in layer.patterns]
+        self._guards = policy.guards
+        patterns = [pattern for layer in self._guards.secret for pattern in layer.patterns]
         # Nothing sealed is entered, so where no pattern has a slash the name alone decides,
         # and most names of a tree repeat.
         is_by_name = all(pattern.glob.anywhere for pattern in patterns)
@@ -118,7 +118,7 @@ class _Secrets:
     def holds(self, path: str) -> bool:
         """Whether the last component makes `path` secret; those before it are known not to."""
         name = path.rpartition("/")[2]
-        if self._by_name is None:
+        if self._by_name is None or self._guards.is_in_dependency(path):
             return self._matches(path, name)
         known = self._by_name.get(name)
         if known is None:
@@ -131,7 +131,7 @@ class _Secrets:
         if is_temporary_name(name):
             # Threat: the draft of a secret file while it is being written.
             return True
-        return any(layer.find(path) is not None for layer in self._layers)
+        return self._guards.find_secret_for_command(path) is not None
 
 
 class _Profiles:

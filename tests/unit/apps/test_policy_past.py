@@ -174,7 +174,7 @@ def test_diff_shows_calls_that_two_files_decide_differently(user):
     assert (alike.status, "every call has the same answer" in alike.out) == (0, True)
 
 
-OWN = '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "/db/"]\n'
+OWN = '[paths]\nprotected = [".git/", "*.pem", "/db/"]\n'
 
 
 def test_diff_alone_shows_what_the_projects_own_file_changes(user):

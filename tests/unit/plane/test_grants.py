@@ -46,7 +46,13 @@ def test_what_only_tightens_or_repeats_grants_nothing(text):
 protected = [".git/", ".env*", "*.key", "*.pem", "*.lock"]
 secret = [".env*", "*.key", "/private/"]
 """,
-            ["[paths] *.lock is protected (line 2)", "[paths] /private/ is secret (line 3)"],
+            [
+                "[paths] .env* is protected (line 2)",
+                "[paths] *.key is protected (line 2)",
+                "[paths] *.lock is protected (line 2)",
+                "[paths] .env* is secret (line 3)",
+                "[paths] /private/ is secret (line 3)",
+            ],
         ),
         (
             """[profiles.standard]
@@ -156,16 +162,17 @@ def test_a_profile_that_repeats_the_built_in_one_takes_nothing_away():
     ("text", "expected"),
     [
         (
-            '[paths]\nprotected = [".git/", "!my.pem", "*.key", "*.pem"]',
+            '[paths]\nprotected = [".git/", "!my.pem", "*.pem"]',
             [
-                "[paths] .env* is no longer protected",
                 "[paths] !my.pem is taken out of protected (line 2)",
             ],
         ),
         (
             '[paths]\nsecret = []\nsafe = ["/src/**"]',
             [
-                "[paths] .env* is no longer secret",
+                "[paths] .env is no longer secret",
+                "[paths] .env.* is no longer secret",
+                "[paths] .envrc is no longer secret",
                 "[paths] *.key is no longer secret",
                 "[paths] /src/** is safe: no warning (line 3)",
             ],

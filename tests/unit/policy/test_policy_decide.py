@@ -85,7 +85,7 @@ def test_the_default_path_lists_deny_with_their_codes_and_nothing_else() -> None
         "tool:file:create .git/config": (DENY, "policy.protected"),
         "tool:file:view .git/config": (ALLOW, ""),
         "tool:file:create sub/.GIT": (DENY, "policy.protected"),
-        "tool:file:create .env.local": (DENY, "policy.protected"),
+        "tool:file:create .env.local": (DENY, "policy.secret"),
         "tool:file:view .env": (DENY, "policy.secret"),
         "tool:file:view a/x.KEY": (DENY, "policy.secret"),
         "tool:file:view a/x.pem": (ALLOW, ""),

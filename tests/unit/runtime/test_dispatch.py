@@ -176,8 +176,8 @@ def test_a_denied_call_is_one_entry_with_its_rule_and_no_effect(door):
         ("paddock.toml", "policy.protected"),
         ("sub/paddock.toml", "policy.protected"),
         ("package-lock.json", "policy.generated"),
-        (".env", "policy.protected"),
-        ("deep/server.KEY", "policy.protected"),
+        (".env", "policy.secret"),
+        ("deep/server.KEY", "policy.secret"),
     ],
 )
 def test_path_lists_deny_whatever_the_profile_allows(door, path, code):

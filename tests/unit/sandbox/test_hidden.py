@@ -77,7 +77,7 @@ def test_secret_names_are_found_at_every_depth_nested_repositories_included(tree
         ".env",
         "src/a.py",
         "src/deep/x/.env.local",
-        "node_modules/m/n/a.key",
+        "vendor/m/n/a.key",
         "sub/.git/refs/heads/a.key",
         ".env.d/anything",
         "Src/UPPER.KEY",
@@ -86,9 +86,9 @@ def test_secret_names_are_found_at_every_depth_nested_repositories_included(tree
         ".env",
         ".env.d",
         "Src/UPPER.KEY",
-        "node_modules/m/n/a.key",
         "src/deep/x/.env.local",
         "sub/.git/refs/heads/a.key",
+        "vendor/m/n/a.key",
     )
 
 

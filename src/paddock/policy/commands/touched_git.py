@@ -26,6 +26,10 @@ _UP: Final = re.compile(r"(?:\.{0,2}/)*\.{0,2}")
 _FROM_FILE: Final = "--pathspec-from-file"
 _MAGIC: Final = re.compile(r"^:|[*?\[]")
 _REWRITES: Final = "git rewrites files that it finds by itself, and words do not tell which"
+_CACHED: Final = re.compile(r"--(?:no-)?c(?:a(?:c(?:h(?:ed?)?)?)?)?")
+_STASHES: Final = "git stash takes away every file that git does not track"
+_STAGED: Final = frozenset({"-S", "--staged", "-q", "--quiet"})
+"""Options of `git restore` with which it writes no file, `--staged` being among them."""
 _CLEANS: Final = "git clean removes every file that git does not keep"
 
 
@@ -76,7 +80,27 @@ def _none(_rest: Sequence[str]) -> Touch:
 
 
 def _rm(rest: Sequence[str]) -> Touch:
-    return Touch(removed=_operands(rest))
+    # The index is not the file: what `--cached` takes out of it still stands on the disk.
+    told = [each for each in _options(rest) if _CACHED.fullmatch(each)]
+    is_index_alone = bool(told) and not told[-1].startswith("--no-")
+    return Touch(removed=[] if is_index_alone else _operands(rest))
+
+
+def _stash(rest: Sequence[str]) -> Touch:
+    """What goes from where it stands; what git keeps is put back as it was committed."""
+    is_bare = not rest or rest[0].startswith("-")
+    verb, words = ("push", rest) if is_bare else (rest[0], rest[1:])
+    if verb not in ("push", "save"):
+        return Touch()
+    named = _without_values(words, frozenset({"-m", "--message"})) if verb == "push" else []
+    paths = [path for path in named if not is_here(path)]
+    if paths:
+        return Touch(removed=paths)
+    letters = {letter for word in _options(words) if word[:2] != "--" for letter in word}
+    is_wide = not letters.isdisjoint("ua") or any(
+        _shortens(word, "--include-untracked", 3) or _shortens(word, "--all", 3) for word in words
+    )
+    return Touch(doubts=[_STASHES] if is_wide else [])
 
 
 def _format_patch(rest: Sequence[str]) -> Touch:
@@ -97,9 +121,9 @@ def _rewritten(rest: Sequence[str]) -> Touch:
 
     Below where one stands, or above it, that is whatever git keeps: a question.
     """
-    touch = Touch(written=_operands(rest))
     if _writes_index_alone(rest):
-        return touch
+        return Touch()
+    touch = Touch(written=_operands(rest))
     named = [each for each in touch.written if not _UP.fullmatch(each)]
     touch.copied = [all_below(each) for each in named]
     is_wide = len(named) < len(touch.written) or any(map(_MAGIC.search, named))
@@ -120,10 +144,9 @@ def _from_index(rest: Sequence[str]) -> Touch:
 
 
 def _writes_index_alone(rest: Sequence[str]) -> bool:
-    """`git restore --staged PATH`, with no further option: no file is written."""
-    words = list(rest[: rest.index("--")]) if "--" in rest else list(rest)
-    options = [word for word in words if word.startswith("-")]
-    return bool(options) and words[0] in options and set(options) <= {"--staged", "-S"}
+    """`git restore --staged PATH`, with no option that could be more: no file is written."""
+    options = _options(rest)
+    return bool(options) and set(options) <= _STAGED and not {"-S", "--staged"}.isdisjoint(options)
 
 
 def _clean(rest: Sequence[str]) -> Touch:
@@ -182,12 +205,18 @@ _HANDLERS: Final[dict[str, Callable[[Sequence[str]], Touch]]] = {
     "restore": _rewritten,
     "format-patch": _format_patch,
     "rm": _rm,
+    "stash": _stash,
     "mv": _mv,
     "clean": _clean,
     "config": _config,
     "bundle": _bundle,
     "worktree": _worktree,
 }
+
+
+def _options(words: Sequence[str]) -> list[str]:
+    before = words[: words.index("--")] if "--" in words else words
+    return [word for word in before if word.startswith("-")]
 
 
 def _operands(words: Sequence[str]) -> list[str]:

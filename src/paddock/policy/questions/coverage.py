@@ -14,7 +14,7 @@ from typing import Final
 
 from paddock.policy.actions import ActionPattern
 from paddock.policy.globs import CharClass, Segment, Wild
-from paddock.policy.guards import PathGuards
+from paddock.policy.guards import Layers, PathGuards
 from paddock.policy.patterns import (
     ROOT,
     Comparison,
@@ -102,20 +102,27 @@ def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: Pat
 def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
     """Return the path list's pattern that denies whatever the rule names, if one does."""
     path = rule.pattern.path
-    if path is None or _may_be_taken_out(guards, path):
+    if path is None:
         return None
-    found = [_swallowing(guards, rule.pattern, sample) for sample in _samples(path)]
+    whole = replace(
+        guards,
+        **{name: _whole(getattr(guards, name), path) for name in GUARDING_LISTS},
+    )
+    found = [_swallowing(whole, rule.pattern, sample) for sample in _samples(path)]
     first = found[0]
     return first if first is not None and all(each is not None for each in found) else None
 
 
-def _may_be_taken_out(guards: PathGuards, path: PathPattern) -> bool:
-    """Whether a `!` of a path list concerns something that the rule names."""
+def _whole(layers: Layers, path: PathPattern) -> Layers:
+    """Return the layers in which no `!` concerns something that the rule names."""
     parts = path_parts(path.glob)
-    return any(
-        pattern.negated and common_row(parts, path_parts(pattern.glob)) is not None
-        for layer in (*guards.secret, *guards.protected, *guards.generated)
-        for pattern in layer.patterns
+    return tuple(
+        layer
+        for layer in layers
+        if not any(
+            pattern.negated and common_row(parts, path_parts(pattern.glob)) is not None
+            for pattern in layer.patterns
+        )
     )
 
 

@@ -246,7 +246,7 @@ def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
         inside = _within(parent, text)
         if inside is None:
             return _refused(change, PathTraversalError.code, f"{shown}, out of the workspace")
-    secret = bench.policy.guards.find_secret(inside)
+    secret = bench.policy.guards.find_secret_for_command(inside)
     if secret is not None:
         return _refused(change, SecretPathError.code, f"{shown}, which is secret")
     return None

@@ -2,6 +2,7 @@
 
     names.py          what ordinary git operations write: names, and what may stand in them. Pure
     rules.py          which of it may change under `git = "safe"` or `"read-only"`. Pure
+    entries.py        the entries of an index, of every version; split and sparse ones. Pure
     index.py          whether the paths in an index are ones that git would enter. Pure
     repositories.py   the git directories that a command's changes touch, before and after
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import HostError
-from paddock.sandbox.git.index import SHA1_BYTES, SHA256_BYTES
+from paddock.sandbox.git.entries import SHA1_BYTES, SHA256_BYTES
 from paddock.sandbox.git.rules import (
     ARMING_NAMES,
     BARE_NAMES,

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final
 
 from paddock.policy.settings import Git
-from paddock.sandbox.git.index import SHA1_BYTES
+from paddock.sandbox.git.entries import SHA1_BYTES
 from paddock.sandbox.git.names import Ordinary, Phase, find_ordinary, is_ordinary_directory
 from paddock.text.show import quote
 

@@ -83,3 +83,98 @@ def test_what_the_words_do_not_tell_is_asked_about(command, client: Client):
 )
 def test_ordinary_forms_of_them_stay_silent(command, client: Client):
     assert run(client, command) == "none"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git rm -r --cached .",
+        "git rm --cached .env",
+        "git rm -rq --cached -- .env sub",
+        "git reset .env",
+        "git reset HEAD -- .env",
+        "git restore --staged .env",
+        "git restore -S -q .",
+        "git update-index --assume-unchanged .env",
+        "git update-index --force-remove .env",
+        "git add .env",
+        "git add -A",
+        "git stash",
+        "git stash push -m wip",
+        "git stash pop",
+        "git stash list",
+    ],
+)
+def test_the_index_is_not_the_file(command, client: Client):
+    client.place.project.joinpath("sub").mkdir()
+
+    assert run(client, command) == "none"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git rm .env",
+        "git rm -r .",
+        "git rm --cached --no-cached .env",
+        "git rm -- --cached .env",
+        "git checkout -- .env",
+        "git checkout HEAD .env",
+        "git restore .env",
+        "git restore --staged --worktree .env",
+        "git restore -SW .env",
+        "git clean -xf",
+        "git mv .env x",
+        "git stash push -u -- .env",
+    ],
+)
+def test_what_git_does_to_the_file_is_still_refused(command, client: Client):
+    assert run(client, command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git stash -u -- .claude",
+        "git stash push -u -m x -- .claude/settings.json",
+        "git stash -- .claude",
+        "git clean -fdx .claude",
+        "git checkout -- .claude/settings.json",
+        "git checkout HEAD~1 .claude",
+        "git restore .claude",
+        "git rm -r .claude",
+        "git mv .claude/settings.json x.json",
+        "rm -rf .claude",
+        "mv .claude old",
+        "cd .claude && git stash -u -- settings.json",
+    ],
+)
+def test_where_a_client_takes_its_hooks_from_is_not_taken_away_by_words(command, client: Client):
+    settings = client.place.project / ".claude" / "settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text("{}")
+
+    assert run(client, command) == "deny"
+
+
+def test_stashing_what_git_does_not_track_is_asked_about_and_reading_settings_is_not(
+    client: Client,
+):
+    folder = client.place.project / ".claude"
+    folder.mkdir(exist_ok=True)
+    folder.joinpath("settings.json").write_text("{}")
+
+    assert [run(client, each) for each in ("git stash -u", "git stash push --all -m x")] == [
+        "ask",
+        "ask",
+    ]
+    assert [
+        run(client, each)
+        for each in (
+            "cat .claude/settings.json",
+            "git diff .claude",
+            "git add .claude/settings.json",
+            "git rm --cached .claude/settings.json",
+            "git stash push -- src",
+        )
+    ] == ["none"] * 5

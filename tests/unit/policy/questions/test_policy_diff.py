@@ -141,7 +141,7 @@ def test_a_warning_alone_is_a_witness_of_its_own_kind() -> None:
     assert all(what == "warning" for what, _ in kinds)
 
 
-PROTECTED = '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "/db/"]\n'
+PROTECTED = '[paths]\nprotected = [".git/", "*.pem", "/db/"]\n'
 
 
 def rows(report: Diff) -> list[list[str]]:
@@ -153,19 +153,19 @@ def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() 
     report = compared(PROTECTED, "")
     assert rows(report) == [
         [
-            "allow → deny: tool:file:create db, tool:output:write db, and 4 tried calls like them",
+            "allow → deny: tool:file:create db, tool:output:write db, and 28 tried calls like them",
             "  old: tool:* (profiles.open.allow, built-in), and 4 other rules",
             "  new: /db/ (paths.protected, new.toml:2)",
             "  for: profile open, profile standard, profile admin",
         ],
         [
-            "allow → deny: tool:shell:run echo x > db, and 11 tried calls like it",
+            "allow → deny: tool:shell:run echo x > db, and 23 tried calls like it",
             "  old: tool:* (profiles.open.allow, built-in), and one other rule",
             "  new: /db/ (paths.protected, new.toml:2)",
             "  for: profile open, profile admin",
         ],
         [
-            "confine → deny: tool:shell:run echo x > db, and 11 tried calls like it",
+            "confine → deny: tool:shell:run echo x > db, and 23 tried calls like it",
             "  old: tool:shell:* (profiles.standard.otherwise, built-in)",
             "  new: /db/ (paths.protected, new.toml:2)",
             "  for: profile standard",
@@ -175,9 +175,9 @@ def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() 
     assert len(report.witnesses) == 9
     back = compared("", PROTECTED)
     assert [row[0] for row in rows(back)] == [
-        "deny → confine: tool:shell:run echo x > db, and 11 tried calls like it",
-        "deny → allow: tool:file:create db, tool:output:write db, and 4 tried calls like them",
-        "deny → allow: tool:shell:run echo x > db, and 11 tried calls like it",
+        "deny → confine: tool:shell:run echo x > db, and 23 tried calls like it",
+        "deny → allow: tool:file:create db, tool:output:write db, and 28 tried calls like them",
+        "deny → allow: tool:shell:run echo x > db, and 23 tried calls like it",
     ]
 
 
@@ -273,7 +273,7 @@ def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> N
     (row,) = (row for row in rows(compared(BASE, "")) if "tool:client:Agent" in row[0])
     assert row[0] == (
         "allow → deny: tool:client:Agent, tool:output:write src, tool:search:grep src, "
-        "tool:client:AskUserQuestion, and 93 tried calls like them"
+        "tool:client:AskUserQuestion, and 117 tried calls like them"
     )
     assert all(f"tool:client:{name}" in row[1] for name in CLIENT_TOOLS)
     assert row[2:] == ["  new: no rule; unknown is no", "  for: profile standard"]
@@ -283,7 +283,7 @@ def test_where_a_warning_alone_differs_no_rule_is_named() -> None:
     found = rows(compared('[paths]\nwarned = ["/lib/**"]\nsafe = []\n', ""))
     calls = "tool:file:create lib/example, tool:output:write lib/example"
     assert [
-        f"allow → allow, warned: {calls}, and 2 tried calls like them",
+        f"allow → allow, warned: {calls}, and 26 tried calls like them",
         "  for: profile open, profile standard, profile admin",
     ] in found
 

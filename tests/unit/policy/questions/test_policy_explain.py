@@ -146,7 +146,7 @@ PATHS = "no rule lifts it, since {} stands above every profile: "
         ),
         (
             "tool:file:view .env",
-            PATHS.format("secret") + 'give secret under [paths] in paddock.toml, without ".env*"',
+            PATHS.format("secret") + 'give secret under [paths] in paddock.toml, without ".env"',
         ),
     ],
 )
@@ -165,11 +165,19 @@ def test_what_nothing_lifts_is_said_to_be_so() -> None:
 
 def test_every_pattern_of_every_list_that_closes_the_path_is_named() -> None:
     text = "tool:file:create .env.key"
-    given = 'give {} under [paths] in paddock.toml, without ".env*", "*.key"'
-    first, second = (PATHS.format(name) + given.format(name) for name in ("protected", "secret"))
+    given = "give {} under [paths] in paddock.toml, without {}"
     assert explained(text, "standard", load_policy(None)).changes == (
-        Change(first),
-        Change(f"and besides: {second}", Outcome.ALLOW),
+        Change(PATHS.format("secret") + given.format("secret", '".env.*", "*.key"'), Outcome.ALLOW),
+    )
+    # Of two lists each is told.
+    both = '[paths]\nprotected = [".env.*"]\nsecret = ["*.key"]'
+    first, second = (PATHS.format(name) for name in ("protected", "secret"))
+    assert explained(text, "standard", policy(both)).changes == (
+        Change(f'{first}remove ".env.*" from [paths] protected, paddock.toml:2'),
+        Change(
+            f'and besides: {second}remove "*.key" from [paths] secret, paddock.toml:3',
+            Outcome.ALLOW,
+        ),
     )
     lists = 'secret = []\nprotected = [".env*", "!.env.key",\n"*.key",\n".ENV.key"]'
     assert explained(text, "standard", policy(f"[paths]\n{lists}")).changes == (

@@ -55,9 +55,9 @@ def codes(on: Bench, *changes: CommandChange) -> list[tuple[str, str]]:
         (gone("src/a.py"), ""),
         (made("src", NodeKind.DIRECTORY, mode=0o755), ""),
         (made("node_modules/x/index.js"), ""),
-        (made("src/new.key"), "policy.protected"),
-        (made("src/deep/.env.local"), "policy.protected"),
-        (made("src/a.key", kind=ChangeKind.MODIFIED), "policy.protected"),
+        (made("src/new.key"), "policy.secret"),
+        (made("src/deep/.env.local"), "policy.secret"),
+        (made("src/a.key", kind=ChangeKind.MODIFIED), "policy.secret"),
         (made("src/a.pem", kind=ChangeKind.MODE, mode=0o600), "policy.protected"),
         (gone("src/a.pem"), "policy.protected"),
         (made("sub/paddock.toml"), "policy.protected"),
@@ -96,7 +96,7 @@ def test_a_change_is_judged_as_a_file_tool_would_be(change, code):
         ("l", "a/../../outside", "path.escapes_root"),
         ("l", ".env", "policy.secret"),
         ("a/l", "../sub/.env.local", "policy.secret"),
-        ("a/x.key", "../src/a.py", "policy.protected"),
+        ("a/x.key", "../src/a.py", "policy.secret"),
     ],
 )
 def test_a_link_stays_inside_and_leads_to_no_secret(path, text, code):
@@ -108,7 +108,7 @@ def test_the_rule_that_refuses_is_named():
     assert said.rule is not None
     assert (said.rule.text, said.rule.source) == (
         "*.key",
-        "paths.protected",
+        "paths.secret",
     )
     assert said.outcome is Outcome.DENY
 
@@ -162,7 +162,7 @@ def test_a_directory_stays_while_something_in_it_stays():
     assert [(each.is_allowed, each.code) for each in said] == [
         (False, "path.not_empty"),
         (True, ""),
-        (False, "policy.protected"),
+        (False, "policy.secret"),
         (True, ""),
     ]
     assert [each.rule is None for each in said] == [True, False, False, False]

@@ -12,6 +12,7 @@ decides, and among equals the first of this list. A warning changes nothing.
 """
 
 from paddock.apps.hook.lean.asked import Asked, ShapeError
+from paddock.apps.hook.lean.indexes import matches_text
 from paddock.apps.hook.lean.places import (
     Place,
     Scene,
@@ -339,9 +340,22 @@ def _decided(judging: _Judging) -> Verdict:
 
 def _guarded(tool: str, shown: str, is_write: bool, rule: Rule) -> str:
     where = f'"{show(rule.text)}" in {rule.source}, {rule.place}'
+    lifting = _lifting(shown, rule)
+    if lifting:
+        where += f'; a person lifts it by "{lifting}" as the last of {rule.source[6:]} in [paths]'
     if is_write:
         return f"Protected path: {shown} cannot be modified via {show(tool)}. Rule: {where}"
     return f"Secret path: {shown} cannot be read via {show(tool)}. Rule: {where}"
+
+
+def _lifting(shown: str, rule: Rule) -> str:
+    """The `!` pattern that would take the path out; empty where none does, or none so simple."""
+    is_name = not any(char in rule.text for char in "/?[\\")
+    if rule.source not in ("paths.secret", "paths.protected") or not is_name:
+        return ""
+    parts = tuple(rule.text.lower().split("*"))
+    named = (name for name in shown.split("/") if matches_text(parts, name.lower()))
+    return next((f"!{name}" for name in named), "")
 
 
 def show(text: str) -> str:

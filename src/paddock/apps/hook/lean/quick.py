@@ -60,6 +60,8 @@ class QuickEngine:
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> "list[Finding]":
         """See `Engine`."""
+        if by_command:
+            raise DeclinedError("what a command may touch in folders of dependencies")
         hits = self._hits_of(path)
         if not hits:
             return []
@@ -67,8 +69,6 @@ class QuickEngine:
         found: list[Finding] = []
         for listed, (kind, _) in enumerate(lists):
             if kind in (WARNED, SAFE) or (not is_write and kind != SECRET):
-                continue
-            if kind == GENERATED and by_command:
                 continue
             number = deciding(hits, listed, patterns)
             if number >= 0:
