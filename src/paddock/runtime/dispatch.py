@@ -33,7 +33,7 @@ from paddock.runtime.answers import (
     unless_allowed,
     with_question,
 )
-from paddock.runtime.asking import Granted, Question, ask
+from paddock.runtime.asking import Granted, Question, ask, keep_waiting
 from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
@@ -239,7 +239,8 @@ class Dispatcher:
         ports, cancel = self._context.ports, ready.bounds.cancel
         try:
             given = ports if cancel is NEVER else replace(ports, cancel=cancel)
-            return ready.tool.handler.run(ready.plan, given)
+            output = ready.tool.handler.run(ready.plan, given)
+            return output if output.waiting is None else self._keep(ready, output)
         except StoppedCallError as stopped:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)
         except ToolFailedError as error:
@@ -252,6 +253,12 @@ class Dispatcher:
             return Failed(refusal_by_host(error), _shown(error), LeftEffect.UNKNOWN)
         except Exception as error:  # The door: see dispatch.
             return self._defect(error)
+
+    def _keep(self, ready: Prepared, output: ToolOutput) -> Ran:
+        call, tool, plan, _, _, actions, judged, bounds = ready
+        question = Question(call, tool, plan, actions, judged.decision, bounds)
+        kept = keep_waiting(self._context, question, output)
+        return Failed(kept) if isinstance(kept, Refusal) else kept
 
     # Records
 

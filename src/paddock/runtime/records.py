@@ -137,6 +137,8 @@ class Recorder:
                 call.tool,
                 {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0},
             )
+        if output.pending:
+            metadata["pending"] = output.pending
         if output.refused:
             metadata["refused"] = [
                 _refused_json(each) for each in output.refused[:effects_listed_max]

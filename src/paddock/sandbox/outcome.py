@@ -38,6 +38,8 @@ class PreparedLine:
     """Of the plan: what an approval is bound to, besides the call's own arguments."""
     is_open: bool = False
     """It has the host's network, and no rule of policy names it."""
+    is_confined: bool = False
+    """Nobody was asked about it: of what it changes, more than `confine_max` waits."""
 
     @property
     def held(self) -> Held:
@@ -84,6 +86,15 @@ class HeldLine(Protocol):
     def close(self) -> None:
         """Let it go: the workspace stays as it is. A second time does nothing."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a line changed, held back for a person: nothing of it stands. To be closed."""
+
+    held: HeldLine
+    changes: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +157,4 @@ class ShellOutcome:
     notes: tuple[str, ...] = ()
     diff: str | None = None
     """Of a dry run: what it would have changed."""
+    waiting: Waiting | None = None

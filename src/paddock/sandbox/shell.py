@@ -9,7 +9,7 @@ stage    run and held back, for somebody to be asked about what it changed; then
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt
 from paddock.sandbox.canary import gaps_over
 from paddock.sandbox.changes.committing import Place
 from paddock.sandbox.changes.judging import Bench
+from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
@@ -27,7 +28,7 @@ from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unhe
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import CommandLine, PreparedLine, Progress, ShellOutcome
+from paddock.sandbox.outcome import CommandLine, PreparedLine, Progress, ShellOutcome, Waiting
 from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
@@ -177,15 +178,35 @@ class SandboxShell:
         if prepared.enforced.backend != STAGE:
             return self._run_in_place(prepared, cancel)
         command, streams = self._run_staged(prepared, cancel)
-        with command:
+        with ExitStack() as held:
+            held.enter_context(command)
             outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
             if command.end.ending is Ending.CANCELLED:
                 return outcome
-            if prepared.line.is_dry_run:
-                with _host_failures():
+            with _host_failures():
+                if prepared.line.is_dry_run:
                     shown, refused = command.show(grants_asks=False)
-                return replace(outcome, diff=shown.text, refused=refused)
-            return with_kept(outcome, _commit(command, grants_asks=False))
+                    return replace(outcome, diff=shown.text, refused=refused)
+                settled = command.settle(grants_asks=False)
+                why = self._find_wait(prepared, command, settled)
+                if why:
+                    count = sum(each.lands for each in settled)
+                    waiting = Waiting(HeldCommand(prepared, command, streams), count, why)
+                    held.pop_all()
+                    return replace(outcome, waiting=waiting)
+            return with_kept(outcome, command.commit(settled))
+
+    def _find_wait(
+        self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
+    ) -> str:
+        """Say why what nobody was asked about waits for a person; empty where it lands."""
+        if not prepared.is_confined or not any(each.lands for each in settled):
+            return ""
+        if self.asks_about_diff(prepared):
+            return 'what a command changes is shown to a person ([shell] approve = "diff")'
+        policy = self._ground.place.policy
+        most = shell_for(policy, self._ground.chain).confine_max
+        return command.find_excess(settled, most)
 
     def stage(self, prepared: PreparedLine, cancel: Cancel = NEVER) -> HeldCommand:
         """Run it, and hold back what it changed, for somebody to be asked about.

@@ -32,7 +32,7 @@ from paddock.tools.shell_results import shell_output
 from paddock.tools.spec import Ports, ToolOutput
 from paddock.values.actions import Action
 from paddock.values.cancelling import LeftEffect
-from paddock.values.decisions import Held
+from paddock.values.decisions import HELD_WHOLE, Held
 from paddock.workspace.listing import is_directory
 
 _TIMEOUT_DEFAULT_S: Final = 30
@@ -81,7 +81,8 @@ class RunShell:
     def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
         """Tied to what it would be held to, and how far. Raises: SandboxUnavailableError."""
         prepared = ports.shell.prepare(plan.line)
-        return replace(plan, prepared=prepared), prepared.held
+        held = prepared.held
+        return replace(plan, prepared=replace(prepared, is_confined=held == HELD_WHOLE)), held
 
     def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
         """Tied to what it would be held to. Raises: SandboxUnavailableError."""

@@ -3,6 +3,7 @@
     upper.py mounted.py        the layer as the kernel left it; what is mounted over the workspace
     differences.py comparing.py   one entry for each path, beside what the workspace has
     judging.py settling.py     each entry by the policy of the file tools; settled together
+    losing.py                  how much of what was there it would change or take away
     obstacles.py               what this user cannot bring in, whatever policy says
     diffing.py                 the same as a diff, for whoever is asked
     committing.py              one set of changes lands, or nothing does
