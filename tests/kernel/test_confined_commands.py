@@ -136,7 +136,7 @@ def test_under_the_hosts_network_a_command_is_asked_about_unless_a_rule_names_it
     tmp_path: Path,
 ) -> None:
     text = (
-        '[profiles.standard]\nconfine = ["tool:shell:run touch *"]\n'
+        '[profiles.standard]\nallow = ["tool:file:*"]\nconfine = ["tool:shell:run touch *"]\n'
         'otherwise = { "tool:shell:*" = "confine" }\n[shell]\nnetwork = "host"\n'
     )
     place = place_of(tmp_path, text)

@@ -37,12 +37,7 @@ from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
 
-_VERBS: Final = {
-    Outcome.ALLOW: "allows",
-    Outcome.CONFINE: "confines",
-    Outcome.ASK: "asks about",
-    Outcome.DENY: "denies",
-}
+_VERBS: Final = dict(zip(Outcome, ("allows", "confines", "asks about", "denies"), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +231,7 @@ def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
             (rule.pattern.text, outcome) in kept for outcome in Outcome if outcome >= rule.outcome
         )
         if rule.outcome is not Outcome.ALLOW and not repeated:
-            yield Grant(f"{name} no longer {_verb(rule.outcome)} {show_name(rule.pattern.text)}")
+            yield Grant(f"{name} no longer {_VERBS[rule.outcome]} {show_name(rule.pattern.text)}")
 
 
 def _no_longer_narrow(
@@ -282,12 +277,12 @@ def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
 
 
 def _rule_grant(name: str, rule: Rule) -> Grant:
-    text = f"{name} {_verb(rule.outcome)} {show_name(rule.pattern.text)}"
+    text = f"{name} {_VERBS[rule.outcome]} {show_name(rule.pattern.text)}"
     return Grant(text, _where(rule.place))
 
 
 def _otherwise_grant(name: str, entry: Otherwise) -> Grant:
-    text = f"{name} otherwise {_verb(entry.outcome)} {show_name(entry.head.text)}"
+    text = f"{name} otherwise {_VERBS[entry.outcome]} {show_name(entry.head.text)}"
     return Grant(text, _where(entry.place))
 
 
@@ -391,10 +386,6 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
 
 def _over(changes: ShellChanges | None, shell: ShellSettings) -> ShellSettings:
     return shell if changes is None else changes.over(shell)
-
-
-def _verb(outcome: Outcome) -> str:
-    return _VERBS[outcome]
 
 
 def _text(pattern: PathPattern) -> str:

@@ -83,9 +83,7 @@ class Seen:
     changes: dict[str, None] = field(default_factory=dict[str, None])
     obstacles: dict[str, None] = field(default_factory=dict[str, None])
     may_be_any: bool = False
-    """Any program may come of it."""
     is_open: bool = False
-    """Further words come at run time, behind those that stand there."""
 
 
 def change_by(name: str) -> str:
@@ -166,7 +164,11 @@ class _Seeing:
                 for place in start.places:
                     self.script(self.text(place, end))
         if name in ("xargs", "gxargs", "parallel"):
-            self.fed(at, end, name)
+            # Threat: `xargs -I{} {} push` puts what it reads in the place of any word.
+            replaces = any(_REPLACING.fullmatch(word.text) for word in self.words[at + 1 : end])
+            note = self.run_time if replaces else self.words_to_come
+            note(f"{name} takes words from its input")
+            self.seen.is_open = True
         if name == "env":
             self.split_string(at, end)
         if name in _MOVING:
@@ -175,15 +177,6 @@ class _Seeing:
             self.moved(at, behind, name)
         if name in _WITH_SCRIPT:
             self.after_option(at, end, ("-c", "--command"))
-
-    def fed(self, at: int, end: int, name: str) -> None:
-        """Threat: `xargs -I{} {} push`, which puts what it reads in the place of any word."""
-        said = f"{name} takes words from its input"
-        if any(_REPLACING.fullmatch(word.text) for word in self.words[at + 1 : end]):
-            self.run_time(said)
-        else:
-            self.words_to_come(said)
-            self.seen.is_open = True
 
     def moved(self, at: int, end: int, name: str) -> None:
         """Threat: what is started writes from a directory that its own words do not tell."""
@@ -387,12 +380,10 @@ class _Seeing:
             self.seen.scripts.append(text)
 
     def run_time(self, sentence: str) -> None:
-        """Note what is only known at run time, and may be any program."""
         self.seen.run_time[sentence] = None
         self.seen.may_be_any = True
 
     def words_to_come(self, sentence: str) -> None:
-        """Note what is only known at run time of programs that are known."""
         self.seen.run_time[sentence] = None
 
     def text(self, start: int, end: int) -> str:
