@@ -89,7 +89,7 @@ class HeldLine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingChanges:
     """What a line changed, held back for a person: nothing of it stands. To be closed."""
 
     held: HeldLine
@@ -157,4 +157,4 @@ class ShellOutcome:
     notes: tuple[str, ...] = ()
     diff: str | None = None
     """Of a dry run: what it would have changed."""
-    waiting: Waiting | None = None
+    waiting: WaitingChanges | None = None

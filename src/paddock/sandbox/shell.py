@@ -28,7 +28,13 @@ from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unhe
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import CommandLine, PreparedLine, Progress, ShellOutcome, Waiting
+from paddock.sandbox.outcome import (
+    CommandLine,
+    PreparedLine,
+    Progress,
+    ShellOutcome,
+    WaitingChanges,
+)
 from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
@@ -191,7 +197,7 @@ class SandboxShell:
                 why = self._find_wait(prepared, command, settled)
                 if why:
                     count = sum(each.lands for each in settled)
-                    waiting = Waiting(HeldCommand(prepared, command, streams), count, why)
+                    waiting = WaitingChanges(HeldCommand(prepared, command, streams), count, why)
                     held.pop_all()
                     return replace(outcome, waiting=waiting)
             return with_kept(outcome, command.commit(settled))

@@ -9,7 +9,7 @@ from paddock.history.notes import DoingEntry, DoingKind
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.policy.settings import LoweredLimits
-from paddock.sandbox.outcome import HeldLine, Waiting
+from paddock.sandbox.outcome import HeldLine, WaitingChanges
 from paddock.tools.arguments import Binder
 from paddock.tools.earlier import NOTHING_EARLIER, Earlier
 from paddock.tools.shell_port import NO_SHELL, Shell
@@ -112,7 +112,7 @@ class ToolOutput(NamedTuple):
     """Of a tool that runs a command."""
     refused_more: int = 0
     """How many there were that `refused` does not name."""
-    waiting: Waiting | None = None
+    waiting: WaitingChanges | None = None
     """What it changed waits for a person: whoever runs it keeps that, or lets it go."""
     pending: str = ""
     """The request that keeps it."""
