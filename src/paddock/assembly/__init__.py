@@ -2,6 +2,7 @@
 
     site, project, opening   a root and its plane; what governs it, read; opened, or made
     runtimes, workspaces, shell, listing   an agent's tools, where it works, what it is shown
+    held                     how far this host would hold a command, for questions
     embedding, sessions, models, cassettes   a session for a program; models, real and recorded
     ledgers, anchoring, auditing, witness    made, checkpointed outwards, verified from outside
     rollback, collecting     a ledger that went back; what a collector is sent

@@ -128,7 +128,7 @@ def find_outdated(
 
 def _other_policy(judge: PolicyJudge, request: ApprovalRequest) -> Outdated:
     decision = _decided_now(judge, request.actions)
-    if decision is None or decision.outcome is Outcome.ASK:
+    if decision is None or decision.outcome in (Outcome.CONFINE, Outcome.ASK):
         return Outdated(POLICY_CHANGED, _ANEW)
     if decision.outcome is Outcome.ALLOW:
         why = f"{POLICY_CHANGED}, and allows the call by now"

@@ -141,12 +141,14 @@ def open_runtime(
         ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
         ground = ShellGround(project, chain[0].name, chain, policy, workspace, history, progress)
         shell = held.enter_context(closing(LazyShell(ground)))
+        inbox = open_inbox(project)
         context = Context(
             registry=registry,
             judge=judge,
             ports=_ports(ground, judge, shell),
             ledger=ledger,
-            approver=InboxApprover(approver, open_inbox(project)),
+            approver=InboxApprover(approver, inbox),
+            keeper=InboxApprover(NoApprover(), inbox),
             approvals=GovernanceApprovals(project, session),
             caller=Caller(chain, session),
             randomness=os.urandom,

@@ -37,12 +37,7 @@ from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
 
-_VERBS: Final = {
-    Outcome.ALLOW: "allows",
-    Outcome.CONFINE: "confines",
-    Outcome.ASK: "asks about",
-    Outcome.DENY: "denies",
-}
+_VERBS: Final = dict(zip(Outcome, ("allows", "confines", "asks about", "denies"), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +274,8 @@ def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
 
 
 def _rule_grant(name: str, rule: Rule) -> Grant:
-    what = show_name(rule.pattern.text)
-    return Grant(f"{name} {_VERBS[rule.outcome]} {what}", _where(rule.place))
+    text = f"{name} {_VERBS[rule.outcome]} {show_name(rule.pattern.text)}"
+    return Grant(text, _where(rule.place))
 
 
 def _otherwise_grant(name: str, entry: Otherwise) -> Grant:

@@ -28,6 +28,7 @@ from paddock.policy.settings import (
 from paddock.policy.shell import covers
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
+from paddock.values.decisions import Outcome
 
 Word = TypeVar("Word")
 
@@ -55,6 +56,20 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
     gits = GITS_STRICTEST_FIRST if is_protected else GITS_WHERE_UNPROTECTED
     git = _strictest(gits, *(shell.git for shell in shells))
     return replace(reduce(_stricter, shells), git=git)
+
+
+def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
+    """Whether every profile lets each command of a line run by a rule that is not for all."""
+    line = judge_line(action)
+    return all(
+        any(_names(rule) for rule in verdict.matched)
+        for profile in judge_for(policy, chain).profiles()
+        for verdict in line.verdicts(profile)
+    )
+
+
+def _names(rule: Rule) -> bool:
+    return rule.outcome < Outcome.ASK and rule.command is not None and not rule.command.is_any
 
 
 def _profile_shell(

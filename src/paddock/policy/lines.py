@@ -1,8 +1,9 @@
 """A command line in a decision: its simple commands, what is unknown, its writes.
 
 The strictest simple command decides. What cannot be parsed, or is known only at
-run time, is at least asked about, as if a rule said so, unless a rule that
-allows any command stands behind every command of the line. Redirections are
+run time, is judged by what it could be: asked about, as if a rule said so, where a
+rule that denies, asks or sets the network could match it, and else left to what is
+said of any command, and to `otherwise`. Redirections are
 writes, judged as `tool:file:create` besides. A line that starts nothing and
 writes nothing (an assignment, a comment, half a word) is refused.
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from paddock.policy.places import BUILT_IN
 from paddock.policy.problems import quote_toml
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict
+from paddock.policy.rules import Rule
 from paddock.values.actions import Action
 from paddock.values.decisions import Outcome, RuleMatch
 
@@ -44,7 +46,7 @@ UNREADABLE_REMEDY: Final = "write the command so that all of it stands in the li
 class LineJudge:
     """One command line, parsed, ready for any number of profiles."""
 
-    __slots__ = ("_action", "_stays", "_targets", "commands", "reasons", "refusal")
+    __slots__ = ("_action", "_line", "_stays", "_targets", "commands", "reasons", "refusal")
 
     def __init__(self, action: Action) -> None:
         # The command parser is loaded only when a command is judged.
@@ -53,6 +55,7 @@ class LineJudge:
 
         line = parse_line(action.target)
         self._action = action
+        self._line = line
         self.reasons = tuple(dict.fromkeys((*line.runtime_only, *line.problems)))
         commands: tuple[SimpleCommand | None, ...] = line.commands
         if line.problems or not commands:
@@ -81,11 +84,31 @@ class LineJudge:
             for rule in verdict.matched:
                 if rule.shown is not verdict.finding.rule:
                     yield Finding(rule.outcome, rule.shown, rule.reason, 3)
-        if all(verdict.allows_any_command for verdict in verdicts):
+        possible = self._find_possible(profile) if self.reasons else None
+        if possible is None:
             return
         for reason in self.reasons:
             asked = RuleMatch(Outcome.ASK, reason, BUILT_IN, BUILT_IN, 0, reason)
-            yield Finding(Outcome.ASK, asked, reason, 0)
+            said = (
+                f"{reason}, so {quote_toml(possible.pattern.text)} ({possible.place}) could match"
+            )
+            yield Finding(Outcome.ASK, asked, said, 0)
+
+    def _find_possible(self, profile: CompiledProfile) -> Rule | None:
+        """Return the rule that closes or opens something, and might match when the line runs.
+
+        Threat: `g=git; $g push` under an allow of any command and a deny of `git push *`.
+        """
+        for rule in profile.rules:
+            pattern = rule.command
+            if pattern is None or pattern.is_any:
+                continue
+            is_guard = rule.outcome >= Outcome.ASK or rule.network is not None
+            if is_guard and (
+                self._line.may_be_any or any(map(pattern.may_come_to_match, self._line.commands))
+            ):
+                return rule
+        return None
 
     def writes(self, added: frozenset[str] = frozenset()) -> Iterator[Action | Finding]:
         """Yield each redirection that writes, or why it may not be; read from the root.

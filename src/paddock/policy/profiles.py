@@ -39,18 +39,6 @@ class Verdict:
 
     finding: Finding
     matched: tuple[Rule, ...] = ()
-    parts: "tuple[Verdict, ...]" = ()
-    """Of a profile with another one laid over it: what each of them says by itself."""
-
-    @property
-    def allows_any_command(self) -> bool:
-        """Whether a rule that allows any command at all is among those that matched."""
-        if self.parts:
-            return all(part.allows_any_command for part in self.parts)
-        return any(
-            rule.outcome is Outcome.ALLOW and (rule.command is None or rule.command.is_any)
-            for rule in self.matched
-        )
 
 
 @dataclass(slots=True)
@@ -203,7 +191,7 @@ class CompiledProfile:
 def _stricter(below: Verdict, above: Verdict) -> Verdict:
     """Only ever stricter: an allow or an ask from above does not soften a no from below."""
     finding = min(below.finding, above.finding, key=strictness)
-    return Verdict(finding, below.matched + above.matched, (below, above))
+    return Verdict(finding, below.matched + above.matched)
 
 
 def strictness(finding: Finding) -> tuple[int, int]:

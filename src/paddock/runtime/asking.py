@@ -6,8 +6,8 @@ refused is let go. That it acts is on record before it does.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from paddock.errors import CallCancelledError, IntegrityError, PaddockError, ToolError
@@ -24,7 +24,8 @@ from paddock.runtime.context import Context
 from paddock.runtime.prepared import Bounds, Judged
 from paddock.runtime.records import Recorder, kept_arguments
 from paddock.sandbox.outcome import HeldLine
-from paddock.tools.spec import Pinning, Plan, Staging, Tool
+from paddock.tools.shell_results import as_pending
+from paddock.tools.spec import Pinning, Plan, Staging, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall
 from paddock.values.decisions import Decision
 
@@ -92,6 +93,25 @@ def ask(context: Context, recorder: Recorder, question: Question) -> Granted | W
         if isinstance(answer, Granted):
             unless_granted.pop_all()
         return answer
+
+
+def keep_waiting(context: Context, question: Question, output: ToolOutput) -> ToolOutput | Refusal:
+    """Keep what a call changed for a person; why it is not kept, and then it is let go.
+
+    Raises: PaddockError: question or answer cannot be recorded.
+    """
+    waiting = output.waiting
+    if waiting is None:
+        return output
+    decision = replace(question.decision, reason=waiting.why)
+    with closing(waiting.held) as held:
+        request = _request(context, question._replace(decision=decision), held.digest, held)
+        context.approvals.asked(request)
+        approval = answer_of(context.keeper, request)
+        context.approvals.answered(request, approval)
+    if approval.is_granted or not approval.request_id or not approval.changes_digest:
+        return refusal_for(approval, decision)
+    return as_pending(output, waiting.changes, waiting.why, approval.request_id)
 
 
 def _record_staging(context: Context, recorder: Recorder, question: Question) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from paddock.history.keeping import CallHistory, NoHistory
 from paddock.ledger.ports import Ledger
-from paddock.runtime.approvals import ApprovalLog, Approver
+from paddock.runtime.approvals import ApprovalLog, Approver, NoApprover
 from paddock.runtime.contents import Contents
 from paddock.runtime.judge import Judge
 from paddock.runtime.records import Caller
@@ -15,6 +15,7 @@ from paddock.runtime.registry import Registry
 from paddock.tools.spec import Ports
 
 _NO_HISTORY: Final = NoHistory()
+_NOBODY: Final = NoApprover()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Context:
     approvals: ApprovalLog
     caller: Caller
     randomness: Callable[[int], bytes]
+    keeper: Approver = _NOBODY
+    """Keeps what nobody is asked about now, so that it can be answered."""
     history: CallHistory = _NO_HISTORY
     contents: Contents | None = None
     """Where contents of arguments are kept; None: their digests alone are."""

@@ -32,16 +32,16 @@ from paddock.runtime.answers import (
     unless_allowed,
     with_question,
 )
-from paddock.runtime.asking import Granted, Question, ask
+from paddock.runtime.asking import Granted, Question, ask, keep_waiting
 from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
 from paddock.runtime.records import Recorder, holds_contents, kept_arguments
 from paddock.tools.cancelling import StoppedCallError
-from paddock.tools.spec import Plan, Tool, ToolOutput
+from paddock.tools.spec import Confining, Plan, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall, ToolResult
 from paddock.values.cancelling import LeftEffect
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Decision, Outcome, confined
 from paddock.values.entries import Entry, clean
 from paddock.values.quick import quick
 
@@ -142,8 +142,14 @@ class Dispatcher:
         if decision.outcome is Outcome.DENY:
             denial = refusal_by(decision, call, context.caller.agent)
             return self._deny(call, tool, actions, denial, bounds, Judged(decision))
+        if decision.outcome is Outcome.CONFINE:
+            try:
+                plan, decision = self._confine(tool, plan, decision)
+            except ToolError as error:
+                # Nobody is asked about what cannot run.
+                return self._deny(call, tool, actions, refusal_of(error), bounds, Judged(decision))
         judged = quick(Judged, (decision, "", ""))
-        if decision.outcome in (Outcome.CONFINE, Outcome.ASK):
+        if decision.comes_to is Outcome.ASK:
             asked = self._ask(Question(call, tool, plan, actions, decision, bounds))
             if isinstance(asked, ToolResult):
                 return asked
@@ -158,6 +164,13 @@ class Dispatcher:
             _release(tool, plan)
             return self._deny(call, tool, actions, not_recorded(error), bounds, judged)
         return quick(Prepared, (call, tool, plan, clamped, kept, actions, judged, bounds))
+
+    def _confine(self, tool: Tool[Any], plan: Plan, decision: Decision) -> tuple[Plan, Decision]:
+        """Tie the plan to what will hold it: what was looked at is what runs."""
+        if not isinstance(tool.handler, Confining):
+            return plan, confined(decision, "none")
+        held_plan, held = tool.handler.confine(plan, self._context.ports)
+        return held_plan, confined(decision, held)
 
     def _ask(self, question: Question) -> Granted | ToolResult:
         answer = ask(self._context, self._recorder, question)
@@ -223,7 +236,8 @@ class Dispatcher:
 
     def _run(self, ready: Prepared) -> Ran:
         try:
-            return ready.tool.handler.run(ready.plan, ready.bounds.over(self._context.ports))
+            output = ready.tool.handler.run(ready.plan, ready.bounds.over(self._context.ports))
+            return output if output.waiting is None else self._keep(ready, output)
         except StoppedCallError as stopped:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)
         except ToolFailedError as error:
@@ -236,6 +250,12 @@ class Dispatcher:
             return Failed(refusal_by_host(error), _shown(error), LeftEffect.UNKNOWN)
         except Exception as error:  # The door: see dispatch.
             return self._defect(error)
+
+    def _keep(self, ready: Prepared, output: ToolOutput) -> Ran:
+        call, tool, plan, _, _, actions, judged, bounds = ready
+        question = Question(call, tool, plan, actions, judged.decision, bounds)
+        kept = keep_waiting(self._context, question, output)
+        return Failed(kept) if isinstance(kept, Refusal) else kept
 
     # Records
 

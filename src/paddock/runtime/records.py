@@ -137,6 +137,8 @@ class Recorder:
                 call.tool,
                 {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0},
             )
+        if output.pending:
+            metadata["pending"] = output.pending
         if output.refused:
             metadata["refused"] = [
                 _refused_json(each) for each in output.refused[:effects_listed_max]
@@ -244,6 +246,8 @@ class Recorder:
             metadata["matched"] = [match_in_brief(match) for match in decision.matched]
         if decision.warnings:
             metadata["warnings"] = list(decision.warnings)
+        if decision.enforcement:
+            metadata["enforcement"] = decision.enforcement
         if approval_digest:
             metadata["approval"] = {"by": approved_by, "digest": approval_digest}
         # Policy and agents are the same for all calls of a recorder, and a rule has one outcome.

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from paddock.sandbox.values import Ending, Enforced, SandboxPlan
 from paddock.values.calls import Json
+from paddock.values.decisions import HELD_WHOLE, Held
 from paddock.workspace.changes import ChangedPath
 
 Progress = Callable[[float, int], None]
@@ -44,6 +45,16 @@ class PreparedLine:
     interpreter: str
     digest: str
     """Of the plan: what an approval is bound to, besides the call's own arguments."""
+    is_open: bool = False
+    """It has the host's network, and no rule of policy names it."""
+    is_confined: bool = False
+    """Nobody was asked about it: of what it changes, more than `confine_max` waits."""
+
+    @property
+    def held(self) -> Held:
+        """How far it is held; the host's network is a way out for whatever it can read."""
+        word = self.enforced.enforcement.value
+        return "partial" if word == HELD_WHOLE and self.is_open else word
 
 
 class HeldLine(Protocol):
@@ -84,6 +95,15 @@ class HeldLine(Protocol):
     def close(self) -> None:
         """Let it go: the workspace stays as it is. A second time does nothing."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingChanges:
+    """What a line changed, held back for a person: nothing of it stands. To be closed."""
+
+    held: HeldLine
+    changes: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +170,4 @@ class ShellOutcome:
     """Of a dry run: what it would have changed."""
     fence: tuple[str, ...] = ()
     """What the end of `stderr` says of a failure that policy caused."""
+    waiting: WaitingChanges | None = None

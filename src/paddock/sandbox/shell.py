@@ -10,19 +10,20 @@ import os
 import re
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
-from paddock.policy.grants import shell_for
+from paddock.policy.grants import names_line, shell_for
 from paddock.policy.shell import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
 from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import gaps_over
 from paddock.sandbox.changes.committing import Place
 from paddock.sandbox.changes.judging import Bench
+from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.fence import FenceWords
 from paddock.sandbox.hidden import NameIndex
@@ -38,6 +39,7 @@ from paddock.sandbox.outcome import (
     PreparedLine,
     Progress,
     ShellOutcome,
+    WaitingChanges,
 )
 from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
@@ -47,6 +49,7 @@ from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept,
 from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.text.show import quote
+from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
@@ -181,7 +184,12 @@ class SandboxShell:
             # Nothing is mounted there: caches would lie where tools look, among the user's.
             plan = replace(plan, caches="")
         plan = contained(plan) if line.is_dry_run else plan
-        return PreparedLine(line, plan, enforced, find_interpreter(plan), plan_digest(plan))
+        is_open = plan.network == "host" and not names_line(
+            self._ground.place.policy, self._ground.chain, Action("shell", "run", line.text)
+        )
+        return PreparedLine(
+            line, plan, enforced, find_interpreter(plan), plan_digest(plan), is_open
+        )
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
         """Whether a question about this line is a question about what it changes.
@@ -216,18 +224,37 @@ class SandboxShell:
         if prepared.enforced.backend != STAGE:
             return self._run_in_place(prepared, cancel, on_output)
         command, streams = self._run_staged(prepared, cancel, on_output)
-        with command:
+        with ExitStack() as held:
+            held.enter_context(command)
             with _host_failures():
                 outcome = self._told(prepared, command, streams)
-            if command.end.ending is Ending.CANCELLED:
-                return outcome
-            if prepared.line.is_dry_run:
-                with _host_failures():
+                if command.end.ending is Ending.CANCELLED:
+                    return outcome
+                if prepared.line.is_dry_run:
                     shown, refused = command.show(grants_asks=False)
-                outcome = replace(outcome, diff=shown.text, refused=refused)
-            else:
-                outcome = with_kept(outcome, _commit(command, grants_asks=False))
+                    outcome = replace(outcome, diff=shown.text, refused=refused)
+                    return self._fence.added(outcome, prepared, command.end)
+                settled = command.settle(grants_asks=False)
+                why = self._find_wait(prepared, command, settled)
+                if why:
+                    kept = HeldCommand(prepared, command, outcome, self._fence)
+                    count = sum(each.lands for each in settled)
+                    held.pop_all()
+                    return replace(outcome, waiting=WaitingChanges(kept, count, why))
+            outcome = with_kept(outcome, command.commit(settled))
             return self._fence.added(outcome, prepared, command.end)
+
+    def _find_wait(
+        self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
+    ) -> str:
+        """Say why what nobody was asked about waits for a person; empty where it lands."""
+        if not prepared.is_confined or not any(each.lands for each in settled):
+            return ""
+        if self.asks_about_diff(prepared):
+            return 'what a command changes is shown to a person ([shell] approve = "diff")'
+        policy = self._ground.place.policy
+        most = shell_for(policy, self._ground.chain).confine_max
+        return command.find_excess(settled, most)
 
     def stage(
         self, prepared: PreparedLine, cancel: Cancel = NEVER, on_output: OnOutput | None = None

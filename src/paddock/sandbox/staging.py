@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from paddock.errors import ApprovalUnavailableError, HostError
+from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.committing import (
     Committed,
     Place,
@@ -24,6 +25,7 @@ from paddock.sandbox.changes.committing import (
 from paddock.sandbox.changes.differences import Differences, Ground, Layers, find_differences
 from paddock.sandbox.changes.diffing import Shown, show_settled
 from paddock.sandbox.changes.judging import Bench
+from paddock.sandbox.changes.losing import find_excess
 from paddock.sandbox.changes.parking import park_set
 from paddock.sandbox.changes.settling import Settled, Terms, refusals_of, refused_besides, settle
 from paddock.sandbox.changes.upper import Look, read_changes
@@ -152,6 +154,10 @@ class StagedCommand:
         """
         terms = Terms(self._ran.request.plan.commit, self._room.bytes_max, grants_asks)
         return settle(self._differences, self._held(), self._room.bench, terms)
+
+    def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
+        """Say what is more than may land without a question; empty where nothing is."""
+        return find_excess(settled, self._held(), self._room.bench.policy.guards, most)
 
     def commit(self, settled: tuple[Settled, ...]) -> Kept:
         """Bring what was settled into the workspace: everything that is allowed, or nothing.

@@ -36,6 +36,7 @@ from paddock.tools.shell_results import shell_output
 from paddock.tools.spec import Ports, ToolOutput
 from paddock.values.actions import Action
 from paddock.values.cancelling import LeftEffect
+from paddock.values.decisions import HELD_WHOLE, Held
 from paddock.workspace.listing import is_directory
 
 _DEV_TIMEOUT_DEFAULT_S: Final = 30
@@ -110,9 +111,15 @@ class RunShell:
             line = replace(line, stdin=arguments.stdin, env=env)
         return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
 
+    def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
+        """Tied to what it would be held to, and how far. Raises: SandboxUnavailableError."""
+        prepared = ports.shell.prepare(plan.line)
+        held = prepared.held
+        return replace(plan, prepared=replace(prepared, is_confined=held == HELD_WHOLE)), held
+
     def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
         """Tied to what it would be held to. Raises: SandboxUnavailableError."""
-        prepared = ports.shell.prepare(plan.line)
+        prepared = plan.prepared or ports.shell.prepare(plan.line)
         return replace(plan, prepared=prepared), prepared.digest
 
     def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:

@@ -38,7 +38,18 @@ def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
         stored,
         tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused),
         CommandExit(outcome.exit_code, outcome.ending is Ending.TIMED_OUT, _kept(outcome)),
+        waiting=outcome.waiting,
     )
+
+
+def as_pending(output: ToolOutput, changes: int, why: str, request: str) -> ToolOutput:
+    """The result of a command whose changes wait for a person as the request of that id."""
+    first, _, rest = output.content.partition("\n")
+    count = "1 change waits" if changes == 1 else f"{changes} changes wait"
+    said = f"{count} for a person ({request}); nothing was changed. Do not repeat the command."
+    content = f"{first}\n{said}\n[{show_name(why)}]\n{rest}"
+    details = {**output.details, "pending": request}
+    return output._replace(content=content, details=details, waiting=None, pending=request)
 
 
 def _kept(outcome: ShellOutcome) -> tuple[OutputKept, ...]:
@@ -218,5 +229,9 @@ SHELL_SCHEMA: Final = result_schema(
             "description": "Closed files that were shown as git's index has them, not as they are.",
         },
         "diff": {"type": "string", "description": "Of a dry run: what it would change."},
+        "pending": {
+            "type": "string",
+            "description": "The request under which its changes wait for a person.",
+        },
     }
 )

@@ -9,13 +9,14 @@ from paddock.history.notes import DoingEntry, DoingKind
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.policy.settings import LoweredLimits
-from paddock.sandbox.outcome import HeldLine, OnOutput
+from paddock.sandbox.outcome import HeldLine, OnOutput, WaitingChanges
 from paddock.tools.arguments import Binder
 from paddock.tools.earlier import NOTHING_EARLIER, Earlier
 from paddock.tools.shell_port import NO_SHELL, Shell
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.decisions import Held
 from paddock.workspace import Workspace
 
 SCHEMA_VERSION = 1
@@ -111,6 +112,10 @@ class ToolOutput(NamedTuple):
     """Of a tool that runs a command."""
     refused_more: int = 0
     """How many there were that `refused` does not name."""
+    waiting: WaitingChanges | None = None
+    """What it changed waits for a person: whoever runs it keeps that, or lets it go."""
+    pending: str = ""
+    """The request that keeps it."""
 
 
 class Plan(Protocol):
@@ -198,6 +203,15 @@ class Pinning(Protocol):
 
     def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
         """The plan tied to what stands there now, and that content's digest. Raises: ToolError."""
+        ...
+
+
+@runtime_checkable
+class Confining(Protocol):
+    """A handler whose calls a sandbox can hold."""
+
+    def confine(self, plan: Any, ports: Ports) -> tuple[Any, Held]:
+        """The plan tied to what will hold it, and how far that does. Raises: ToolError."""
         ...
 
 

@@ -1,7 +1,8 @@
 """What policy answers, and everything needed to explain or replay it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Final, Literal
 
 from paddock.errors import PermissionDeniedError
 from paddock.values.calls import Json
@@ -26,6 +27,10 @@ class Outcome(IntEnum):
         """The outcome of a lower-case word; `KeyError` for anything else."""
         return _BY_WORD[word]
 
+
+Held = Literal["", "full", "partial", "none"]
+"""How far the host holds a command to the policy; empty where nobody looked."""
+HELD_WHOLE: Final = "full"
 
 _BY_WORD = {outcome.word: outcome for outcome in Outcome}
 
@@ -101,7 +106,8 @@ class Decision:
 
     `rule` decided; None means that nothing matched and unknown is no. `matched`
     is every rule that matched any action, the deciding one included.
-    `warnings` are shown to model and user and never change the outcome.
+    `warnings` are shown to model and user and never change the outcome. `enforcement`
+    is set by `confined` alone, of a decision to confine.
     """
 
     outcome: Outcome
@@ -112,3 +118,40 @@ class Decision:
     policy_digest: str
     matched: tuple[RuleMatch, ...] = ()
     warnings: tuple[str, ...] = ()
+    enforcement: Held = ""
+
+    @property
+    def comes_to(self) -> Outcome:
+        """What it is for whoever calls: `confine` where the command is not held whole is `ask`."""
+        # Threat: a command that nothing holds runs because policy counted on a sandbox.
+        if self.outcome is Outcome.CONFINE and self.enforcement != HELD_WHOLE:
+            return Outcome.ASK
+        return self.outcome
+
+    @property
+    def said(self) -> str:
+        """Its outcome for a person: `confine (here: ask)` where the host does not hold it."""
+        word = self.outcome.word
+        if self.comes_to is self.outcome or not self.enforcement:
+            return word
+        return f"{word} (here: {self.comes_to.word})"
+
+
+def confined(decision: Decision, enforcement: Held) -> Decision:
+    """Return a decision with how far its command would be held, where it is to be confined.
+
+    The outcome stays policy's; `comes_to` is what it is with that.
+    """
+    if decision.outcome is not Outcome.CONFINE:
+        return decision
+    found = replace(decision, enforcement=enforcement)
+    if found.comes_to is Outcome.CONFINE:
+        return found
+    return replace(found, reason=f"{decision.reason}; {_UNHELD[enforcement]}")
+
+
+_UNHELD: Final = {
+    "": "whether this host holds it is not known, so it is asked about",
+    "partial": "its sandbox here is not whole, so it is asked about",
+    "none": "nothing holds it here, so it is asked about",
+}

@@ -258,7 +258,7 @@ def test_a_cloned_policy_that_grants_everything_gets_nothing_until_it_is_trusted
     assert (refused.status, refused.json["code"]) == (1, "policy.protected")
     assert "not trusted" in refused.err
     assert user.call("view", path=".env").json["code"] == "policy.secret"
-    assert user.run("policy", "check", "tool:shell:run rm -rf x").status == 3
+    assert user.run("policy", "check", "tool:mcp:call mcp__toy__add").status == 6
     assert "not trusted" not in user.call("view", path="README.md").err
 
     assert user.run("trust").status == 2
@@ -266,7 +266,7 @@ def test_a_cloned_policy_that_grants_everything_gets_nothing_until_it_is_trusted
     assert (trusted.status, "trusted" in trusted.out) == (0, True)
     assert user.call("create_file", path=".git/hooks/x", content="x").status == 0
     assert user.call("view", path=".env").status == 0
-    assert user.run("policy", "check", "tool:shell:run rm -rf x").status == 0
+    assert user.run("policy", "check", "tool:mcp:call mcp__toy__add").status == 0
 
 
 def test_a_changed_policy_is_untrusted_again(user):
@@ -320,7 +320,7 @@ def test_trust_shows_what_is_granted_whatever_the_form_of_the_answer(user):
     [
         ("tool:file:create docs/a.md", 0, "allow"),
         ("tool:file:create .git/config", 1, "deny"),
-        ("tool:shell:run git push origin main", 3, "ask"),
+        ("tool:mcp:call mcp__toy__add", 6, "ask"),
     ],
 )
 def test_policy_check_answers_by_exit_status(user, action, status, outcome):
@@ -328,6 +328,23 @@ def test_policy_check_answers_by_exit_status(user, action, status, outcome):
     assert ran.status == status
     assert ran.out.startswith(f"{outcome}: ")
     assert user.run("policy", "check", action, "--json").json["outcome"] == outcome
+
+
+@pytest.mark.needs("stage")
+def test_policy_check_of_what_this_host_confines_ends_well(user):
+    ran = user.run("policy", "check", "tool:shell:run git push origin main")
+    assert (ran.status, ran.out.partition(":")[0]) == (0, "confine")
+    shown = user.run("policy", "check", "tool:shell:run make", "--json").json
+    assert [shown[name] for name in ("outcome", "enforcement", "here")] == [
+        *("confine", "full", "confine")
+    ]
+
+
+def test_policy_check_says_that_the_policy_does_not_load(user):
+    (user.project / "paddock.toml").write_text("x = 1")
+    assert user.run("policy", "check", "tool:file:create a").status == 3
+    (user.project / "paddock.toml").unlink()
+    assert user.run("policy", "check", "tool:nothing:create a").status == 2
 
 
 def test_policy_check_says_why_a_rule_that_nearly_matches_does_not_count(user):

@@ -14,6 +14,10 @@ from tests.support.ledgers import open_ledger
 from tests.support.places import new_place
 from tests.support.planes import Operator
 
+ASKING = """[profiles.standard]
+allow = ["tool:file:*"]
+otherwise = { "tool:shell:*" = "ask" }
+"""
 NEW = """[profiles.standard]
 allow = ["tool:file:view", "tool:shell:run git status"]
 ask = ["tool:file:create src/**"]
@@ -67,6 +71,7 @@ def test_another_policy_shows_what_changes_and_nothing_is_run_or_written(user):
         "unchanged": 0,
         "newly_denied": 1,
         "newly_asked": 1,
+        "newly_confined": 0,
         "newly_allowed": 1,
         "not_replayable": 1,
     }
@@ -222,7 +227,7 @@ def test_diff_of_what_is_not_trusted_says_so_and_compares_it_all_the_same(user):
         "note: paddock.toml is not trusted (it was never trusted); "
         "it is compared as if it were: paddock trust\n"
     )
-    assert "ask → allow: tool:shell:run git status" in ran.out
+    assert "confine → allow: tool:shell:run git status" in ran.out
 
 
 def test_diff_without_a_file_of_the_project_says_what_to_name(user):
@@ -295,6 +300,7 @@ def test_diff_tries_a_binding_for_the_agent_that_the_hook_judges(user):
     assert {(each["old"]["outcome"], each["new"]["outcome"]) for each in shown} == {
         ("allow", "deny"),
         ("ask", "deny"),
+        ("confine", "deny"),
     }
     for each in shown:
         for name, side in (("main", "old"), ("Explore", "new")):
@@ -353,6 +359,8 @@ def test_a_recorded_call_is_explained_from_its_record_alone(user):
 
 
 def test_an_approved_call_says_who_approved_and_what_came_of_it(user):
+    (user.project / "paddock.toml").write_text(ASKING)
+    user.run("trust", "--yes")
     user.call("run_shell", "--yes", command="true")
     call = newest_call(user, "TOOL_INTENT")
     shown = user.run("policy", "explain", call, "--json").json
@@ -364,7 +372,7 @@ def test_an_approved_call_says_who_approved_and_what_came_of_it(user):
     assert shown["result"]["status"] in {"ok", "error"}
     said = user.run("policy", "explain", call).out
     assert "ask, granted: run_shell" in said
-    assert "rule:   tool:shell:* (ask, built-in)" in said
+    assert "rule:   tool:shell:* (ask, paddock.toml:3)" in said
     assert 'approved by: "--yes"' in said
 
 
@@ -408,6 +416,8 @@ def test_what_nearly_matched_a_recorded_call_and_what_would_change_it_is_told(us
 
 
 def test_a_call_that_nobody_granted_is_told_with_why_it_was_asked_about(user):
+    (user.project / "paddock.toml").write_text(ASKING)
+    user.run("trust", "--yes")
     user.call("run_shell", "--no-input", command="true")
     call = newest_call(user, "TOOL_DENIED")
     shown = user.run("policy", "explain", call, "--json").json

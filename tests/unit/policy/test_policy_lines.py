@@ -10,11 +10,12 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
 from paddock.policy.commands import parse_line
+from paddock.policy.grants import names_line
 from paddock.policy.lines import written_path
 from paddock.policy.settings import SYSTEM_READ, ShellLimits, ShellSettings
 from paddock.values.actions import Action
 from paddock.values.agents import Agent
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Held, Outcome, confined
 
 TEXT = """
 [profiles.p]
@@ -78,24 +79,200 @@ def test_each_simple_command_is_judged_and_the_strictest_decides(line: str, expe
 
 
 @pytest.mark.parametrize("line", ["eval x", "$(x)", 'sh -c "$x"', "git 'st", "ls $HOME"])
-def test_what_is_only_known_at_run_time_is_at_least_asked_about(line: str) -> None:
-    decision = decide(POLICY, (Agent("main", "standard"),), (run(line),))
-    assert decision.outcome is Outcome.ASK
+def test_what_is_only_known_at_run_time_is_left_to_otherwise_where_no_rule_could_be_meant(
+    line: str,
+) -> None:
+    assert outcome(line, "standard") == "confine"
+    assert outcome(line, "locked") == "deny"
+    assert outcome(line, "admin") == "allow"
+    for profile in ("open", "any"):
+        assert outcome(line, profile) == "allow", profile
+    # Never by a narrow rule.
+    assert outcome(line, "files") == "deny"
+
+
+GUARDED = policy("""
+[profiles.guarded]
+allow = ["tool:*"]
+deny = ["tool:shell:run git push *"]
+[profiles.asking]
+allow = ["tool:*"]
+ask = ["tool:shell:run npm publish *"]
+[profiles.opening]
+allow = ["tool:shell:run *"]
+[[profiles.opening.rules]]
+action = "tool:shell:run npm install *"
+outcome = "allow"
+network = "host"
+""")
+
+
+# Threat: fault 16. A denied command as the value of a variable, the content of a file, half a quote.
+@pytest.mark.parametrize(
+    "line",
+    [
+        "g=git; $g push",
+        'eval "$(cat f)"',
+        "echo 'unclosed",
+        "$(echo git) push",
+        'sh -c "$x"',
+        ". ./setup",
+        "PATH=.:$PATH ls",
+        "cat f | sh",
+        "xargs -I{} {} push",
+        "git $sub",
+        "git -C $d push",
+        'git -c "$c" log',
+        "echo push | xargs git",
+        "echo $((a[$x]))",
+    ],
+)
+def test_what_could_be_a_denied_command_is_asked_about(line: str) -> None:
+    decision = decide(GUARDED, (Agent("main", "guarded"),), (run(line),))
+    assert decision.outcome >= Outcome.ASK
+    assert outcome(line, "open", GUARDED) == "allow"
+
+
+def test_who_asks_about_what_could_be_denied_says_which_rule_it_could_be() -> None:
+    decision = decide(GUARDED, (Agent("main", "guarded"),), (run("g=git; $g push"),))
+    assert decision.reason == (
+        "a variable's value is only known at run time, "
+        'so "tool:shell:run git push *" (paddock.toml:4) could match'
+    )
     # A door stays silent where only `otherwise` asks: here a rule does.
     assert decision.rule is not None
-    assert (decision.rule.source, decision.rule.file, decision.rule.line) == (
-        "built-in",
-        "built-in",
-        0,
+    assert (decision.rule.source, decision.rule.place) == ("built-in", "built-in")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'echo "$HOME"',
+        'git commit -m "$(date)"',
+        "for f in *.py; do wc -l $f; done",
+        "git log $range",
+        "find . | xargs grep push",
+        "python3 -",
+        "cat <<E\n$x\nE",
+    ],
+)
+def test_an_unknown_word_of_a_known_program_is_only_a_word(line: str) -> None:
+    assert outcome(line, "guarded", GUARDED) == "allow"
+
+
+def test_a_rule_that_asks_or_opens_the_network_is_as_good_a_reason_to_ask() -> None:
+    assert outcome("npm $what", "asking", GUARDED) == "ask"
+    assert outcome("yarn $what", "asking", GUARDED) == "allow"
+    assert outcome("npm $what", "opening", GUARDED) == "ask"
+    assert outcome("$npm install", "opening", GUARDED) == "ask"
+    assert outcome("make $what", "opening", GUARDED) == "allow"
+
+
+def test_a_parent_asks_about_what_could_be_denied_to_it() -> None:
+    chain = (Agent("child", "open"), Agent("parent", "guarded"))
+    assert decide(GUARDED, chain, (run("$g push"),)).outcome is Outcome.ASK
+    assert decide(GUARDED, chain, (run("ls $x"),)).outcome is Outcome.ALLOW
+
+
+def test_an_untrusted_rule_asks_about_what_it_could_be() -> None:
+    cloned = policy(
+        '[profiles.open]\nallow = ["tool:*"]\ndeny = ["tool:shell:run git push *"]', trusted=False
     )
-    assert outcome(line, "locked") == "deny"
-    for profile in ("open", "any", "star"):
-        assert outcome(line, profile) == "allow", profile
+    assert outcome("$g push", "open", cloned) == "ask"
+    assert outcome("ls $x", "open", cloned) == "allow"
 
 
 def test_a_deny_still_holds_beside_an_allow_of_any_command() -> None:
-    assert outcome("eval x", "star") == "allow"
+    assert outcome("eval x", "star") == "ask"
     assert outcome("eval x; rm y", "star") == "deny"
+
+
+CONFINING = policy("""
+[profiles.p]
+allow = ["tool:shell:run *"]
+confine = ["tool:shell:run make *"]
+ask = ["tool:shell:run make install *"]
+deny = ["tool:shell:run make clean *"]
+[profiles.asking]
+confine = ["tool:shell:run make *"]
+otherwise = { "tool:shell:*" = "ask" }
+[profiles.nothing]
+confine = ["tool:shell:run make *"]
+[profiles.all]
+confine = ["tool:shell:*"]
+""")
+
+
+@pytest.mark.parametrize(
+    ("profile", "line", "expected"),
+    [
+        ("p", "ls", "allow"),
+        ("p", "make", "confine"),
+        ("p", "ls && make", "confine"),
+        # It matches widely: nothing slips from it to the allow.
+        ("p", "env X=1 make", "confine"),
+        ("p", "/opt/make", "confine"),
+        ("p", "MAKE all", "confine"),
+        ("p", "make install", "ask"),
+        ("p", "make clean", "deny"),
+        ("asking", "make all", "confine"),
+        ("asking", "make; ls", "ask"),
+        # Where only a reading of the command is meant, it does not soften what stands behind it.
+        ("asking", "env X=1 make", "ask"),
+        ("asking", "make $x", "ask"),
+        ("nothing", "make", "confine"),
+        ("nothing", "sh -c make", "deny"),
+        ("nothing", "ls", "deny"),
+        ("all", "sh -c make", "confine"),
+        ("all", "eval x", "confine"),
+    ],
+)
+def test_confine_stands_between_allow_and_ask(profile: str, line: str, expected: str) -> None:
+    assert outcome(line, profile, CONFINING) == expected
+
+
+def test_a_child_is_confined_where_its_parent_is() -> None:
+    for chain in (
+        (Agent("child", "p"), Agent("parent", "asking")),
+        (Agent("child", "asking"), Agent("parent", "p")),
+    ):
+        assert decide(CONFINING, chain, (run("make"),)).outcome is Outcome.CONFINE
+        assert decide(CONFINING, chain, (run("ls"),)).outcome is Outcome.ASK
+
+
+def test_an_untrusted_confine_tightens_an_allow_and_loosens_nothing() -> None:
+    text = '[profiles.open]\nallow = ["tool:*"]\nconfine = ["tool:shell:run make *"]'
+    assert outcome("make", "open", policy(text, trusted=False)) == "confine"
+    loose = '[profiles.admin]\nconfine = ["tool:shell:*"]\n[profiles.locked]\nconfine = ["tool:shell:*"]'
+    assert outcome("make", "locked", policy(loose, trusted=False)) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("held", "comes_to", "said"),
+    [
+        ("full", Outcome.CONFINE, "confine"),
+        ("partial", Outcome.ASK, "confine (here: ask)"),
+        ("none", Outcome.ASK, "confine (here: ask)"),
+        ("", Outcome.ASK, "confine"),
+    ],
+)
+def test_confine_is_an_answer_only_where_the_command_is_held_whole(
+    held: Held, comes_to: Outcome, said: str
+) -> None:
+    decision = confined(decide(CONFINING, (Agent("main", "p"),), (run("make"),)), held)
+    assert (decision.outcome, decision.comes_to) == (Outcome.CONFINE, comes_to)
+    assert (decision.said, decision.enforcement) == (said, held)
+    for line in ("ls", "make install", "make clean"):
+        other = decide(CONFINING, (Agent("main", "p"),), (run(line),))
+        assert confined(other, held) == other
+
+
+def test_a_rule_that_names_a_command_is_told_from_one_for_any() -> None:
+    chain = (Agent("main", "asking"),)
+    assert names_line(CONFINING, chain, run("make"))
+    assert not names_line(CONFINING, chain, run("make; ls"))
+    assert not names_line(CONFINING, (Agent("main", "all"),), run("make"))
+    assert not names_line(CONFINING, (*chain, Agent("boss", "all")), run("make"))
 
 
 @pytest.mark.parametrize(

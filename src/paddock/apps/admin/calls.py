@@ -32,6 +32,8 @@ class ShownCall:
         if self.decided is not None:
             if self.decided.outcome == "ask":
                 return f"ask: yes by {self.decided.by or 'nobody'}"
+            if self.decided.outcome == "confine" and self.decided.by:
+                return f"confine (here: ask): yes by {self.decided.by}"
             return self.decided.outcome
         code = "" if refusal is None else refusal.code
         if code.startswith("approval."):

@@ -12,7 +12,7 @@ from paddock.text.show import quote
 QUERY_LAST: Final = 20
 """How many entries `query` shows that was not told how many."""
 _FORMATS: Final = ("jsonl", "html")
-_DECISIONS: Final = ("allow", "ask", "deny")
+_DECISIONS: Final = ("allow", "confine", "ask", "deny")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -169,7 +169,9 @@ def add_erase(parser: argparse.ArgumentParser) -> None:
 def _add_decision(parser: argparse.ArgumentParser) -> None:
     """`--decision`: a word that no entry has would only find nothing."""
     parser.add_argument(
-        "--decision", choices=_DECISIONS, help="what was decided; an answer or a gate has no ask"
+        "--decision",
+        choices=_DECISIONS,
+        help="what was decided; an answer or a gate has no ask or confine",
     )
 
 

@@ -1,6 +1,7 @@
 """`paddock policy`."""
 
 import argparse
+from functools import partial
 from typing import Final
 
 from paddock.apps.cli.console import Console
@@ -14,22 +15,23 @@ from paddock.assembly.client_agents import (
     planned_default_chain,
 )
 from paddock.assembly.project import Project
-from paddock.errors import PaddockError, UsageError
+from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
 from paddock.policy.questions.examples import ExampleResult, run_examples
-from paddock.policy.questions.explain import explain, find_nearly
+from paddock.policy.questions.explain import explain, find_nearly, here_json
 from paddock.policy.questions.lint import LintFinding, lint
 from paddock.policy.questions.nearness import NearMiss
 from paddock.text.show import is_cut
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, Outcome, rule_as_json
+from paddock.values.decisions import Decision, Held, Outcome, confined, rule_as_json
 
-_CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.DENY: 1, Outcome.ASK: 3}
-_CHECK_INVALID: Final = 2
+_CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
+_NOT_USABLE: Final = 2
+_NOT_LOADED: Final = 3
 _ASKED: Final = {
     "check": "paddock policy check 'tool:file:create docs/a.md' decides that one; "
     "for the whole file: paddock policy lint",
@@ -64,7 +66,7 @@ class PolicyCommand:
         actions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
         check = actions.add_parser(
             "check",
-            help="decide one action: exit 0 allow, 1 deny, 3 ask, 2 invalid",
+            help="decide one action: exit 0 allow or confine, 1 deny, 6 ask, 3 no policy, 2 usage",
             allow_abbrev=False,
         )
         explained = actions.add_parser(
@@ -145,25 +147,29 @@ class PolicyCommand:
             chain = chain_of(project, options.agent)
             decision = decide(policy, chain, [action])
             nearly = find_nearly(policy, chain, action, decision)
+            if decision.outcome is Outcome.CONFINE:
+                decision = confined(decision, _held_here(project, policy, chain, action))
         except PaddockError as error:
             console.report(error)
-            return _CHECK_INVALID
+            return _NOT_LOADED if isinstance(error, ConfigError) else _NOT_USABLE
         if options.json:
             console.write_json({**decision_json(decision), "nearly_matched": _nearly_json(nearly)})
         else:
-            console.say(f"{decision.outcome.word}: {decision.reason}")
+            console.say(f"{decision.said}: {decision.reason}")
             if nearly is not None:
                 console.say(f"  nearly matched: {nearly.rule.said}: {nearly.why}")
             if decision.rule is not None:
                 console.say(f"  rule: {decision.rule.said}")
             for warning in decision.warnings:
                 console.say(f"  warning: {warning}")
-        return _CHECK_EXITS[decision.outcome]
+        return _CHECK_EXITS[decision.comes_to]
 
     def _explain(self, project: Project, options: Options, console: Console) -> int:
         action = _action_of(options, console)
         policy = policy_of(project, options.agent)
-        explanation = explain(policy, chain_of(project, options.agent), action)
+        chain = chain_of(project, options.agent)
+        find_held = partial(_held_here, project, policy, chain, action)
+        explanation = explain(policy, chain, action, find_held)
         if options.json:
             console.write_json(explanation.as_json())
         else:
@@ -198,6 +204,13 @@ class PolicyCommand:
                 console.say(finding.render())
             console.say("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
         return 1 if findings else 0
+
+
+def _held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:
+    # It tries each backend on this host: for what is to be confined alone.
+    from paddock.assembly.held import held_here
+
+    return held_here(project, policy, chain, action)
 
 
 def _action_of(options: Options, console: Console) -> Action:
@@ -292,6 +305,7 @@ def decision_json(decision: Decision) -> dict[str, Json]:
     """A decision as `--json` prints it."""
     return {
         "outcome": decision.outcome.word,
+        **here_json(decision),
         "action": decision.action,
         "reason": decision.reason,
         "code": decision.code,

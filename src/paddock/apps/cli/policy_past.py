@@ -169,7 +169,7 @@ def explain_call(options: Options, console: Console) -> int:
 
 def _questions(call: RecordedCall, options: Options, console: Console) -> Iterator[Entry]:
     """The entries of the plane's governance ledger about this call; none beside a file."""
-    if call.decided.entry.metadata.get("outcome") != "ask" or _is_file(options):
+    if call.decided.entry.metadata.get("outcome") not in ("confine", "ask") or _is_file(options):
         return
     paths = find_ledger_paths(
         console.directory, environment_of(console), override_of(options, console)
@@ -249,7 +249,7 @@ def _past_calls(path: Path, wanted: Filter) -> Iterator[PastDecision | Lost]:
         # Of a call that was held back for a question, the answer counts, where there is one.
         if entry.event_type == TOOL_STAGED and (entry.session_id, entry.call_id) in answered:
             continue
-        if entry.metadata.get("outcome") == "ask":
+        if entry.metadata.get("outcome") in ("confine", "ask"):
             answered.add((entry.session_id, entry.call_id))
         found = read_recorded(row.seq, row.timestamp, entry)
         if found is not None:

@@ -57,6 +57,7 @@ class SimpleCommand:
     stands: 0, and what wrappers start. `obstacles` say why no narrow allow may
     match it, whatever its words are; empty where one may. `is_anything` stands
     for what was too much to be read: any deny and any ask concerns it.
+    `is_open` says that further words come at run time, behind those that stand there.
     """
 
     text: str
@@ -66,6 +67,7 @@ class SimpleCommand:
     starts: tuple[int, ...] = (0,)
     obstacles: tuple[str, ...] = ()
     is_anything: bool = False
+    is_open: bool = False
 
     @property
     def program(self) -> str:
@@ -86,8 +88,9 @@ class CommandLine:
     can be read off known programs (`tee`, `sed -i`, `cp`), `removed` what known
     programs take away (`rm`, what `mv` moves), `copied` sources with their targets;
     all as they stand in the line, unresolved. `runtime_only` sentences say what is only known at
-    run time, `problems` why the line was not understood: either makes it at
-    least an ask. A line with a problem has one of each.
+    run time, `problems` why the line was not understood: no narrow allow matches either.
+    A line with a problem has one of each. Where `may_be_any`, what is not known may be
+    any program; else only words of the programs that stand there are not known.
     """
 
     text: str
@@ -98,3 +101,4 @@ class CommandLine:
     copied: tuple[tuple[str, str], ...] = ()
     runtime_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    may_be_any: bool = False

@@ -9,6 +9,7 @@ from paddock.policy.commands.commandline import CommandLine, Reading, SimpleComm
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
 from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
+from paddock.policy.commands.tokens import EVALUATED
 from paddock.policy.commands.touched import find_touch
 from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import Word
@@ -46,6 +47,7 @@ class _Line:
     script_code_chars: int = 0
     readings: int = 0
     is_too_much: bool = False
+    may_be_any: bool = False
 
 
 def parse_line(text: str) -> CommandLine:
@@ -71,6 +73,7 @@ def parse_line(text: str) -> CommandLine:
             tuple(seen.readings),
             tuple(sorted(set(seen.starts))),
             (*shared, *seen.obstacles),
+            is_open=seen.is_open,
         )
         for raw, seen in line.found
     )
@@ -87,6 +90,7 @@ def parse_line(text: str) -> CommandLine:
         tuple(line.copied),
         tuple(line.run_time),
         tuple(line.problems),
+        line.may_be_any or bool(line.problems),
     )
 
 
@@ -106,6 +110,8 @@ def _gather(line: _Line, text: str, depth: int) -> None:
         line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
         if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
             line.run_time["the environment decides which program runs"] = None
+            line.may_be_any = True
+        line.may_be_any |= not EVALUATED.isdisjoint(found.run_time)
     if problems:
         line.problems |= problems
         line.writes |= dict.fromkeys(rough_writes(text))
@@ -151,6 +157,7 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
     line.readings += len(seen.readings)
     line.found.append((raw, seen))
     line.run_time |= seen.run_time
+    line.may_be_any |= seen.may_be_any
     line.changes |= seen.changes
     touch = find_touch(seen.readings)
     line.touched |= dict.fromkeys(touch.written)

@@ -115,6 +115,10 @@ class CommandPattern:
             self._matches_reading(reading) for reading in command.readings
         )
 
+    def may_come_to_match(self, command: SimpleCommand) -> bool:
+        """Whether it might match once the words that are only known at run time are known."""
+        return any(self._may_become(reading, command.is_open) for reading in command.readings)
+
     def matches_exactly(self, command: SimpleCommand) -> bool:
         """Whether an allow with this pattern covers `command`.
 
@@ -175,6 +179,25 @@ class CommandPattern:
         if not self._matches_program(found[0]):
             return False
         return all(word.may_match(one) for word, one in zip(self.wide[1:], found[1:], strict=True))
+
+    def _may_become(self, reading: Reading, is_open: bool) -> bool:
+        words = reading.all_words()
+        at = next((index for index, word in enumerate(words) if word.unknown), len(words))
+        if at == len(words) and not is_open:
+            return False
+        # An unknown word may be none, one or many; with an option before it, it may go with that.
+        before = words[:at]
+        operands = (*before[:1], *(word for word in before[1:] if word.text[:1] != "-"))
+        return self._begins(before) or self._begins(operands)
+
+    def _begins(self, words: tuple[Word, ...]) -> bool:
+        if not words or not self.words:
+            return True
+        if len(words) > len(self.words) and not self.is_open:
+            return False
+        return self._matches_program(words[0]) and all(
+            word.may_match(one) for word, one in zip(self.wide[1:], words[1:], strict=False)
+        )
 
     def _matches_program(self, word: Word) -> bool:
         pattern = self.wide[0]

@@ -49,6 +49,8 @@ STARTING_ENVIRONMENT: Final = re.compile(
 """Assignments that decide which program runs or what it loads."""
 
 _WITH_SCRIPT: Final = frozenset({"su", "runuser", "script", "flock"})
+_REPLACING: Final = re.compile(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
+"""Options with which xargs puts what it reads elsewhere than behind the words that stand there."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _MOVING: Final = {
     "env": re.compile(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
@@ -80,6 +82,8 @@ class Seen:
     run_time: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
     obstacles: dict[str, None] = field(default_factory=dict[str, None])
+    may_be_any: bool = False
+    is_open: bool = False
 
 
 def change_by(name: str) -> str:
@@ -160,7 +164,11 @@ class _Seeing:
                 for place in start.places:
                     self.script(self.text(place, end))
         if name in ("xargs", "gxargs", "parallel"):
-            self.run_time(f"{name} takes words from its input")
+            # Threat: `xargs -I{} {} push` puts what it reads in the place of any word.
+            replaces = any(_REPLACING.fullmatch(word.text) for word in self.words[at + 1 : end])
+            note = self.run_time if replaces else self.words_to_come
+            note(f"{name} takes words from its input")
+            self.seen.is_open = True
         if name == "env":
             self.split_string(at, end)
         if name in _MOVING:
@@ -173,7 +181,7 @@ class _Seeing:
     def moved(self, at: int, end: int, name: str) -> None:
         """Threat: what is started writes from a directory that its own words do not tell."""
         if _holds(self.moving[name], at + 1, end):
-            self.run_time(f"{name} starts a program in another directory")
+            self.words_to_come(f"{name} starts a program in another directory")
 
     def split_string(self, at: int, end: int) -> None:
         index = self.splitting[bisect_left(self.splitting, at + 1)]
@@ -212,7 +220,7 @@ class _Seeing:
         if (operands and operands[0] in _STDIN) or (
             not operands and not any(_ANSWERS.fullmatch(text) for text in rest)
         ):
-            self.run_time(f"{name} runs what stands on its input")
+            self.words_to_come(f"{name} runs what stands on its input")
         if name.startswith(("python", "pypy")):
             self.module(at + 1, end)
 
@@ -372,6 +380,10 @@ class _Seeing:
             self.seen.scripts.append(text)
 
     def run_time(self, sentence: str) -> None:
+        self.seen.run_time[sentence] = None
+        self.seen.may_be_any = True
+
+    def words_to_come(self, sentence: str) -> None:
         self.seen.run_time[sentence] = None
 
     def text(self, start: int, end: int) -> str:

@@ -48,6 +48,12 @@ RUN_TIME: Final = {
     "subscript": "a subscript is evaluated at run time",
 }
 """Kinds of node that make a line known at run time only, with the reason."""
+ARITHMETIC: Final = "arithmetic is evaluated at run time"
+TESTED: Final = "a test with arithmetic is evaluated at run time"
+EVALUATED: Final = frozenset(
+    {ARITHMETIC, TESTED, RUN_TIME["arithmetic_expansion"], RUN_TIME["subscript"]}
+)
+"""Reasons behind which any program may stand: a subscript in arithmetic runs what it holds."""
 
 RESERVED: Final = frozenset(
     {

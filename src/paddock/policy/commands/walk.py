@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from paddock.policy.commands.documents import find_document
 from paddock.policy.commands.tokens import (
+    ARITHMETIC,
     RESERVED,
     RUN_TIME,
     SAFE_TESTS,
     STATEMENTS,
+    TESTED,
     TRANSPARENT,
     WORDS,
     TokenCheck,
@@ -127,7 +129,7 @@ class _Walk:
             return self.word(node)[1]
         children = node.children
         if kind == "compound_statement" and children and children[0].type == "((":
-            self.found.run_time["arithmetic is evaluated at run time"] = None
+            self.found.run_time[ARITHMETIC] = None
             return children
         if kind == "compound_statement" and not self.source(node)[1:2].isspace():
             self.problem("a group that bash reads as a word")
@@ -206,9 +208,9 @@ class _Walk:
             for leaf in _leaves(node):
                 operator = self.source(leaf)
                 if not leaf.is_named and operator not in SAFE_TESTS and leaf.type not in "\"'$":
-                    self.found.run_time["a test with arithmetic is evaluated at run time"] = None
+                    self.found.run_time[TESTED] = None
                 if leaf.type == "test_operator" and operator not in SAFE_TESTS:
-                    self.found.run_time["a test with arithmetic is evaluated at run time"] = None
+                    self.found.run_time[TESTED] = None
             return children
         raw = RawCommand(self.source(node))
         later: list[Node] = []

@@ -4,6 +4,7 @@ Nothing here decides: the decision comes from `decide`, and every proposed chang
 of a rule is tried on a changed policy before it is shown as one that works.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from paddock.policy.decide import decide, judge_for
@@ -14,7 +15,14 @@ from paddock.text.show import show_name
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, RuleMatch, rule_in_full
+from paddock.values.decisions import (
+    Decision,
+    Held,
+    Outcome,
+    RuleMatch,
+    confined,
+    rule_in_full,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Explanation:
     def render(self) -> str:
         """Return the whole as text for a person."""
         decision = self.decision
-        lines = [f"{decision.outcome.word}: {decision.action}", f"  reason: {decision.reason}"]
+        lines = [f"{decision.said}: {decision.action}", f"  reason: {decision.reason}"]
         lines.append(f"  rule:   {_rule_text(decision.rule)}")
         lines.append(f"  agents: {', '.join(self.agents)} (profiles: {', '.join(self.profiles)})")
         others = [rule for rule in decision.matched if rule != decision.rule]
@@ -63,6 +71,7 @@ class Explanation:
         return {
             "action": decision.action,
             "outcome": decision.outcome.word,
+            **here_json(decision),
             "code": decision.code,
             "reason": decision.reason,
             "rule": rule_in_full(decision.rule),
@@ -88,12 +97,27 @@ class Explanation:
         }
 
 
-def explain(policy: Policy, chain: AgentChain, action: Action) -> Explanation:
-    """Explain the decision about one action of the agent at the head of `chain`."""
+def here_json(decision: Decision) -> dict[str, Json]:
+    """What a decision to confine comes to on this host, as JSON members; none of any other."""
+    if not decision.enforcement:
+        return {}
+    return {"enforcement": decision.enforcement, "here": decision.comes_to.word}
+
+
+def explain(
+    policy: Policy, chain: AgentChain, action: Action, find_held: Callable[[], Held] = lambda: ""
+) -> Explanation:
+    """Explain the decision about one action of the agent at the head of `chain`.
+
+    `find_held` looks how far this host would hold the command, where that matters.
+    """
     judge = judge_for(policy, chain)
     shown, left_off = near_misses(judge.profiles(), action)
+    decision = decide(policy, chain, (action,))
+    if decision.outcome is Outcome.CONFINE:
+        decision = confined(decision, held) if (held := find_held()) else decision
     return Explanation(
-        decision=decide(policy, chain, (action,)),
+        decision=decision,
         agents=tuple(agent.name for agent in chain),
         profiles=tuple(dict.fromkeys(profile.name for profile in judge.profiles())),
         near_misses=shown,

@@ -23,6 +23,8 @@ from paddock.values.events import (
 
 TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
 """Entries from which a call is told."""
+_ASKED: Final = ("confine", "ask")
+"""Outcomes that a person may have been asked about: nothing held the command whole."""
 DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
 
 
@@ -214,7 +216,7 @@ def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
     """
     entry = call.decided.entry
     digest = _approval_digest(entry)
-    is_ask = entry.decision == "deny" and entry.metadata.get("outcome") == "ask"
+    is_ask = entry.decision == "deny" and entry.metadata.get("outcome") in _ASKED
     if not is_ask or not digest or _is_granted(entry):
         return call
     for question in asked:
@@ -250,10 +252,15 @@ def _verdict(call: RecordedCall) -> str:
         return "refused"
     if call.is_denied_unasked:
         return f"{outcome}, answered with a denial"
-    if outcome == "ask" and entry.event_type == TOOL_INTENT:
-        return "ask, granted"
-    if outcome == "ask" and entry.decision == "deny":
-        return "ask, granted, then refused" if _is_granted(entry) else "ask, not granted"
+    is_answered = isinstance(entry.metadata.get("approval"), dict)
+    if outcome != "ask" and not is_answered:
+        return str(outcome)
+    word = "ask" if outcome == "ask" else f"{outcome} (here: ask)"
+    if outcome in _ASKED and entry.event_type == TOOL_INTENT:
+        return f"{word}, granted"
+    if outcome in _ASKED and entry.decision == "deny":
+        granted = "granted, then refused" if _is_granted(entry) else "not granted"
+        return f"{word}, {granted}"
     return str(outcome)
 
 

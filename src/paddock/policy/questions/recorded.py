@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.lines import judge_line
@@ -18,7 +18,7 @@ from paddock.text.show import is_cut
 from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
 from paddock.values.agents import Agent, AgentChain, Permissions
 from paddock.values.calls import Json
-from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.decisions import Held, Outcome, RuleMatch
 from paddock.values.entries import Entry
 from paddock.values.events import HOOK_DECISION, TOOL_DENIED, TOOL_INTENT, TOOL_STAGED
 
@@ -95,6 +95,8 @@ class PastDecision:
     outcome: Outcome
     rule: RuleMatch | None
     policy_digest: str
+    enforcement: Held = ""
+    """How far the command of a decision to confine was held; empty where that is not on record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +138,13 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
         Outcome.parse(outcome),
         rule_of(metadata),
         _text(metadata, "policy_digest"),
+        _held(metadata.get("enforcement")),
     )
     return Lost(where, Why.HOOK) if _was_asked_by_hook(found) else found
+
+
+def _held(word: Json) -> Held:
+    return next((each for each in get_args(Held) if each == word), "")
 
 
 def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:

@@ -19,7 +19,7 @@ from paddock.policy.engine import Policy
 from paddock.policy.questions.recorded import MEANINGS, Door, Lost, PastDecision, Recorded, Why
 from paddock.text.show import cut, show_name
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
+from paddock.values.decisions import Decision, Outcome, RuleMatch, confined, rule_as_json
 
 EXAMPLES_MAX: Final = 3
 """Examples that each group keeps, the newest; the others are counted."""
@@ -33,12 +33,14 @@ class Kind(StrEnum):
 
     DENIED = "newly denied"
     ASKED = "newly asked"
+    CONFINED = "newly confined"
     ALLOWED = "newly allowed"
 
 
 _KINDS: Final = {
     Outcome.DENY: Kind.DENIED,
     Outcome.ASK: Kind.ASKED,
+    Outcome.CONFINE: Kind.CONFINED,
     Outcome.ALLOW: Kind.ALLOWED,
 }
 
@@ -129,7 +131,7 @@ class LostGroup:
 
 @dataclass(slots=True)
 class Replay:
-    """What came of it. Groups stand in the order: denied, asked, allowed; most calls first."""
+    """What came of it. Groups: denied, asked, confined, allowed, and of these most calls first."""
 
     decided: int = 0
     unchanged: int = 0
@@ -152,6 +154,7 @@ class Replay:
             "unchanged": self.unchanged,
             "newly_denied": self.count(Kind.DENIED),
             "newly_asked": self.count(Kind.ASKED),
+            "newly_confined": self.count(Kind.CONFINED),
             "newly_allowed": self.count(Kind.ALLOWED),
             "not_replayable": self.lost_calls,
             "groups": [group.as_json() for group in self.groups],
@@ -215,8 +218,12 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
 def decide_again(policy: Policy, past: PastDecision) -> Decision:
     """Return what `policy` says to a recorded call, as its door asks."""
     if past.door is Door.TOOL:
-        return decide(policy, past.chain, past.actions, writer_of(past.actions))
-    return max(decide_each(policy, past), key=lambda each: (each.outcome, each.rule is not None))
+        decision = decide(policy, past.chain, past.actions, writer_of(past.actions))
+    else:
+        each_of = decide_each(policy, past)
+        decision = max(each_of, key=lambda each: (each.outcome, each.rule is not None))
+    # How far commands were held is the host's of then, and no policy's.
+    return confined(decision, past.enforcement)
 
 
 def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:

@@ -4,6 +4,7 @@
     differences.py comparing.py   one entry for each path, beside what the workspace has
     judging.py settling.py     each entry by the policy of the file tools; settled together
     units.py                   a repository's changes land together, or none of them does
+    losing.py                  how much of what was there it would change or take away
     obstacles.py               what this user cannot bring in, whatever policy says
     diffing.py                 the same as a diff, for whoever is asked
     committing.py              one set of changes lands, or nothing does

@@ -238,7 +238,8 @@ def test_an_allow_is_flipped_by_a_deny() -> None:
 
 
 def test_what_is_known_at_run_time_only_needs_another_line_or_an_approval() -> None:
-    changes = explained("tool:shell:run eval x", "standard").changes
+    guarded = policy('[profiles.p]\nallow = ["tool:*"]\ndeny = ["tool:shell:run git push *"]')
+    changes = explained("tool:shell:run eval x", "p", guarded).changes
     assert all(not change.was_tried for change in changes)
     assert "write the command so that all of it stands in the line" in changes[0].text
 

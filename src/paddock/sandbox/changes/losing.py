@@ -1,0 +1,151 @@
+"""What a command's changes could lose, counted: so much lands without a question, more waits.
+
+Counted is each file that stood there and is changed or gone. Not counted is what somebody
+makes again or has elsewhere: what is `generated`, what lies in a folder of dependencies,
+what git ignores; and where the command was a step of git, what stood in git's index just
+as it stood on the disk.
+"""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from paddock.policy.guards import PathGuards
+from paddock.policy.settings import ConfineMax
+from paddock.sandbox.changes.differences import Layers
+from paddock.sandbox.changes.judging import ChangeKind
+from paddock.sandbox.changes.settling import Settled
+from paddock.sandbox.git.entries import SHA1_BYTES, Index, open_index
+from paddock.sandbox.git.rules import NodeKind
+
+_MEGABYTE: Final = 1_000_000
+_INDEX_BYTES_MAX: Final = 64_000_000
+_COMPARED_BYTES_MAX: Final = 500_000_000
+"""Of all files that are held against git's index; the others count."""
+_GIT_WAIT_S: Final = 10.0
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Threat: a repository whose configuration names programs for git to run. `check-ignore`
+# starts none but these two, and reads nobody's own configuration.
+_CHECK_IGNORE: Final = (
+    *("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
+    *("check-ignore", "-z", "--stdin"),
+)
+_GIT_ENVIRONMENT: Final = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "LC_ALL": "C",
+}
+
+
+def find_excess(
+    settled: Sequence[Settled], layers: Layers, guards: PathGuards, most: ConfineMax
+) -> str:
+    """Say what of the changes that land is more than may without a question; else empty."""
+    lost = [each for each in settled if _could_lose(each, guards)]
+    if not _excess(lost, most):
+        return ""
+    # What is looked at only now takes a while.
+    ignored = _find_ignored(layers.lower_fd, map(_path, lost))
+    lost = [each for each in lost if _path(each) not in ignored]
+    if any(_is_gits(_path(each)) for each in settled if each.lands):
+        known = _find_known(layers.lower_fd, lost)
+        lost = [each for each in lost if _path(each) not in known]
+    return _excess(lost, most)
+
+
+def _could_lose(settled: Settled, guards: PathGuards) -> bool:
+    change = settled.judgement.change
+    path = change.path
+    return (
+        settled.lands
+        and change.kind in (ChangeKind.MODIFIED, ChangeKind.DELETED)
+        and change.node is not NodeKind.DIRECTORY
+        and not _is_gits(path)
+        and guards.find_generated(path) is None
+        and not guards.is_below_generated(path)
+        and not guards.is_in_dependency(path)
+    )
+
+
+def _path(settled: Settled) -> str:
+    return settled.judgement.change.path
+
+
+def _is_gits(path: str) -> bool:
+    return ".git" in path.split("/")
+
+
+def _excess(lost: Sequence[Settled], most: ConfineMax) -> str:
+    deleted = sum(each.judgement.change.kind is ChangeKind.DELETED for each in lost)
+    size = sum(each.difference.lower.size_bytes for each in lost if each.difference.lower)
+    if len(lost) > most.files:
+        return f"{len(lost)} files are changed or gone, and [shell] confine_max is {most.files}"
+    if deleted > most.deleted:
+        return f"{deleted} files are gone, and [shell] confine_max is {most.deleted} deleted"
+    if size > most.mb * _MEGABYTE:
+        return f"{size} bytes are replaced or gone, and [shell] confine_max is {most.mb} mb"
+    return ""
+
+
+def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
+    """Return those that git ignores; none where there is no repository, or no git."""
+    try:
+        done = subprocess.run(
+            _CHECK_IGNORE,
+            input=b"".join(os.fsencode(path) + b"\0" for path in paths),
+            # The workspace itself, wherever its name leads by now.
+            cwd=f"/proc/self/fd/{root_fd}",
+            pass_fds=(root_fd,),
+            env=_GIT_ENVIRONMENT,
+            capture_output=True,
+            timeout=_GIT_WAIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return frozenset()
+    return frozenset(map(os.fsdecode, done.stdout.split(b"\0")[:-1]))
+
+
+def _find_known(root_fd: int, lost: Sequence[Settled]) -> frozenset[str]:
+    """Return those whose content git's index names: a step of git loses nothing of them."""
+    content = _read(root_fd, ".git/index", _INDEX_BYTES_MAX)
+    wanted = frozenset(os.fsencode(_path(each)) for each in lost)
+    try:
+        index = Index(open_index(content, SHA1_BYTES), lambda _: None)
+        entries = {entry.path: entry.object_id for entry in index.find_entries(wanted)}
+    except ValueError:
+        return frozenset()
+    return frozenset(_as_indexed(root_fd, lost, entries))
+
+
+def _as_indexed(
+    root_fd: int, lost: Sequence[Settled], entries: dict[bytes, bytes]
+) -> Iterator[str]:
+    left = _COMPARED_BYTES_MAX
+    for each in lost:
+        path, lower = _path(each), each.difference.lower
+        named = entries.get(os.fsencode(path))
+        if named is None or lower is None or lower.size_bytes > left:
+            continue
+        left -= lower.size_bytes
+        content = _read(root_fd, path, lower.size_bytes)
+        # gitformat-pack(5): an object's name is the digest of its kind, size and content.
+        blob = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
+        blob.update(content)
+        if blob.digest() == named:
+            yield path
+
+
+def _read(root_fd: int, path: str, bytes_max: int) -> bytes:
+    """Return a file of the workspace; empty where it cannot be read, or is larger."""
+    try:
+        fd = os.open(path, _READ, dir_fd=root_fd)
+    except OSError:
+        return b""
+    with open(fd, "rb") as file:
+        content = file.read(bytes_max + 1)
+    return content if len(content) <= bytes_max else b""
