@@ -12,7 +12,7 @@ from paddock.assembly.operator_calls import OperatorDoor
 from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
 from paddock.assembly.project import Project
-from paddock.assembly.workspaces import open_workspace_of
+from paddock.assembly.workspaces import workspace_with_git
 from paddock.errors import ConfigError, PathError, TextError, UsageError
 from paddock.history.keeping import History
 from paddock.history.looking import SeenStore
@@ -173,7 +173,7 @@ class Past:
             self._records[agent] = lineage[0]
             self._judges[agent] = PolicyJudge(self.project.policy_for(lineage[0]), chain)
             # An operator's undo keeps everything: also what policy says is generated.
-            opened = open_workspace_of(lineage[0], self.history.keeper())
+            opened = workspace_with_git(lineage[0], self.history.keeper())
             found = self._workspaces[agent] = self._held.enter_context(opened)
         return found
 

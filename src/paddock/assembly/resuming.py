@@ -13,7 +13,7 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime, tools_of
-from paddock.assembly.workspaces import open_workspace_of
+from paddock.assembly.workspaces import workspace_with_git
 from paddock.errors import ApprovalExpiredError, UnknownToolError, UsageError
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import approval_digest
@@ -96,7 +96,7 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     _require_unchanged(project, granted, shown)
     with (
         closing(open_history(project)) as history,
-        open_workspace_of(lineage[0], history.keeper()) as workspace,
+        workspace_with_git(lineage[0], history.keeper()) as workspace,
         closing(open_ledger(project, LedgerName.HO1M)) as ledger,
         open_journal(project) as journal,
     ):

@@ -1,11 +1,16 @@
 """Opening the directory that an agent works in."""
 
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from paddock.history.keeping import Keeper
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.workspaces import require_as_declared
+from paddock.sandbox.host.git_outside import open_git_outside
 from paddock.workspace import Workspace
+from paddock.workspace.beside import Beside
 
 
 def open_workspace_of(
@@ -27,3 +32,24 @@ def open_workspace_of(
         workspace.close()
         raise
     return workspace
+
+
+@contextmanager
+def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
+    """The same, with the git directory of its repository where that stands outside.
+
+    For sets of changes that commands made: what is named `.git/…` in them lies there.
+
+    Raises: as `open_workspace_of`.
+    """
+    with open_workspace_of(record, keeper) as workspace:
+        held = open_git_outside(workspace.real_root)
+        if held is None:
+            yield workspace
+            return
+        try:
+            beside = Beside(".git", held.outside.common, held.fd)
+            with workspace.with_beside(beside) as both:
+                yield both
+        finally:
+            os.close(held.fd)

@@ -9,7 +9,7 @@ and the JSON, so no line of another entry, and none from before a torn one, is t
 one of this entry. Records, in this order:
 
     intent   format, root, root_inode, token, directories (where temporary names may stand),
-             label
+             label; perhaps a second root, by the name under which it stands in the first
     commit   steps: what stands where before and after. From here on the set is complete
              or is undone as a whole; before, it never happened
     undo     somebody was in the way: the set is being undone
@@ -33,6 +33,8 @@ from paddock.errors import IntegrityError
 from paddock.values.calls import Json
 
 FORMAT: Final = "paddock-journal/1"
+FORMAT_BESIDE: Final = "paddock-journal/2"
+"""Of an entry with a second root: who knows nothing of those must not settle it."""
 RESERVE: Final = b"\0" * 512
 """Room for two short records, written together with the commit."""
 _DIGEST_CHARS: Final = 64
@@ -98,6 +100,16 @@ Step = SwapStep | MetadataStep
 
 
 @dataclass(frozen=True, slots=True)
+class SecondRoot:
+    """A directory elsewhere that stands for a name at the root."""
+
+    name: str
+    root: str
+    """Absolute, without links."""
+    root_inode: int
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """Where the steps will be: all that is needed to find what a dead owner left."""
 
@@ -108,6 +120,7 @@ class Intent:
     directories: tuple[str, ...]
     label: str = ""
     """What the committer calls the set; the recovery says it again."""
+    beside: SecondRoot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +146,19 @@ class RecordKind(StrEnum):
 
 def intent_payload(intent: Intent) -> Json:
     """The JSON of an intent."""
+    beside = intent.beside
+    more: dict[str, Json] = {}
+    if beside is not None:
+        more["beside"] = [beside.name, beside.root, beside.root_inode]
     return {
-        "format": FORMAT,
+        "format": FORMAT if beside is None else FORMAT_BESIDE,
         "record": RecordKind.INTENT,
         "root": intent.root,
         "root_inode": intent.root_inode,
         "token": intent.token,
         "directories": list(intent.directories),
         "label": intent.label,
+        **more,
     }
 
 
@@ -245,7 +263,11 @@ def _of(kind: type[_T], value: Json) -> _T:
 
 
 def _intent(fields: dict[str, Json]) -> Intent:
-    if fields["format"] != FORMAT:
+    beside = None
+    if fields["format"] == FORMAT_BESIDE:
+        name, root, inode = _of(list, fields["beside"])
+        beside = SecondRoot(_of(str, name), _of(str, root), _of(int, inode))
+    elif fields["format"] != FORMAT:
         raise ValueError("format")
     return Intent(
         root=_of(str, fields["root"]),
@@ -253,6 +275,7 @@ def _intent(fields: dict[str, Json]) -> Intent:
         token=_of(str, fields["token"]),
         directories=tuple(_of(str, name) for name in _of(list, fields["directories"])),
         label=_of(str, fields["label"]),
+        beside=beside,
     )
 
 

@@ -125,9 +125,8 @@ class CommitParked:
         return self._told(receipt)
 
     def _footing(self, ports: Ports) -> Footing:
-        root_fd = ports.workspace.tree.root_fd
-        parked = self.parked
-        return Footing(root_fd, parked.phases, self.history.store, self.git, parked.above)
+        tree, parked, store = ports.workspace.tree, self.parked, self.history.store
+        return Footing(tree.root_fd, parked.phases, store, self.git, parked.above, tree.resolution)
 
     def _told(self, receipt: ChangeReceipt) -> ToolOutput:
         rows = changes_of(receipt.changes)

@@ -6,6 +6,7 @@
     git_config.py                what a command has of the user's git configuration
     probe.py examine.py canary.py choice.py backends.py remedies.py   what works here, by trying
     stage.py staging.py area.py launcher.py running.py   the backend that stages, with overlays
+    git_layer.py                 its second layer, over a git directory outside the workspace
     claims.py caches.py          directories that go away with whoever made them; one that stays
     landlock.py keeping.py       the backend for hosts without user namespaces
     inside/                      what runs in the sandbox, alone with kernel/

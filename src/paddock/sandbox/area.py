@@ -34,6 +34,20 @@ _OPAQUE: Final = "user.overlay.opaque"
 """On a directory: nothing of the layers below is seen in it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Overlaid:
+    """Files that commands see in place of what stands there, or stands nowhere."""
+
+    files: Mapping[str, bytes]
+    digest: str
+    """Of all that."""
+    modified_ns: int = 0
+    """The time that they have: of what they stand for."""
+
+
+NOTHING_SHOWN: Final = Overlaid({}, "")
+
+
 class StagingArea:
     """One launcher's directory. `close` removes it with everything in it."""
 
@@ -64,23 +78,29 @@ class StagingArea:
         self._users: dict[str, int] = {}
         self._newest = ""
 
-    def hide(self, workspace: int, names: Collection[str], shown: Sequence[ShownFile] = ()) -> str:
+    def hide(
+        self,
+        workspace: int,
+        names: Collection[str],
+        shown: Sequence[ShownFile] = (),
+        laid: Overlaid = NOTHING_SHOWN,
+    ) -> str:
         """A directory of whiteouts for workspace-relative names; its name in the area.
 
-        It stands for the names and for how their parents look now: the same are made
-        once. Costs no mount, however many there are. Empty for no names. It stays until
-        `let_go`, once for each call. What is `shown`, of the names or of what is below
-        them, stands there instead of a whiteout.
+        It stands for the names, for what is shown and for how their parents look now: the
+        same are made once. Costs no mount, however many there are. Empty for nothing. It
+        stays until `let_go`, once for each call. What is `shown`, of the names or of what
+        is below them, stands there instead of a whiteout; what is `laid`, whatever is there.
 
         Raises:
             SandboxUnavailableError: the file system knows no whiteouts.
             ConfinementError: there is no user here who could be a command.
         """
-        if not names:
+        if not names and not laid.files:
             return ""
-        parents = _parents(workspace, names)
+        parents = _parents(workspace, names, laid.files)
         wanted = sorted(name for name in names if (os.path.dirname(name) or ".") in parents)
-        layer = _Layer.plan(workspace, wanted, parents, shown)
+        layer = _Layer.plan(workspace, wanted, parents, shown, laid)
         digest = layer.digest()
         with self._lock:
             name = self._hidden.get(digest) or self._make_hidden(digest, layer)
@@ -153,6 +173,7 @@ class _Layer:
     """What stands for the directory below; likewise."""
     files: Sequence[ShownFile]
     """Links last: nothing is ever made through one."""
+    laid: Overlaid
 
     @classmethod
     def plan(
@@ -161,6 +182,7 @@ class _Layer:
         wanted: Sequence[str],
         parents: Mapping[str, os.stat_result],
         shown: Sequence[ShownFile],
+        laid: Overlaid,
     ) -> "_Layer":
         names = frozenset(wanted)
         opaque: dict[str, os.stat_result] = {}
@@ -179,7 +201,7 @@ class _Layer:
                 files.append(each)
         replaced = {each.path for each in files} | opaque.keys()
         whiteouts = [name for name in wanted if name not in replaced]
-        return cls(whiteouts, parents, opaque, files)
+        return cls(whiteouts, parents, opaque, files, laid)
 
     def digest(self) -> str:
         looks = [
@@ -190,7 +212,7 @@ class _Layer:
             f"{each.path}\0{each.mode}\0{each.modified_ns}\0{sha256(each.content).hexdigest()}"
             for each in self.files
         ]
-        text = "\0\0".join([*self.whiteouts, "", *looks, "", *contents])
+        text = "\0\0".join([*self.whiteouts, "", *looks, "", *contents, self.laid.digest])
         return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def build(self, root: int) -> None:
@@ -202,7 +224,11 @@ class _Layer:
             _mark_opaque(root, path)
         for path in self.whiteouts:
             os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
-        for each in self.files:
+        laid = (
+            ShownFile(path, 0o100644, content, self.laid.modified_ns, is_faithful=True)
+            for path, content in self.laid.files.items()
+        )
+        for each in (*self.files, *laid):
             # A name that is a directory for another entry: git has only one of them, too.
             with contextlib.suppress(FileExistsError, NotADirectoryError):
                 holder = os.path.dirname(each.path) or "."
@@ -258,12 +284,21 @@ def has_command_users() -> bool:
     return any(first <= HOST_IDS_FIRST and last <= first + count for first, _, count in ranges)
 
 
-def _parents(workspace: int, names: Collection[str]) -> dict[str, os.stat_result]:
+def _parents(
+    workspace: int, names: Collection[str], shown: Collection[str] = ()
+) -> dict[str, os.stat_result]:
     """Every directory above the names, with its looks; parents before children.
 
-    One that is gone by now is left out, and then there is nothing in it to hide.
+    One that is gone by now is left out, and then there is nothing in it to hide. Above
+    what is shown each is there, and looks as the one that holds it.
     """
     found = {".": os.stat(".", dir_fd=workspace)}
+    for name in shown:
+        above = "."
+        for path in directories_above(name):
+            if path not in found:
+                found[path] = found[above]
+            above = path
     for name in names:
         parts = name.split("/")[:-1]
         for depth in range(1, len(parts) + 1):

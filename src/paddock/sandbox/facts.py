@@ -10,6 +10,7 @@ from paddock.plane.agents import AgentStore
 from paddock.plane.paths import real_path
 from paddock.policy.engine import Policy
 from paddock.sandbox.caches import FOLDER, Caches
+from paddock.sandbox.host.git_outside import find_git_outside
 from paddock.sandbox.host.git_settings import GitLook
 from paddock.sandbox.host.host_facts import Closed, HostFacts, Link, Listing
 from paddock.sandbox.host.places import is_below, topmost
@@ -70,6 +71,7 @@ def collect_facts(asking: Asking) -> HostFacts:
         variables=tuple(sorted(asking.variables.items())),
         changeable=changeable,
         left_out=toolchains.left_out,
+        git_outside=find_git_outside(workspace),
         git=GitLook(
             workspace=workspace,
             home=home,

@@ -9,7 +9,8 @@ plain text is then in the history for good.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut
+from paddock.sandbox.host.git_plan import settings_for, variables_for
+from paddock.sandbox.host.host_facts import GitFacts, GitFilter, GitOutside, LeftOut
 from paddock.sandbox.host.places import is_covered
 from paddock.sandbox.values import GitConfig
 
@@ -61,11 +62,17 @@ _KEEP_POINTER: Final = (
 """A file that is a pointer already stays one, as with git-lfs (spec.md, "The Pointer")."""
 
 
-def take_git(facts: GitFacts, reach: Iterable[str]) -> tuple[GitConfig, tuple[LeftOut, ...]]:
-    """What a command has of it that reads the places of `reach`, and what is left out."""
+def take_git(
+    facts: GitFacts, reach: Iterable[str], outside: GitOutside | None = None
+) -> tuple[GitConfig, tuple[LeftOut, ...]]:
+    """What a command has of it that reads the places of `reach`, and what is left out.
+
+    `outside` is its git directory, where that is not in the workspace.
+    """
     places = tuple(reach)
     values = list(facts.values)
-    forced = {key: _OVERRIDES[key] for key in facts.own_keys if key in _OVERRIDES}
+    forced = dict(settings_for(outside))
+    forced |= {key: _OVERRIDES[key] for key in facts.own_keys if key in _OVERRIDES}
     left_out = list(facts.left_out)
     for each in facts.filters:
         works = _works(each, places)
@@ -84,7 +91,10 @@ def take_git(facts: GitFacts, reach: Iterable[str]) -> tuple[GitConfig, tuple[Le
         values=tuple(values),
         ignored=facts.ignored,
         attributes=facts.attributes,
-        variables=(*VARIABLES, *facts.variables, *_as_variables(forced)),
+        variables=(
+            *(*VARIABLES, *facts.variables, *variables_for(outside)),
+            *_as_variables(forced),
+        ),
         is_signing=facts.is_signing,
     )
     return config, tuple(left_out)

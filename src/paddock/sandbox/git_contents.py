@@ -91,9 +91,16 @@ class GitContents:
         self._known: dict[tuple[object, ...], _Content] = {}
 
     def show(
-        self, names: Sequence[TrackedName], plan: SandboxPlan, run: Run, stamp: Stamp
+        self,
+        names: Sequence[TrackedName],
+        plan: SandboxPlan,
+        run: Run,
+        stamp: Stamp,
+        folder: str = "",
     ) -> tuple[ShownFile, ...]:
         """What stands for each of the names. `plan` hides them.
+
+        `folder` is what the workspace is of a work tree whose git directory stands outside.
 
         Raises: SandboxUnavailableError, HostError: see `Run`.
         """
@@ -111,7 +118,8 @@ class GitContents:
             }
             unknown = [each for each in tracked if keys[each.path] not in self._known]
             if unknown:
-                asked = _Asking(plan, repository, run).ask(unknown)
+                above = f"{folder}/" if folder and repository == "." else ""
+                asked = _Asking(plan, repository, run, above).ask(unknown)
                 if len(self._known) > _CONTENTS_KEPT:
                     self._known.clear()
                 self._known |= {keys[each.path]: asked.get(each.path, _EMPTY) for each in unknown}
@@ -147,6 +155,8 @@ class _Asking:
     plan: SandboxPlan
     repository: str
     run: Run
+    above: str
+    """What git has before a path of this work tree, where the content of one is asked for."""
 
     def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
         """What git says of these; what it does not say is missing."""
@@ -216,7 +226,7 @@ class _Asking:
             *("/bin/sh", "-c", script, "sh", mark),
             "".join(f"{self._inner(each)}\n" for each in paths),
             "".join(f"{each.object_id}\n" for each in plain),
-            "".join(f"{each.object_id} {self._inner(each)}\n" for each in converted),
+            "".join(f"{each.object_id} {self.above}{self._inner(each)}\n" for each in converted),
         )
         end = self.run(
             CommandRequest(self.plan, argv, self.repository, _TIMEOUT_S, _OUTPUT_BYTES_MAX)

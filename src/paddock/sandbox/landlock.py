@@ -156,6 +156,8 @@ def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
     ]
     if plan.git == "safe":
         found.append("git cannot write: .git is read-only as a whole")
+    if plan.git_outside is not None:
+        found.append("git does not work: its directory stands outside of the workspace")
     if plan.commit == "all":
         found.append('commit = "all" is not held: there is nothing to take back')
     if plan.network == "loopback":

@@ -15,10 +15,12 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from paddock.errors import HostError, SandboxUnavailableError
+from paddock.sandbox.area import Overlaid
 from paddock.sandbox.conversation import HOME, Conversation, Spools
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import Base
@@ -28,6 +30,20 @@ from paddock.sandbox.running import Running
 from paddock.sandbox.stage import Recipe, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.values.cancelling import Cancel
+
+
+@dataclass(frozen=True, slots=True)
+class GitLayer:
+    """A git directory outside of the workspace, as one command sees it."""
+
+    fd: int
+    path: str
+    """Where the command sees it: its real path."""
+    hidden: tuple[str, ...]
+    """Names in it that may not be read."""
+    shown: Overlaid
+    pointer: tuple[str, str] | None = None
+    """A file `.git` above the workspace, and the directory that it leads to."""
 
 
 class Launcher:
@@ -43,12 +59,17 @@ class Launcher:
         self._encoded: tuple[SandboxPlan | None, str, bytes] = (None, "", b"")
 
     def open_stage(
-        self, plan: SandboxPlan, workspace_fd: int, shown: Sequence[ShownFile] = ()
+        self,
+        plan: SandboxPlan,
+        workspace_fd: int,
+        shown: Sequence[ShownFile] = (),
+        git: GitLayer | None = None,
     ) -> StageDirectories:
         """A sandbox for one command of this plan, over the workspace of the descriptor.
 
-        The name of the workspace in the plan is only where the command sees it. What is
-        `shown` stands in the place of what the plan hides.
+        The name of the workspace in the plan is only where the command sees it; so is that
+        of the git directory outside of it, which `git` has open. What is `shown` stands in
+        the place of what the plan hides.
         Returns before the sandbox stands: `run` says if it could not be made.
 
         Raises:
@@ -57,20 +78,24 @@ class Launcher:
         """
         with self._lock:
             running = self._running_now()
-            hidden = running.area.hide(workspace_fd, plan.hidden, shown)
-            try:
+            with contextlib.ExitStack() as undo:
+                hidden = running.area.hide(workspace_fd, plan.hidden, shown)
+                undo.callback(running.area.let_go, hidden)
+                git_shown = ""
+                if git is not None:
+                    git_shown = running.area.hide(git.fd, git.hidden, laid=git.shown)
+                undo.callback(running.area.let_go, git_shown)
                 recipe = self._recipe(plan, hidden, workspace_fd)
-            except BaseException:
-                running.area.let_go(hidden)
-                raise
-            spare, self._spare = self._spare, None
-            if spare is not None and spare.recipe == recipe:
-                running.area.let_go(hidden)
-                return spare
+                if git is not None:
+                    recipe = _with_git(recipe, git, git_shown)
+                spare, self._spare = self._spare, None
+                if spare is not None and spare.recipe == recipe:
+                    return spare
+                undo.pop_all()
             if spare is not None:
                 # Not now: the end of one network namespace delays the beginning of another.
                 self._stale.append(spare)
-        return _make(running, recipe, workspace_fd)
+        return _make(running, recipe, workspace_fd, -1 if git is None else git.fd)
 
     def _recipe(self, plan: SandboxPlan, hidden: str, workspace_fd: int) -> Recipe:
         if self._encoded[:2] != (plan, hidden):
@@ -174,8 +199,9 @@ class Launcher:
             if self._spare is not None or used.running is not running or running is None:
                 return
             running.area.hold(used.recipe.hidden)
+            running.area.hold(used.recipe.git_shown)
             try:
-                self._spare = _make(running, used.recipe, used.workspace_fd)
+                self._spare = _make(running, used.recipe, used.workspace_fd, used.git_fd)
             except HostError:
                 # The next command starts a launcher anew, and says what is wrong with it.
                 self._spare = None
@@ -202,6 +228,9 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
         workspace=encode(plan.workspace),
         stage=b"",
         hidden=encode(hidden),
+        git=b"",
+        git_shown=b"",
+        git_pointer=[],
         home=encode(HOME),
         network=encode(plan.network),
         readable=[encode(path) for path in plan.readable],
@@ -236,8 +265,22 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _make(running: Running, recipe: Recipe, workspace_fd: int) -> StageDirectories:
-    """Ask for one sandbox, which takes over the caller's hold of its hidden layer.
+def _with_git(recipe: Recipe, git: GitLayer, shown: str) -> Recipe:
+    base = Base.decode(recipe.base)
+    base.git = os.fsencode(git.path)
+    base.git_pointer = [os.fsencode(text) for text in git.pointer or ()]
+    found = os.fstat(git.fd)
+    return replace(
+        recipe,
+        base=base.encode(),
+        places=(*recipe.places, _identity(found)),
+        git_shown=shown,
+        git_mode=found.st_mode & ROOT_MODE,
+    )
+
+
+def _make(running: Running, recipe: Recipe, workspace_fd: int, git_fd: int) -> StageDirectories:
+    """Ask for one sandbox, which takes over the caller's hold of its hidden layers.
 
     Raises: HostError where the launcher is gone, or descriptors are.
     """
@@ -245,11 +288,18 @@ def _make(running: Running, recipe: Recipe, workspace_fd: int) -> StageDirectori
     try:
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as closing:
             undo.callback(running.area.let_go, recipe.hidden)
+            undo.callback(running.area.let_go, recipe.git_shown)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             closing.enter_context(theirs)
             undo.callback(ours.close)
-            _send_order(running, recipe, name, theirs.fileno(), workspace_fd)
-            stage = StageDirectories(running, name, ours, recipe, os.dup(workspace_fd))
+            workspace = os.dup(workspace_fd)
+            undo.callback(os.close, workspace)
+            git = -1
+            if git_fd >= 0:
+                git = os.dup(git_fd)
+                undo.callback(os.close, git)
+            _send_order(running, recipe, name, theirs.fileno(), (workspace, git))
+            stage = StageDirectories(running, name, ours, recipe, workspace, git)
             undo.pop_all()
             return stage
     except OSError as error:
@@ -259,17 +309,24 @@ def _make(running: Running, recipe: Recipe, workspace_fd: int) -> StageDirectori
 
 
 def _send_order(
-    running: Running, recipe: Recipe, name: str, control: int, workspace_fd: int
+    running: Running, recipe: Recipe, name: str, control: int, roots: tuple[int, int]
 ) -> None:
     """The order goes as a file in memory: a message has a limit that a plan has not."""
-    content, hidden = order_for(recipe, running.area.path, name)
+    content = order_for(recipe, running.area.path, name)
+    workspace, git = roots
     with contextlib.ExitStack() as closing:
         order = os.memfd_create("order", os.MFD_CLOEXEC)
         closing.callback(os.close, order)
         os.write(order, content)
-        fds = [control, order, workspace_fd, running.area.fd]
-        if hidden:
-            flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-            fds.append(os.open(hidden, flags, dir_fd=running.area.fd))
-            closing.callback(os.close, fds[-1])
+        fds = [control, order, workspace, running.area.fd]
+
+        def add(hidden: str) -> None:
+            if hidden:
+                flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+                fds.append(os.open(hidden, flags, dir_fd=running.area.fd))
+                closing.callback(os.close, fds[-1])
+
+        add(recipe.hidden)
+        fds += [git] if git >= 0 else []
+        add(recipe.git_shown)
         running.make(fds)

@@ -12,9 +12,18 @@ from typing import Final, NamedTuple
 
 from paddock.ledger.format.compact_json import encode_json
 from paddock.policy.engine import Policy
-from paddock.policy.settings import ShellLimits
+from paddock.policy.settings import Git, ShellLimits
 from paddock.sandbox.git_config import take_git
-from paddock.sandbox.host.host_facts import SYSTEM_PATHS, Closed, HostFacts, LeftOut, Link, Standing
+from paddock.sandbox.host.git_plan import find_distrust, git_json
+from paddock.sandbox.host.host_facts import (
+    SYSTEM_PATHS,
+    Closed,
+    GitOutside,
+    HostFacts,
+    LeftOut,
+    Link,
+    Standing,
+)
 from paddock.sandbox.host.places import (
     Carving,
     is_below,
@@ -87,11 +96,12 @@ def compile_plan(
     readable = topmost(
         path for path in (*shell.read, *toolchains) if not is_covered(path, writable)
     )
+    git_outside = making.git_outside(shell.git)
     reach = (*readable, *writable, facts.workspace)
     links = _needed_links(making.links(), reach)
     changeable = (*writable, facts.workspace, *facts.changeable)
     search_path = _search_path(facts, reach, changeable)
-    git_config, without = take_git(facts.git, reach)
+    git_config, without = take_git(facts.git, reach, git_outside)
     plan = SandboxPlan(
         workspace=facts.workspace,
         readable=readable,
@@ -107,6 +117,7 @@ def compile_plan(
         git_config=git_config,
         links=links,
         caches=facts.caches if shell.caches else "",
+        git_outside=git_outside,
     )
     left_out = tuple(dict.fromkeys((*making.left_out, *without)))
     return CompiledPlan(plan, left_out, names, search_path.moved_last)
@@ -169,6 +180,7 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
         "environment": dict(sorted(plan.environment)),
         "caches": plan.caches,
         "caches_read_only": plan.caches_read_only,
+        "git_outside": git_json(plan.git_outside),
         "git_config": {
             "values": [[key, value] for key, value in plan.git_config.values],
             "ignored": plan.git_config.ignored,
@@ -247,6 +259,18 @@ class _Making:
                 names += [f"{toolchain.name}: {path}"] if left else []
         return tuple(found), tuple(dict.fromkeys(names))
 
+    def git_outside(self, git: Git) -> GitOutside | None:
+        """The git directory outside of the workspace, if commands may have it."""
+        outside = self.facts.git_outside
+        if outside is None or git == "none":
+            return None
+        why = find_distrust(outside, self.facts)
+        if why:
+            self.left_out.append(LeftOut(outside.common, why))
+            return None
+        self.used_links += outside.links
+        return outside
+
     def links(self) -> tuple[Link, ...]:
         """All that were met on the way."""
         on_path = [link for standing in self.facts.search_path for link in standing.links]
@@ -310,7 +334,9 @@ def _needed_links(links: tuple[Link, ...], reach: tuple[str, ...]) -> tuple[Link
 
 
 def _environment(
-    facts: HostFacts, reach: tuple[str, ...], search_path: tuple[str, ...]
+    facts: HostFacts,
+    reach: tuple[str, ...],
+    search_path: tuple[str, ...],
 ) -> tuple[tuple[str, str], ...]:
     places = [pair for pair in facts.variables if pair[0] in PLACE_VARIABLES]
     places += [pair for toolchain in facts.toolchains for pair in toolchain.variables]

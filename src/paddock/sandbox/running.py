@@ -68,16 +68,17 @@ class Running:
         with self._lock:
             self._stages += 1
 
-    def drop(self, stage: str, hidden: str) -> None:
+    def drop(self, stage: str, hidden: tuple[str, ...]) -> None:
         """Have the directory of a sandbox that has ended removed, while nobody waits for it.
 
-        `hidden` is its layer of whiteouts, which goes with the last sandbox that uses it.
+        `hidden` are its layers of whiteouts, which go with the last sandbox that uses them.
         A launcher that is gone removes nothing: then it goes with the whole area.
         In a child of the owner nothing is ours to remove.
         """
         if self.owner != os.getpid():
             return
-        self.area.let_go(hidden)
+        for name in hidden:
+            self.area.let_go(name)
         for name in (stage, *self.area.take_unused()):
             try:
                 self._tell(b"drop " + name.encode("ascii"), [self.area.fd])

@@ -26,6 +26,7 @@ from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.fence import FenceWords
+from paddock.sandbox.git_layer import GitRoom
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.interpreter import find_interpreter
@@ -377,6 +378,7 @@ class SandboxShell:
                     bytes_max,
                     _moments(ground.staging),
                     TrackedView(),
+                    GitRoom(self._read),
                 )
             return self._room
 

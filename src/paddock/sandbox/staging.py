@@ -8,6 +8,7 @@ Until `commit` the workspace is untouched, whatever the command did.
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -30,15 +31,17 @@ from paddock.sandbox.changes.parking import park_set
 from paddock.sandbox.changes.settling import Settled, Terms, refusals_of, refused_besides, settle
 from paddock.sandbox.changes.upper import Look, read_changes
 from paddock.sandbox.conversation import Spools
-from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.git_layer import GitRoom, OpenedGit
+from paddock.sandbox.hidden import NameIndex, Survey
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import OnOutput, Progress, RefusedChange
 from paddock.sandbox.stage import StageDirectories
-from paddock.sandbox.tracked_view import ShownNames, TrackedView, differing
+from paddock.sandbox.tracked_view import ShownNames, TrackedFiles, TrackedView, differing
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
 from paddock.values.cancelling import Cancel
+from paddock.workspace.beside import Beside
 
 _OVER: Final = "the command changed too much"
 _LOOKS_MAX: Final = 3
@@ -58,6 +61,7 @@ class Room:
     bytes_max: int
     moments: Moments
     tracked: TrackedView
+    git: GitRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +98,37 @@ class StagedCommand:
     Belongs to who ran it, until `close`.
     """
 
-    __slots__ = ("_differences", "_layers", "_ran", "_room", "_stage", "_standing", "end")
+    __slots__ = (
+        *("_beside", "_differences", "_git", "_held", "_index_problem", "_layers", "_place"),
+        *("_ran", "_refused", "_room", "_stage", "_standing", "end"),
+    )
 
-    def __init__(self, room: Room, ran: Ran, stage: StageDirectories) -> None:
-        """Finds what changed. Takes the stage over, once that has gone well.
+    def __init__(
+        self, room: Room, ran: Ran, stage: StageDirectories, git: OpenedGit | None = None
+    ) -> None:
+        """Finds what changed. Takes stage and git directory over, once that has gone well.
 
         Raises: HostError.
         """
         self._room = room
         self._ran = ran
         self._stage = stage
+        self._git = git
+        self._place = room.place
+        self._beside: Beside | None = None
+        self._refused: tuple[RefusedChange, ...] = ()
+        self._index_problem = ""
         self.end = ran.end
         self._standing: Mapping[str, Look] = {}
-        self._layers: Layers | None = Layers(stage.open_upper(), room.place.workspace.tree.root_fd)
-        try:
+        with ExitStack() as held:
+            upper_fd = stage.open_upper()
+            held.callback(os.close, upper_fd)
+            if git is not None:
+                self._join(git, upper_fd, held)
+            tree = self._place.workspace.tree
+            self._layers: Layers | None = Layers(upper_fd, tree.root_fd, tree.resolution)
             self._differences = self._look(self._layers)
-        except BaseException:
-            os.close(self._layers.upper_fd)
-            raise
+            self._held = held.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -122,30 +139,49 @@ class StagedCommand:
     def close(self) -> None:
         """Let the layers go. A second time does nothing."""
         if self._layers is not None:
-            os.close(self._layers.upper_fd)
             self._layers = None
+            self._held.close()
+            if self._git is not None:
+                self._git.close()
         close_stage(self._stage)
 
+    def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
+        """Make one of the layers over the workspace and its git directory. Raises: HostError."""
+        try:
+            joined = git.join(self._stage, upper_fd, self._place.workspace.tree.root_fd)
+            self._index_problem = git.land_index(upper_fd) if joined.is_joined else ""
+        except OSError as error:
+            raise HostError(
+                f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
+            ) from error
+        self._refused = joined.refused
+        if joined.is_joined:
+            self._beside = git.beside
+            workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
+            self._place = replace(self._place, workspace=workspace)
+
     def _look(self, layers: Layers) -> Differences:
-        layer = read_changes(layers.upper_fd, layers.lower_fd)
+        layer = read_changes(layers.upper_fd, layers.lower_fd, self._beside)
         self._standing = layer.standing
         found = find_differences(layer, layers, self._ran.ground)
+        if self._git is not None and self._beside is not None:
+            found = self._git.settle(found, self._ran.ground.started_ns, self._index_problem)
         return replace(found, root_mode=self._stage.new_mode)
 
     @property
     def shown(self) -> ShownNames:
         """What of git's index it saw in the place of closed files. Raises: HostError."""
-        return differing(self._ran.ground.shown, self._held())
+        return differing(self._ran.ground.shown, self._layer())
 
     def look_again(self) -> None:
         """After a while: what somebody else has changed since. Raises: HostError."""
-        self._differences = self._look(self._held())
+        self._differences = self._look(self._layer())
 
     def show(self, *, grants_asks: bool) -> tuple[Shown, tuple[RefusedChange, ...]]:
         """The diff of what would land, and what would be refused. Raises: HostError."""
         settled = self.settle(grants_asks=grants_asks)
         hidden = self._ran.request.plan.hidden
-        return show_settled(settled, self._held(), hidden), self._refusals(settled)
+        return show_settled(settled, self._layer(), hidden), self._refusals(settled)
 
     def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
         """Judge what changed. Raises: HostError: it cannot be read.
@@ -153,11 +189,14 @@ class StagedCommand:
         `grants_asks`: somebody who saw the diff said yes to what policy asks about.
         """
         terms = Terms(self._ran.request.plan.commit, self._room.bytes_max, grants_asks)
-        return settle(self._differences, self._held(), self._room.bench, terms)
+        bench = self._room.bench
+        if self._git is not None and self._beside is not None:
+            bench = replace(bench, git_outside=self._git.outside)
+        return settle(self._differences, self._layer(), bench, terms)
 
     def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
         """Say what is more than may land without a question; empty where nothing is."""
-        return find_excess(settled, self._held(), self._room.bench.policy.guards, most)
+        return find_excess(settled, self._layer(), self._room.bench.policy.guards, most)
 
     def commit(self, settled: tuple[Settled, ...]) -> Kept:
         """Bring what was settled into the workspace: everything that is allowed, or nothing.
@@ -172,10 +211,10 @@ class StagedCommand:
         if not conflict:
             committed = commit_settled(
                 settled,
-                self._held(),
-                self._room.place,
+                self._layer(),
+                self._place,
                 self._room.bench.git,
-                find_above(settled, self._held(), self._standing),
+                find_above(settled, self._layer(), self._standing),
             )
         if committed.conflict:
             refused = all_refused(settled, refused, committed.conflict)
@@ -192,8 +231,8 @@ class StagedCommand:
                 conflict or _OVER,
                 hint="run it again" if conflict else "split the command into smaller ones",
             )
-        phases = park_settled(settled, self._held(), self._room.place, name)
-        above = find_above(settled, self._held(), self._standing)
+        phases = park_settled(settled, self._layer(), self._place, name)
+        above = find_above(settled, self._layer(), self._standing)
         return park_set(phases, above, self._refusals(settled))
 
     def give_up(self) -> Kept:
@@ -205,10 +244,10 @@ class StagedCommand:
 
     def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
         hidden, shown = self._ran.request.plan.hidden, self._ran.ground.shown
-        refused = refusals_of(settled, hidden, shown)
-        return (*refused, *refused_besides(self._differences))
+        besides = (*self._refused, *refused_besides(self._differences))
+        return (*refusals_of(settled, hidden, shown), *besides)
 
-    def _held(self) -> Layers:
+    def _layer(self) -> Layers:
         if self._layers is None:
             raise AssertionError("a command that was let go")
         return self._layers
@@ -238,21 +277,25 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
     survey = room.index.survey(root_fd)
     plan = replace(request.plan, hidden=survey.closed)
     request = replace(request, plan=plan)
-    view = room.tracked.look(room.launcher, plan, root_fd)
-    bench = replace(
-        room.bench,
-        git=plan.git,
-        workspace=plan.workspace,
-        readable=(*plan.readable, *plan.writable),
-        shown=frozenset(view.files),
-        stand_ins=frozenset(path for path, file in view.files.items() if not file.is_faithful),
-        unseen=survey.closed,
-    )
-    stage = room.launcher.open_stage(plan, root_fd, tuple(view.files.values()))
-    try:
+    with ExitStack() as undo:
+        git = room.git.open(plan)
+        if git is not None:
+            undo.callback(git.close)
+        view = room.tracked.look(room.launcher, plan, root_fd, git)
+        bench = replace(
+            room.bench,
+            git=plan.git,
+            workspace=plan.workspace,
+            readable=(*plan.readable, *plan.writable),
+            shown=frozenset(view.files),
+            stand_ins=frozenset(path for path, file in view.files.items() if not file.is_faithful),
+            unseen=survey.closed,
+        )
+        layer = None if git is None else git.layer
+        stage = room.launcher.open_stage(plan, root_fd, tuple(view.files.values()), layer)
+        undo.callback(close_stage, stage)
         started_ns = room.moments.now(root_fd)
-        if not room.tracked.is_current(view, root_fd):
-            close_stage(stage)
+        if not room.tracked.is_current(view, root_fd, git):
             return None
         end = room.launcher.run(
             request,
@@ -262,11 +305,19 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
             progress=observed.progress,
             on_output=observed.on_output,
         )
-        ground = Ground(started_ns, frozenset(survey.closed), survey.directories, view.files)
-        return StagedCommand(replace(room, bench=bench), Ran(request, ground, end), stage)
-    except BaseException:
-        close_stage(stage)
-        raise
+        ground = _ground(started_ns, survey, view, git)
+        ran = Ran(request, ground, end)
+        command = StagedCommand(replace(room, bench=bench), ran, stage, git)
+        undo.pop_all()
+        return command
+
+
+def _ground(started_ns: int, survey: Survey, view: TrackedFiles, git: OpenedGit | None) -> Ground:
+    closed = frozenset(survey.closed)
+    if git is None:
+        return Ground(started_ns, closed, survey.directories, view.files)
+    directories = {**survey.directories, **git.directories}
+    return Ground(started_ns, closed | git.closed, directories, view.files)
 
 
 def close_stage(stage: StageDirectories) -> None:

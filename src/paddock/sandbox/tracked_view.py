@@ -13,8 +13,9 @@ from paddock.errors import HostError
 from paddock.sandbox.changes.comparing import Comparing
 from paddock.sandbox.changes.differences import Layers
 from paddock.sandbox.git.entries import FILE_MODES
-from paddock.sandbox.git.tracked import Tracked, TrackedNames
+from paddock.sandbox.git.tracked import OutsideIndex, Tracked, TrackedNames
 from paddock.sandbox.git_contents import GitContents, stamp_of
+from paddock.sandbox.git_layer import OpenedGit
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 
@@ -48,31 +49,47 @@ class TrackedView:
         self._contents = GitContents()
         self._lock = threading.Lock()
 
-    def look(self, launcher: Launcher, plan: SandboxPlan, root_fd: int) -> TrackedFiles:
+    def look(
+        self, launcher: Launcher, plan: SandboxPlan, root_fd: int, git: OpenedGit | None = None
+    ) -> TrackedFiles:
         """What stands for the plan's hidden names, and for what is below them.
+
+        `git` is the git directory outside of the workspace, where there is one.
 
         Raises: SandboxUnavailableError, HostError: git could not be asked.
         """
         with self._lock:
-            tracked = self._names.find(root_fd, plan.workspace, plan.hidden)
+            outside = _index_of(git)
+            tracked = self._names.find(root_fd, plan.workspace, plan.hidden, outside)
 
             def run(request: CommandRequest) -> CommandEnd:
-                with launcher.open_stage(request.plan, root_fd) as stage:
+                layer = None if git is None else git.layer
+                with launcher.open_stage(request.plan, root_fd, git=layer) as stage:
                     return launcher.run(request, stage)
 
             def stamp(name: str) -> tuple[int, ...]:
+                if outside is not None and name.startswith(".git/"):
+                    return stamp_of(outside.fd, name.removeprefix(".git/"))
                 return stamp_of(root_fd, name)
 
-            shown = self._contents.show(tracked.names, plan, run, stamp)
+            folder = "" if outside is None else outside.folder
+            shown = self._contents.show(tracked.names, plan, run, stamp, folder)
         return TrackedFiles({each.path: each for each in shown}, tracked)
 
-    def is_current(self, view: TrackedFiles, root_fd: int) -> bool:
+    def is_current(self, view: TrackedFiles, root_fd: int, git: OpenedGit | None = None) -> bool:
         """Whether the indexes are still those that `look` went by.
 
         Threat: one that was changed between the look and the moment from which changes by
         others count. A command would commit the old content, and nobody would notice.
         """
-        return self._names.is_current(root_fd, view.tracked)
+        return self._names.is_current(root_fd, view.tracked, _index_of(git))
+
+
+def _index_of(git: OpenedGit | None) -> OutsideIndex | None:
+    if git is None:
+        return None
+    outside = git.outside
+    return OutsideIndex(git.beside.fd, outside.index, outside.folder)
 
 
 def differing(shown: Mapping[str, ShownFile], layers: Layers) -> ShownNames:

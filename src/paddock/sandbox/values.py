@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from paddock.policy.settings import Commit, EnforcementMode, Git, Network, ShellLimits
+from paddock.sandbox.host.host_facts import GitOutside
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class SandboxPlan:
 
     A backend that builds a root of its own makes them there (`/bin` to `usr/bin`).
     """
+    git_outside: GitOutside | None = None
+    """A git directory outside of the workspace, in which changes are judged as in `.git`."""
     caches: str = ""
     """Of the host: what commands see as `~/.cache` and write directly; empty for nothing."""
     caches_read_only: bool = False

@@ -11,6 +11,7 @@
     drafts       new content on its way to a name      temporary   names that outlive nobody
     receipts     what an act came to    noting         a set noted before it happens
     changes      the nouns of a set     changeset      many changes, all or none
+    beside       a directory elsewhere that a set of changes takes in
     change_*     its plan, first look, drafts, steps, taking, trees and recovery
     locks        one writer at a time   parents        directories made on the way
     metadata     what survives a write  disk           every call that changes anything

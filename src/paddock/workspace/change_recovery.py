@@ -19,6 +19,7 @@ is not there, a writer does not let go, the disk fails) stays for the next time.
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -26,6 +27,7 @@ from typing import Final
 from paddock.errors import FileChangedError, PaddockError, PathError
 from paddock.history.journal import Journal, JournalEntry, UnclaimedEntry
 from paddock.history.journal_format import Intent, Step
+from paddock.workspace.beside import BesideResolution, HeldBeside
 from paddock.workspace.change_steps import BoundStep, StepState, bind
 from paddock.workspace.change_trees import remove_any
 from paddock.workspace.disk import Disk
@@ -97,18 +99,22 @@ def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolu
 
 
 def _in_root(entry: JournalEntry, intent: Intent, disk: Disk, resolution: Resolution) -> Recovered:
-    root_fd = os.open(intent.root, PASS_DIRECTORY | os.O_NOFOLLOW)
-    try:
+    with ExitStack() as held:
+        root_fd = os.open(intent.root, PASS_DIRECTORY | os.O_NOFOLLOW)
+        held.callback(os.close, root_fd)
         if os.fstat(root_fd).st_ino != intent.root_inode:
             why = "another directory stands there now"
             return Recovered(entry.name, intent.root, Settled.WAITING, intent.label, why=why)
+        if intent.beside is not None:
+            second = intent.beside
+            opened = HeldBeside(second.name, second.root, second.root_inode)
+            beside = held.enter_context(opened).beside
+            resolution = BesideResolution(resolution, root_fd, beside)
         there, gone = _standing(root_fd, resolution, intent)
         locked = LockedDirectories(root_fd, resolution, *there, wait_s=_WAIT_S)
         with locked as fds:
             recovery = _Recovery(entry, intent, disk, dict(zip(there, fds, strict=True)), gone)
             return recovery.run()
-    finally:
-        os.close(root_fd)
 
 
 def _standing(

@@ -27,7 +27,15 @@ from typing import Final
 
 from paddock.errors import HostError, PaddockError
 from paddock.history.journal import TOKEN_CHARS, Journal, JournalEntry
-from paddock.history.journal_format import Intent, Metadata, MetadataStep, Step, SwapStep
+from paddock.history.journal_format import (
+    Intent,
+    Metadata,
+    MetadataStep,
+    SecondRoot,
+    Step,
+    SwapStep,
+)
+from paddock.workspace.beside import beside_of, without_beside
 from paddock.workspace.change_drafts import Drafts
 from paddock.workspace.change_looks import Look, Looked, conflict, state_of
 from paddock.workspace.change_plan import Plan, SwapPlan, plan_changes
@@ -92,7 +100,7 @@ def commit(
         InternalError: the changes contradict each other.
         IntegrityError, HostError: the store or the disk fails.
     """
-    recover(journal, site.disk, site.resolution)
+    recover(journal, site.disk, without_beside(site.resolution))
     plan = plan_changes(phases)
     directories = plan.directories()
     if not directories:
@@ -171,7 +179,11 @@ class _Commit:
     def _intent(self, about: SetName, token: str) -> Intent:
         inode = os.fstat(self.site.root_fd).st_ino
         directories = tuple(path.relative for path in self.fds)
-        return Intent(about.real_root, inode, token, directories, about.label)
+        beside = beside_of(self.site.resolution)
+        second = None
+        if beside is not None:
+            second = SecondRoot(beside.name, beside.real_root, os.fstat(beside.fd).st_ino)
+        return Intent(about.real_root, inode, token, directories, about.label, second)
 
     def _build(self, token: str, drafts: Drafts) -> tuple[Step, ...]:
         steps: list[Step] = []

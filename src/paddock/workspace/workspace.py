@@ -12,6 +12,7 @@ from paddock.errors import (
 from paddock.history.journal import Journal
 from paddock.history.keeping import Keeper, NoKeeper
 from paddock.text.show import quote, show_name
+from paddock.workspace.beside import Beside, BesideResolution, beside_of, find_beside
 from paddock.workspace.changes import (
     UNCONDITIONAL,
     UNWITNESSED,
@@ -140,6 +141,12 @@ class Workspace:
         """Where the searches of `workspace.search` take place."""
         return self._tree
 
+    def with_beside(self, beside: Beside) -> "Workspace":
+        """The same workspace with what lies `beside` it, which stays the caller's; closed alone."""
+        root = Root(*self._names, os.dup(self._fd))
+        resolution = BesideResolution(self._resolution, root.fd, beside)
+        return Workspace(root, resolution, self._disk, self._site.keeper)
+
     def sweep(self) -> int:
         """Remove what killed processes left; return how many. `open` does it."""
         with converting(ROOT, "list"):
@@ -218,7 +225,10 @@ class Workspace:
         return unchecked_path(path)
 
     def _find(self, asked: AskedPath, *, last: bool) -> Found:
+        beside = beside_of(self._resolution)
         with converting(unchecked_path("/".join(asked.parts) or "."), "resolve"):
+            if beside is not None and asked.parts[:1] == (beside.name,):
+                return find_beside(beside, asked, last=last)
             return find_real(self._fd, asked, self._names, last=last)
 
     @staticmethod

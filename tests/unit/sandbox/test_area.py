@@ -114,7 +114,7 @@ def test_no_names_cost_nothing_and_a_parent_that_is_gone_has_none(
 def test_a_stage_looks_like_the_workspaces_root(area: StagingArea, workspace: int):
     os.chmod(".", 0o2750, dir_fd=workspace)
 
-    os.close(make_stage(area.fd, b"stage-1", workspace, as_root=os.geteuid() == 0))
+    os.close(make_stage(area.fd, b"stage-1", workspace, -1, as_root=os.geteuid() == 0))
 
     look = os.stat(f"{area.path}/stage-1/upper")
     assert (stat.S_IMODE(look.st_mode), look.st_mtime_ns) == (

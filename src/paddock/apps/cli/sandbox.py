@@ -141,6 +141,8 @@ def _say(agent: str, compiled: CompiledPlan, console: Console) -> None:
     _list("toolchains", compiled.toolchains, "none found", console)
     _list("caches", (plan.caches,) if plan.caches else (), "none", console)
     _list("writable", plan.writable, "nothing outside the workspace", console)
+    if plan.git_outside is not None:
+        console.say(f"git outside  {plan.git_outside.common}")
     hidden = plan.hidden[:_SHOWN_MAX]
     more = len(plan.hidden) - len(hidden)
     if more:

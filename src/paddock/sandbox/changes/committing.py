@@ -123,7 +123,7 @@ def commit_settled(
             place.journal(),
             label="" if running is None else running.mark.call_id,
             witness=NotingWitness(place.history),
-            condition=Footing(layers.lower_fd, phases, store, git, above),
+            condition=Footing(layers.lower_fd, phases, store, git, above, layers.resolution),
         )
     except StorageFullError as error:
         raise StorageFullError(

@@ -36,6 +36,7 @@ from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.values import ShownFile
 from paddock.workspace.metadata import FileStatus
+from paddock.workspace.resolution import Resolution, detect_resolution
 
 _NODES: Final = {
     Kind.FILE: NodeKind.FILE,
@@ -61,6 +62,8 @@ class Layers:
 
     upper_fd: int
     lower_fd: int
+    resolution: Resolution = field(default_factory=detect_resolution)
+    """Of the workspace's: it knows where a git directory outside of it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Diffe
     finding = _Finding(
         layers,
         ground,
-        Comparing(layers.upper_fd, layers.lower_fd),
+        Comparing(layers.upper_fd, layers.lower_fd, layers.resolution),
         Ancestry(ground.directories, ground.started_ns, dict(layer.standing)),
         tuple(f"{path}/" for path in layer.mounted),
     )
@@ -223,7 +226,7 @@ class _Finding:
             taken = {name for name, look in held.items() if look.kind is not Kind.DIRECTORY}
             self._delete_all(
                 (name, look)
-                for name, look in names_below(self.layers.lower_fd, raw.path)
+                for name, look in self._names_below(raw.path)
                 if name not in held and taken.isdisjoint(directories_above(name))
             )
 
@@ -278,7 +281,10 @@ class _Finding:
     def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
         self._delete_one(path, lower, is_replaced=is_replaced)
         if lower.kind is Kind.DIRECTORY and not lower.is_mounted:
-            self._delete_all(names_below(self.layers.lower_fd, path))
+            self._delete_all(self._names_below(path))
+
+    def _names_below(self, path: str) -> Iterable[tuple[str, Look]]:
+        return names_below(self.layers.lower_fd, path, self.layers.resolution)
 
     def _delete_all(self, names: Iterable[tuple[str, Look]]) -> None:
         for path, look in names:

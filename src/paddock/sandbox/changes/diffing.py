@@ -59,7 +59,7 @@ def show_settled(settled: Sequence[Settled], layers: Layers, hidden: Sequence[st
 
 
 def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -> Shown:
-    comparing = Comparing(layers.upper_fd, layers.lower_fd)
+    comparing = Comparing(layers.upper_fd, layers.lower_fd, layers.resolution)
     rows: list[str] = []
     bound: list[list[str | int]] = []
     left = limits.shell_diff_bytes_max

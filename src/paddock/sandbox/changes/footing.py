@@ -19,7 +19,7 @@ that stand deeper it is locked besides.
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import FileChangedError
@@ -53,7 +53,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import WorkspacePath, unchecked_path
-from paddock.workspace.resolution import PASS_DIRECTORY, detect_resolution
+from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution
 
 _DEEP_NAMES: Final = tuple(name for name in ARMING_NAMES if "/" in name)
 _MODE: Final = 0o644
@@ -73,6 +73,8 @@ class Footing:
     git: Git
     above: Mapping[str, Identity]
     """The directories that hold what the set changes and stood there already, the root as `.`."""
+    resolution: Resolution = field(default_factory=detect_resolution)
+    """Of the workspace: see `beside`."""
 
     def directories(self) -> Sequence[WorkspacePath]:
         """See `Condition`: those that something deep in them arms."""
@@ -102,7 +104,7 @@ class Footing:
 
     def _is_same(self, path: str, known: Identity) -> bool:
         try:
-            fd = detect_resolution().open(self.root_fd, path, PASS_DIRECTORY)
+            fd = self.resolution.open(self.root_fd, path, PASS_DIRECTORY)
         except OSError:
             return False
         try:
@@ -119,7 +121,9 @@ class Footing:
             each.path.relative for each in self._changes() if not isinstance(each, _REMOVALS)
         }
         touched = Touched(frozenset(present), frozenset(gone))
-        known = {each.path: each for each in find_repositories(self.root_fd, touched)}
+        known = {
+            each.path: each for each in find_repositories(self.root_fd, touched, self.resolution)
+        }
         for change in self._changes():
             ruling = self._judge(change, known)
             if ruling is not None and not ruling.is_allowed:
@@ -149,7 +153,7 @@ class Footing:
     def _content(self, change: StagedChange) -> bytes | None:
         """What is to stand in a file; None for what is no file, or is too large."""
         if isinstance(change, SetMetadata):
-            return read_git_file(self.root_fd, change.path.relative)
+            return read_git_file(self.root_fd, change.path.relative, self.resolution)
         if not isinstance(change, WriteFile):
             return None
         content = change.content

@@ -34,6 +34,7 @@ from paddock.sandbox.git.rules import (
     find_git_place,
     judge_git,
 )
+from paddock.sandbox.host.host_facts import GitOutside
 from paddock.sandbox.host.places import directories_above, is_covered
 from paddock.text.show import quote
 from paddock.values.actions import Action
@@ -120,6 +121,8 @@ class Bench:
     stand_ins: frozenset[str] = frozenset()
     """Of these, what git would have checked out as something else: a filter or an object is
     missing. No change of them is recorded."""
+    git_outside: GitOutside | None = None
+    """The one of them that stands outside of the workspace, as `.git`."""
     unseen: tuple[str, ...] = ()
     """Names in the workspace that were not there for the command, but for what is `shown`."""
 

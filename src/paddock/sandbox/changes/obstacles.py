@@ -17,7 +17,7 @@ from paddock.sandbox.changes.upper import Kind
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.host.places import directories_above
 from paddock.text.show import quote
-from paddock.workspace.resolution import PASS_DIRECTORY, detect_resolution
+from paddock.workspace.resolution import PASS_DIRECTORY
 
 _PERMISSIONS: Final = 0o777
 _ENTER_AND_WRITE: Final = os.W_OK | os.X_OK
@@ -33,7 +33,7 @@ class Obstacles:
         """`layers` stays the caller's."""
         self._lower_fd = layers.lower_fd
         self._guards = guards
-        self._resolution = detect_resolution()
+        self._resolution = layers.resolution
         self._writable: dict[str, bool] = {}
         self._holders: dict[str, str | None] = {}
         self._made = _directories(found, ChangeKind.CREATED)

@@ -79,7 +79,13 @@ def settle(
     """
     found = differences.found
     touched = Touched(paths_of(found, *_PRESENT), paths_of(found, ChangeKind.DELETED))
-    repositories = find_repositories(layers.lower_fd, touched)
+    repositories = find_repositories(layers.lower_fd, touched, layers.resolution)
+    outside = bench.git_outside
+    if outside is not None:
+        repositories = tuple(
+            replace(each, own=outside.own, folder=outside.folder) if each.path == ".git" else each
+            for each in repositories
+        )
     bench = replace(bench, repositories=repositories)
     changes = [each.change for each in found]
     if bench.git == "safe":

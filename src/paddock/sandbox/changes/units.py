@@ -111,7 +111,9 @@ class Units:
 
     def _group(self, directories: Sequence[GitDirectory], workspace: str) -> None:
         made = (each.change.path for each in self._found if each.change.kind is ChangeKind.CREATED)
-        sides = Sides(self._before, self._after, (self._layers.lower_fd, self._layers.upper_fd))
+        layers = self._layers
+        fds = (layers.lower_fd, layers.upper_fd)
+        sides = Sides(self._before, self._after, fds, layers.resolution)
         trees = find_work_trees(directories, made, (self._before, self._after), workspace)
         namings = {each.place: Naming(each, sides) for each in trees}
         bare = bare_paths(directories)
@@ -135,7 +137,8 @@ class Units:
         return self._repositories.setdefault(tree.common, _Repository(tree.common))
 
     def _before(self, path: str) -> bytes | None:
-        return read_whole_file(self._layers.lower_fd, path, _BYTES_MAX)
+        layers = self._layers
+        return read_whole_file(layers.lower_fd, path, _BYTES_MAX, layers.resolution)
 
     def _after(self, path: str) -> bytes | None:
         difference = self._by_path.get(path)
@@ -276,7 +279,7 @@ def _below(tree: WorkTree, path: str) -> bytes:
     if tree.root is None:
         return b""
     if tree.root == ".":
-        return os.fsencode(path)
+        return os.fsencode(f"{tree.folder}/{path}" if tree.folder else path)
     if not path.startswith(f"{tree.root}/"):
         return b""
     return os.fsencode(path[len(tree.root) + 1 :])

@@ -34,7 +34,8 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.sandbox.changes.mounted import is_mount_point
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
-from paddock.workspace.resolution import READ_DIRECTORY, detect_resolution
+from paddock.workspace.beside import Beside
+from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOWER_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -117,15 +118,16 @@ class UpperLayer:
     """Those of them where another file system is mounted."""
 
 
-def read_changes(upper_fd: int, lower_fd: int) -> UpperLayer:
+def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> UpperLayer:
     """Every change below the upper layer's root, against the workspace's root.
 
-    Both are descriptors of directories. Call it when the command has ended.
+    Both are descriptors of directories; `beside` is what stands elsewhere for one of its
+    names. Call it when the command has ended.
 
     Raises:
         HostError: a mark that is not expected, or something that cannot be read.
     """
-    reading = _Reading()
+    reading = _Reading(beside)
     try:
         lower = os.open(".", _LOWER_DIRECTORY, dir_fd=lower_fd)
         reading.read(os.open(".", _DIRECTORY, dir_fd=upper_fd), lower, "", 0)
@@ -142,14 +144,16 @@ def read_changes(upper_fd: int, lower_fd: int) -> UpperLayer:
     )
 
 
-def names_below(root_fd: int, path: str) -> Iterator[tuple[str, Look]]:
+def names_below(
+    root_fd: int, path: str, resolution: Resolution | None = None
+) -> Iterator[tuple[str, Look]]:
     """Everything below a directory of a layer, for directories that are gone or opaque.
 
     Workspace-relative, parents first, links not followed. A directory that vanishes or
     may not be read meanwhile yields itself and nothing below it, and so does one where
     another file system is mounted.
     """
-    resolution = detect_resolution()
+    resolution = resolution or detect_resolution()
     waiting = [path]
     while waiting:
         prefix = waiting.pop()
@@ -178,9 +182,10 @@ def host_owner(owner: int) -> int:
 class _Reading:
     """One walk. Holds one descriptor a layer for each level, of at most `path_depth_max`."""
 
-    __slots__ = ("changes", "is_whole", "standing", "too_deep")
+    __slots__ = ("_beside", "changes", "is_whole", "standing", "too_deep")
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Beside | None) -> None:
+        self._beside = beside
         self.changes: list[RawChange] = []
         self.too_deep: list[str] = []
         self.standing: dict[str, Look] = {}
@@ -201,7 +206,11 @@ class _Reading:
 
     def _take(self, upper: int, lower: int, name: str, path: str, depth: int) -> None:
         found = os.stat(name, dir_fd=upper, follow_symlinks=False)
-        below = _look(lower, name) if lower >= 0 else None
+        beside = self._beside_at(path)
+        if beside is not None:
+            below = _looks(os.fstat(beside))
+        else:
+            below = _look(lower, name) if lower >= 0 else None
         if below is not None and below.kind is Kind.DIRECTORY:
             self.standing[path] = below
         if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
@@ -230,9 +239,16 @@ class _Reading:
             self.too_deep.append(change.path)
             return
         next_lower = -1
-        if was_directory and not is_mounted:
+        beside = self._beside_at(change.path)
+        if beside is not None:
+            next_lower = os.open(".", _LOWER_DIRECTORY, dir_fd=beside)
+        elif was_directory and not is_mounted:
             next_lower = _open_lower(lower, name)
         self.read(fd, next_lower, f"{change.path}/", depth + 1)
+
+    def _beside_at(self, path: str) -> int | None:
+        """The descriptor of what stands for this name elsewhere."""
+        return self._beside.fd if self._beside is not None and path == self._beside.name else None
 
 
 def _mode(look: Look | None) -> int:

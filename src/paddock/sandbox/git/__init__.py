@@ -4,6 +4,7 @@
     rules.py          which of it may change under `git = "safe"` or `"read-only"`. Pure
     entries.py        the entries of an index, of every version; split and sparse ones. Pure
     tracked.py        which closed names git tracks, each by the index of its own repository
+    folders.py        an index where the workspace is a folder of the work tree. Pure
     index.py          whether the paths in an index are ones that git would enter. Pure
     repositories.py   the git directories that a command's changes touch, before and after
     worktrees.py      the work trees of these, and the repository that each belongs to

@@ -16,7 +16,7 @@ from paddock.errors import HostError
 from paddock.sandbox.git.entries import Index, IndexEntry, open_index
 from paddock.sandbox.git.trees import TreeEntry, TreeReader
 from paddock.sandbox.git.worktrees import Read, WorkTree
-from paddock.workspace.resolution import PASS_DIRECTORY, detect_resolution
+from paddock.workspace.resolution import PASS_DIRECTORY, Resolution
 
 _HOPS_MAX: Final = 5
 """From HEAD to the commit, as git follows them."""
@@ -34,6 +34,7 @@ class Sides:
     after: Read
     fds: tuple[int, int]
     """Of the workspace's root and of the layer's, for objects."""
+    resolution: Resolution
 
 
 @dataclass(slots=True)
@@ -150,7 +151,7 @@ class Naming:
 
     @contextmanager
     def _trees(self) -> Generator[TreeReader]:
-        resolution = detect_resolution()
+        resolution = self.sides.resolution
         objects = f"{self.tree.common}/objects"
         # Threat: git would read whatever object directory of this host a command names.
         for name in ("alternates", "http-alternates"):

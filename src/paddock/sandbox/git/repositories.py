@@ -55,10 +55,12 @@ class Touched:
     gone: frozenset[str]
 
 
-def find_repositories(lower_fd: int, touched: Touched) -> tuple[GitDirectory, ...]:
+def find_repositories(
+    lower_fd: int, touched: Touched, resolution: Resolution | None = None
+) -> tuple[GitDirectory, ...]:
     """The git directories of the workspace in which something was touched."""
     paths = touched.present | touched.gone
-    looking = _Looking(lower_fd, touched, detect_resolution())
+    looking = _Looking(lower_fd, touched, resolution or detect_resolution())
     bare = sorted({above for path in paths for above in _above(path) if looking.is_bare(above)})
     inside: dict[str, set[str]] = {}
     for path in paths:
@@ -79,13 +81,13 @@ def find_repositories(lower_fd: int, touched: Touched) -> tuple[GitDirectory, ..
     )
 
 
-def read_git_file(root_fd: int, path: str) -> bytes | None:
+def read_git_file(root_fd: int, path: str, resolution: Resolution | None = None) -> bytes | None:
     """What a checked file holds; None where it is closed to us, or of more than is looked into.
 
     Raises: HostError: it cannot be read.
     """
     try:
-        fd = detect_resolution().open(root_fd, path, READ_FILE)
+        fd = (resolution or detect_resolution()).open(root_fd, path, READ_FILE)
     except OSError:
         return None
     try:
@@ -100,13 +102,15 @@ def read_git_file(root_fd: int, path: str) -> bytes | None:
         os.close(fd)
 
 
-def read_whole_file(root_fd: int, path: str, bytes_max: int) -> bytes | None:
+def read_whole_file(
+    root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
+) -> bytes | None:
     """What a file of git's holds; None where there is no file.
 
     Raises: HostError: it cannot be read, or is too large.
     """
     try:
-        fd = detect_resolution().open(root_fd, path, READ_FILE)
+        fd = (resolution or detect_resolution()).open(root_fd, path, READ_FILE)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -126,6 +130,12 @@ def read_whole_file(root_fd: int, path: str, bytes_max: int) -> bytes | None:
 
 def _unreadable(path: str, why: str) -> HostError:
     return HostError(f"what the repository names is not known: {quote(path)}: {why}")
+
+
+def find_hash_bytes(root_fd: int, directory: str) -> int:
+    """The size of an object's name in a git directory, as its configuration says."""
+    nothing = Touched(frozenset(), frozenset())
+    return _Looking(root_fd, nothing, detect_resolution()).hash_bytes(directory)
 
 
 def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:

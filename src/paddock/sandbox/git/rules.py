@@ -56,6 +56,12 @@ _LITTER: Final = re.compile(
 )
 """What a git that was ended leaves behind, and nothing in the repository leads to."""
 
+_OF_ALL: Final = re.compile(
+    r"\.|objects(?:/.*)?|packed-refs|shallow|gc\.log|rr-cache(?:/.*)?|reftable(?:/.*)?"
+    r"|info(?:/(?:refs|packs))?|logs|logs/refs(?:/.*)?|refs(?:/.*)?|worktrees"
+)
+"""What the worktrees of a repository share, as gitrepository-layout(5) has it."""
+_OF_ONE: Final = re.compile(r"(?:logs/)?refs/(?:bisect|worktree|rewritten)(?:/.*)?")
 _LOCKED: Final = "a lock of git that is left over, or another's"
 _NOT_ORDINARY: Final = "no ordinary git operation writes it"
 
@@ -87,6 +93,11 @@ class GitDirectory:
     """The size of an object's name in it."""
     is_new: bool = False
     """Whether the command made it."""
+    own: str | None = None
+    """Of one that stands outside of the workspace: what of it is this work tree's alone
+    (`worktrees/NAME`), empty for the main work tree."""
+    folder: str = ""
+    """What the workspace is of its work tree; empty for all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,24 @@ def wants_content(name: str, nested: Iterable[str] = ()) -> bool:
 
 def judge_git(change: GitChange, directory: GitDirectory, preset: Git) -> GitRuling:
     """Judge one change; `none` has no opinion and is not asked."""
+    ruling = _judge_by_name(change, directory, preset)
+    owner = "" if directory.own is None else _find_owner(change.name, directory.own)
+    # What was done to another work tree's part is half of something, and not this agent's.
+    return GitRuling(False, f"it is {owner}") if owner and ruling.is_allowed else ruling
+
+
+def _find_owner(name: str, own: str) -> str:
+    """Whose a name in a shared git directory is; empty for one that this work tree may change."""
+    if own and (name == own or name.startswith(own + "/")):
+        return ""
+    if name.startswith("worktrees/"):
+        return "another worktree's"
+    if own and (_OF_ALL.fullmatch(name) is None or _OF_ONE.fullmatch(name) is not None):
+        return "the main work tree's"
+    return ""
+
+
+def _judge_by_name(change: GitChange, directory: GitDirectory, preset: Git) -> GitRuling:
     if preset != "safe":
         return GitRuling(False, f'git = "{preset}": nothing in .git is written by commands')
     if directory.armed_by:

@@ -43,6 +43,8 @@ _UNUSUAL: Final = re.compile(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\n")
 """A path that git would not enter, or of which it cannot be asked line by line."""
 _PREFERRED: Final = (0, 2, 3)
 """The stages of a path that stand in the work tree: of a conflict ours, else theirs."""
+_OUTSIDE: Final = "outside"
+"""Stands for the git directory that is not in the workspace; no name in one has no slash."""
 
 IndexIdentity = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime in ns."""
@@ -75,6 +77,18 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True)
+class OutsideIndex:
+    """The index of a workspace whose git directory was found, and proved, outside of it."""
+
+    fd: int
+    """Of the directory that holds what work trees share."""
+    name: str
+    """Of the index in there."""
+    folder: str = ""
+    """What the workspace is of the work tree; empty where it is all of it."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Read:
     identity: IndexIdentity
     names: frozenset[str]
@@ -84,20 +98,29 @@ class _Read:
 class TrackedNames:
     """Finds them for one workspace; one thread asks at a time."""
 
-    __slots__ = ("_read", "_resolution", "_workspace")
+    __slots__ = ("_outside", "_read", "_resolution", "_workspace")
 
     def __init__(self) -> None:
         """Knows nothing yet."""
         self._workspace = ""
+        self._outside: OutsideIndex | None = None
         self._resolution: Resolution = detect_resolution()
         self._read: Mapping[str, _Read] = {}
 
-    def find(self, root_fd: int, workspace: str, closed: Sequence[str]) -> Tracked:
+    def find(
+        self,
+        root_fd: int,
+        workspace: str,
+        closed: Sequence[str],
+        outside: OutsideIndex | None = None,
+    ) -> Tracked:
         """Those of the closed names, and of the names below them, that git tracks.
 
-        `workspace` is its real path: what an absolute `gitdir:` is compared with.
+        `workspace` is its real path: what an absolute `gitdir:` is compared with. What is in
+        no repository of the workspace may be in the one `outside` of it.
         """
         self._workspace = workspace
+        self._outside = outside
         places = self._places(root_fd, closed)
         read: dict[str, _Read] = {}
         found: list[TrackedName] = []
@@ -105,17 +128,27 @@ class TrackedNames:
             known = self._look(root_fd, repository, git_directory, frozenset(names))
             if known is not None:
                 read[git_directory] = known
-                found += _standing(root_fd, repository, known.entries)
+                prefix = self._prefix(repository, git_directory)
+                found += _standing(root_fd, repository, prefix, known.entries)
         self._read = read
         names = tuple(sorted(found, key=lambda each: each.path))
         return Tracked(names, {path: known.identity for path, known in read.items()})
 
-    def is_current(self, root_fd: int, tracked: Tracked) -> bool:
+    def is_current(
+        self, root_fd: int, tracked: Tracked, outside: OutsideIndex | None = None
+    ) -> bool:
         """Whether every index that it was found in is still the same file."""
+        places = {path: _place_of(path, root_fd, outside) for path in tracked.indexes}
         return all(
-            _identity_of(self._resolution, root_fd, f"{git_directory}/index") == identity
-            for git_directory, identity in tracked.indexes.items()
+            _identity_of(self._resolution, fd, f"{above}index") == tracked.indexes[path]
+            for path, (fd, above) in places.items()
         )
+
+    def _prefix(self, repository: str, git_directory: str) -> str:
+        """What a path of that index has before it in the workspace, or lacks: see `_standing`."""
+        if git_directory != _OUTSIDE or self._outside is None or not self._outside.folder:
+            return ""
+        return f"{self._outside.folder}/"
 
     def _places(self, root_fd: int, closed: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
         """The closed names by the root of the work tree that holds them, with its git directory."""
@@ -132,6 +165,8 @@ class TrackedNames:
     ) -> tuple[str, str] | None:
         if directory not in known:
             led_to = self._lead(root_fd, directory)
+            if directory == "." and not led_to and self._outside is not None:
+                led_to = _OUTSIDE
             if led_to is not None:
                 known[directory] = (directory, led_to) if led_to else None
             elif directory == ".":
@@ -174,24 +209,31 @@ class TrackedNames:
     def _look(
         self, root_fd: int, repository: str, git_directory: str, names: frozenset[str]
     ) -> _Read | None:
-        path = f"{git_directory}/index"
-        identity = _identity_of(self._resolution, root_fd, path)
+        git_fd, above = _place_of(git_directory, root_fd, self._outside)
+        identity = _identity_of(self._resolution, git_fd, f"{above}index")
         known = self._read.get(git_directory)
         if known is not None and (known.identity, known.names) == (identity, names):
             return known
-        content = _read_file(self._resolution, root_fd, path, _INDEX_BYTES_MAX)
+        content = _read_file(self._resolution, git_fd, f"{above}index", _INDEX_BYTES_MAX)
         if identity is None or content is None:
             return None
 
         def read_shared(name: str) -> bytes | None:
-            shared = f"{git_directory}/{name}"
-            return _read_file(self._resolution, root_fd, shared, _INDEX_BYTES_MAX)
+            return _read_file(self._resolution, git_fd, f"{above}{name}", _INDEX_BYTES_MAX)
 
         prefix = "" if repository == "." else f"{repository}/"
-        inside = {os.fsencode(name[len(prefix) :]): name for name in names}
+        lacking = self._prefix(repository, git_directory)
+        inside = {os.fsencode(lacking + name[len(prefix) :]): name for name in names}
         folders = frozenset(inner for inner, name in inside.items() if _is_directory(root_fd, name))
         entries = _find(content, frozenset(inside), folders, read_shared)
         return _Read(identity, names, entries)
+
+
+def _place_of(git_directory: str, root_fd: int, outside: OutsideIndex | None) -> tuple[int, str]:
+    """Where its index stands: below a descriptor, and what comes before the name."""
+    if git_directory == _OUTSIDE and outside is not None:
+        return outside.fd, outside.name.removesuffix("index")
+    return root_fd, f"{git_directory}/"
 
 
 def list_tracked(root: Path) -> tuple[str, ...]:
@@ -234,8 +276,13 @@ def _find(
     return ()
 
 
-def _standing(root_fd: int, repository: str, entries: Sequence[IndexEntry]) -> list[TrackedName]:
-    """What of the entries is expected in the work tree, and is there, one entry a path."""
+def _standing(
+    root_fd: int, repository: str, folder: str, entries: Sequence[IndexEntry]
+) -> list[TrackedName]:
+    """What of the entries is expected in the work tree, and is there, one entry a path.
+
+    `folder` is what the index calls the workspace, with a slash.
+    """
     by_path: dict[bytes, dict[int, IndexEntry]] = {}
     for entry in entries:
         by_path.setdefault(entry.path, {})[entry.stage] = entry
@@ -244,7 +291,7 @@ def _standing(root_fd: int, repository: str, entries: Sequence[IndexEntry]) -> l
         entry = next((stages[stage] for stage in _PREFERRED if stage in stages), None)
         if entry is None or entry.is_skipped or _UNUSUAL.search(path) is not None:
             continue
-        inner = os.fsdecode(path)
+        inner = os.fsdecode(path).removeprefix(folder)
         name = inner if repository == "." else f"{repository}/{inner}"
         try:
             look = os.stat(name, dir_fd=root_fd, follow_symlinks=False)

@@ -45,6 +45,8 @@ class WorkTree:
     hash_bytes: int
     is_sure: bool = True
     """Whether it is known where the work tree stands; else it could be the whole workspace."""
+    folder: str = ""
+    """What the workspace is of it, where it is larger."""
 
 
 def find_work_trees(
@@ -58,20 +60,32 @@ def find_work_trees(
     before, after = (_Files(each, workspace) for each in read)
     found: list[WorkTree] = []
     for directory in directories:
-        found.append(
-            _look_through(directory, before)
-            or _look_through(directory, after)
-            or _look(directory.path, directory, before)
-        )
+        if directory.own is None:
+            found.append(
+                _look_through(directory, before)
+                or _look_through(directory, after)
+                or _look(directory.path, directory, before)
+            )
+        else:
+            found += _look_outside(directory)
         found += [
             _look(f"{directory.path}/{name}", directory, before)
-            for name in sorted(directory.nested)
+            for name in sorted(directory.nested - {directory.own})
         ]
         for name in sorted(frozenset(_made_in(directory.path, made)) - directory.nested):
             tree = _look(f"{directory.path}/{name}", directory, after)
             # A submodule that is new comes with its superproject, or not at all.
             found.append(replace(tree, common=directory.path))
     return tuple(found)
+
+
+def _look_outside(directory: GitDirectory) -> Iterable[WorkTree]:
+    """The work tree that the workspace is, or is a folder of, and the repository's main one."""
+    common, own = directory.path, directory.own
+    if own:
+        yield WorkTree(common, common, common, None, directory.hash_bytes)
+    git = f"{common}/{own}" if own else common
+    yield WorkTree(git, git, common, ".", directory.hash_bytes, folder=directory.folder)
 
 
 def _made_in(directory: str, made: Iterable[str]) -> Iterable[str]:

@@ -4,6 +4,7 @@
     places.py         sets of directories: what covers what. Pure
     standing.py       where a path really is, and by which links
     toolchains.py marks.py   the toolchains on PATH and in the workspace, and how one is told
+    git_outside.py git_plan.py   the workspace's git directory where it stands outside
     git_listing.py git_settings.py   what git's configuration says here, and what of it is taken
 
 Dangers: the host's own configuration is read with the user's rights, a workspace may

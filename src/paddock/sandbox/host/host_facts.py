@@ -61,6 +61,33 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class GitOutside:
+    """A git directory outside of the workspace whose repository the workspace belongs to."""
+
+    common: str
+    """The real path of the directory with objects, refs and configuration."""
+    own: str = ""
+    """Of a linked worktree: what of it is the worktree's alone (`worktrees/NAME`)."""
+    folder: str = ""
+    """What the workspace is of the work tree (`packages/a`); empty where it is all of it."""
+    pointer: str = ""
+    """A file `.git` above the workspace that leads to it; empty where there is none."""
+    links: tuple[Link, ...] = ()
+    """By which that file, or the workspace's own, leads there."""
+    is_sparse: bool = False
+    """The user has a sparse checkout of their own."""
+
+    @property
+    def index(self) -> str:
+        """The name of the work tree's index in the directory."""
+        return self.beside_index("index")
+
+    def beside_index(self, name: str) -> str:
+        """The name of something that each work tree has for itself."""
+        return f"{self.own}/{name}" if self.own else name
+
+
+@dataclass(frozen=True, slots=True)
 class GitFilter:
     """A filter of gitattributes(5) as git's configuration on the host has it."""
 
@@ -118,6 +145,7 @@ class HostFacts:
     likes, a link among it."""
     left_out: tuple[LeftOut, ...] = ()
     """By whoever looked for toolchains."""
+    git_outside: GitOutside | None = None
     git: GitFacts = GitFacts()
     memory_mb: int = 0
     """What the machine has."""

@@ -23,6 +23,7 @@ from paddock.kernel import mounts, namespaces, processes, seccomp
 from paddock.sandbox.inside.layers import SHIELDED, Layers, caches_look, detach_into
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.serving import limit_processor_time
+from paddock.sandbox.inside.stages import GIT, WORKSPACE
 
 _DEVICES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
 _LINKS = (
@@ -79,6 +80,7 @@ class Confinement:
             (b"readable directories", self._bind_readable),
             (b"writable directories", self._bind_writable),
             (b"overlay of the workspace", self._mount_workspace),
+            (b"overlay of the git directory", self._mount_git),
             (b"process information", self._mount_proc),
             (b"network", self._set_network),
             (b"new root", self._enter),
@@ -119,9 +121,8 @@ class Confinement:
             # Below a directory of the old root, not on top of it: there they would stay behind
             # when the old root is let go of.
             shelf = os.open("/usr", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            for tree in (layers.workspace, layers.stage, layers.hidden):
-                if tree >= 0:
-                    mounts.attach_tree(tree, shelf)
+            for tree in layers.overlaid():
+                mounts.attach_tree(tree, shelf)
             return
         # The launcher stood in the workspace when it cloned us: the kernel has moved our
         # working directory into our namespace with everything else, without any name.
@@ -130,6 +131,10 @@ class Confinement:
         layers.stage = _open_same(base.stage, layers.stage)
         if layers.hidden >= 0:
             layers.hidden = _open_same(base.hidden, layers.hidden)
+        if layers.git >= 0:
+            layers.git = _open_same(base.git, layers.git)
+        if layers.git_shown >= 0:
+            layers.git_shown = _open_same(base.git_shown, layers.git_shown)
 
     def _make_root(self) -> None:
         """A small file system in memory: the root, read-only in the end, and private places."""
@@ -150,7 +155,7 @@ class Confinement:
             self._attach(tree, path)
             os.chmod(path[1:], 0o700)
         links = self._base.links
-        for name, text in (*_LINKS, *zip(links[::2], links[1::2], strict=True)):
+        for name, text in (*_LINKS, *_pairs(links)):
             self._link(name, text)
         os.close(self._place(self._base.home, is_directory=True))
         files = self._base.files
@@ -209,19 +214,32 @@ class Confinement:
 
     def _mount_workspace(self) -> None:
         layers = self._layers
-        lower = b"/proc/self/fd/%d" % layers.workspace
-        if layers.hidden >= 0:
+        self._mount_overlay(self._base.workspace, layers.workspace, layers.hidden, WORKSPACE)
+
+    def _mount_git(self) -> None:
+        layers = self._layers
+        if layers.git >= 0:
+            for path, leads_to in _pairs(self._base.git_pointer):
+                os.close(self._place(path, is_directory=False))
+                _write(path[1:], b"gitdir: %b\n" % leads_to)
+            self._mount_overlay(self._base.git, layers.git, layers.git_shown, GIT)
+
+    def _mount_overlay(
+        self, path: bytes, below: int, above: int, names: tuple[bytes, bytes]
+    ) -> None:
+        lower = b"/proc/self/fd/%d" % below
+        if above >= 0:
             # The first of the lower layers wins: its whiteouts take names away from the second.
-            lower = b"/proc/self/fd/%d:%b" % (layers.hidden, lower)
-        stage = b"/proc/self/fd/%d" % layers.stage
+            lower = b"/proc/self/fd/%d:%b" % (above, lower)
+        stage = b"/proc/self/fd/%d" % self._layers.stage
         options = (
             # userxattr: marks in user.overlay.*, all that a user namespace may write. It also
             # switches off redirects and metadata-only copies: what is in the upper layer is whole.
-            b"lowerdir=%b,upperdir=%b/upper,workdir=%b/work,userxattr,index=off,xino=off,"
+            b"lowerdir=%b,upperdir=%b/%b,workdir=%b/%b,userxattr,index=off,xino=off,"
             # The upper layer is read once and thrown away: syncing it to disk is for the commit.
-            b"volatile" % (lower, stage, stage)
+            b"volatile" % (lower, stage, names[0], stage, names[1])
         )
-        target = self._place(self._base.workspace, is_directory=True)
+        target = self._place(path, is_directory=True)
         mounts.mount_overlay(b"/proc/self/fd/%d" % target, options)
 
     def _mount_proc(self) -> None:
@@ -335,6 +353,10 @@ def _open_same(path: bytes, expected: int) -> int:
     if not os.path.samestat(os.fstat(found), os.fstat(expected)):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
     return found
+
+
+def _pairs(items: list[bytes]) -> list[tuple[bytes, bytes]]:
+    return list(zip(items[::2], items[1::2], strict=True))
 
 
 def _write(path: bytes, content: bytes) -> None:

@@ -20,23 +20,38 @@ def caches_look(base: Base) -> int:
 class Layers:
     """What the overlay is made of, as descriptors.
 
-    `stage` holds `upper` and `work`, and nothing else needs it.
+    `stage` holds `upper` and `work`, and nothing else needs it. `git` is a git directory
+    outside of the workspace, with an overlay of its own; -1 where there is none, as with
+    `hidden` and `git_shown`.
     For a plain user these are directories to be looked at from the new namespaces;
     for root, trees that the launcher detached while it was root of the host.
     """
 
-    __slots__ = ("hidden", "stage", "trees", "workspace")
+    __slots__ = ("git", "git_shown", "hidden", "stage", "trees", "workspace")
 
-    def __init__(self, workspace: int, stage: int, hidden: int, trees: dict[bytes, int]) -> None:
+    def __init__(
+        self,
+        workspace: int = -1,
+        stage: int = -1,
+        hidden: int = -1,
+        git: int = -1,
+        git_shown: int = -1,
+    ) -> None:
         self.workspace = workspace
         self.stage = stage
         self.hidden = hidden
-        self.trees = trees
+        self.git = git
+        self.git_shown = git_shown
+        self.trees: dict[bytes, int] = {}
+
+    def overlaid(self) -> list[int]:
+        """Those that an overlay is made of."""
+        fds = (self.workspace, self.stage, self.hidden, self.git, self.git_shown)
+        return [fd for fd in fds if fd >= 0]
 
     def descriptors(self) -> list[int]:
         """All of them that there are."""
-        fds = (self.workspace, self.stage, self.hidden, *self.trees.values())
-        return [fd for fd in fds if fd >= 0]
+        return [*self.overlaid(), *self.trees.values()]
 
     def close(self) -> None:
         """Let go of all of them."""
@@ -48,16 +63,21 @@ def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
     """Clone, as root of the host, everything that the sandbox will mount.
 
     In the sandbox nobody is root of the host any more, and then directories such as
-    /root could not be passed through. The workspace alone shows its owners mapped: so
-    files of root are the command's own to read and to change, in the overlay.
+    /root could not be passed through. What lies below an overlay alone shows its owners
+    mapped: so files of root are the command's own to read and to change, in the overlay.
     """
-    taken = Layers(-1, -1, -1, {})
+    taken = Layers()
     try:
         taken.workspace = mounts.clone_tree(layers.workspace, b"", recursive=False)
         mounts.set_tree(taken.workspace, SHIELDED, recursive=False, id_map=id_map)
         taken.stage = mounts.clone_tree(layers.stage, b"", recursive=False)
         if layers.hidden >= 0:
             taken.hidden = mounts.clone_tree(layers.hidden, b"", recursive=False)
+        if layers.git >= 0:
+            taken.git = mounts.clone_tree(layers.git, b"", recursive=False)
+            mounts.set_tree(taken.git, SHIELDED, recursive=False, id_map=id_map)
+        if layers.git_shown >= 0:
+            taken.git_shown = mounts.clone_tree(layers.git_shown, b"", recursive=False)
         for path in base.readable:
             detach_into(taken.trees, path, SHIELDED, -1)
         for path in base.writable:

@@ -140,9 +140,14 @@ class Loop:
 
     def _make(self, base: Base, control: int, fds: list[int]) -> None:
         workspace, area, *rest = fds
+        # In the order in which they are sent; an empty name stands for one that is not.
+        hidden, git, git_shown = (
+            rest.pop(0) if name else -1 for name in (base.hidden, base.git, base.git_shown)
+        )
         as_root = os.geteuid() == 0
-        stage = stages.make_stage(area, os.path.basename(base.stage), workspace, as_root=as_root)
-        layers = Layers(workspace, stage, rest[0] if rest else -1, {})
+        name = os.path.basename(base.stage)
+        stage = stages.make_stage(area, name, workspace, git, as_root=as_root)
+        layers = Layers(workspace, stage, hidden, git, git_shown)
         try:
             if as_root:
                 layers = self._detach(base, layers)

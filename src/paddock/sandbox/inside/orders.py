@@ -12,15 +12,19 @@ class Base:
 
     Paths are absolute paths of the host. `workspace` is where the overlay appears;
     what lies below it comes as a descriptor. `stage` is a directory that is made, for
-    the layers; `hidden` is a directory of whiteouts, or empty. `home` is a private
-    directory. `links` are names with their texts, by turns; `files` are names below `home`
-    with their contents, by turns. `caches` is a directory that appears in `home`, or nothing,
-    with `b"read"` behind it where it is only read.
+    the layers; `hidden` is a directory of whiteouts, or empty. `git` is where a second
+    overlay appears, over a git directory outside of the workspace, and `git_shown` a
+    directory of what it shows in place of what stands there; both may be empty.
+    `git_pointer` is a file that leads there, and where it leads, or nothing. `home` is a
+    private directory. `links` are names with their texts, by turns. `files` are names below
+    `home` with their contents, by turns. `caches` is a directory that appears in `home`, or
+    nothing, with `b"read"` behind it where it is only read.
     """
 
     __slots__ = (
-        *("caches", "cpu_s", "file_mb", "files", "hidden", "home", "links", "memory_mb", "network"),
-        *("processes", "readable", "stage", "workspace", "writable"),
+        *("caches", "cpu_s", "file_mb", "files", "git", "git_pointer", "git_shown", "hidden"),
+        *("home", "links", "memory_mb", "network", "processes", "readable", "stage", "workspace"),
+        "writable",
     )
 
     def __init__(
@@ -29,6 +33,9 @@ class Base:
         workspace: bytes,
         stage: bytes,
         hidden: bytes,
+        git: bytes,
+        git_shown: bytes,
+        git_pointer: list[bytes],
         home: bytes,
         network: bytes,
         readable: list[bytes],
@@ -44,6 +51,9 @@ class Base:
         self.workspace = workspace
         self.stage = stage
         self.hidden = hidden
+        self.git = git
+        self.git_shown = git_shown
+        self.git_pointer = git_pointer
         self.home = home
         self.network = network
         self.readable = readable
@@ -58,21 +68,26 @@ class Base:
 
     def encode(self) -> bytes:
         """The bytes that `decode` reads. Raises: ValueError where an item holds a NUL."""
-        texts = (self.workspace, self.stage, self.hidden, self.home, self.network)
+        texts = (self.workspace, self.stage, self.hidden, self.git, self.git_shown)
+        texts += (self.home, self.network)
         numbers = (self.processes, self.memory_mb, self.file_mb, self.cpu_s)
         lists = [self.readable, self.writable, self.links, self.files, self.caches]
+        lists.append(self.git_pointer)
         return _encode([[*texts, *(b"%d" % number for number in numbers)], *lists])
 
     @classmethod
     def decode(cls, content: bytes) -> Base:
         """What `encode` wrote. Raises: ValueError for anything else."""
-        scalars, readable, writable, links, files, caches = _decode(content, 6)
-        workspace, stage, hidden, home, network, *numbers = scalars
+        scalars, readable, writable, links, files, caches, git_pointer = _decode(content, 7)
+        workspace, stage, hidden, git, git_shown, home, network, *numbers = scalars
         processes, memory_mb, file_mb, cpu_s = map(int, numbers)
         return cls(
             workspace=workspace,
             stage=stage,
             hidden=hidden,
+            git=git,
+            git_shown=git_shown,
+            git_pointer=git_pointer,
             home=home,
             network=network,
             readable=readable,

@@ -1,5 +1,7 @@
 """The directory of one sandbox's layers, made by the launcher: `upper` and `work`.
 
+Where it has an overlay over a git directory outside of the workspace, two more of them.
+
 Started as root, their owner is not root but the user that root is inside, see
 `HOST_IDS_FIRST`: what a command leaves behind belongs to nobody of the host.
 """
@@ -25,29 +27,43 @@ made there looks as it does in any other such directory."""
 HIDDEN_PREFIX = b"hidden-"
 """Names of layers of whiteouts, which many sandboxes share."""
 
+WORKSPACE = (b"upper", b"work")
+GIT = (b"upper-git", b"work-git")
+"""Names in a stage: what the overlay of each writes to, and what it works in."""
 
-def make_stage(area: int, name: bytes, workspace: int, *, as_root: bool) -> int:
+
+def make_stage(area: int, name: bytes, workspace: int, git: int, *, as_root: bool) -> int:
     """Make `name` in the area, with `upper` as the workspace's root looks; its descriptor.
+
+    `git` is the git directory that has an overlay of its own, -1 for none.
 
     Raises: OSError; FileExistsError where there is one already.
     """
     os.mkdir(name, 0o700, dir_fd=area)
     stage = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=area)
     try:
-        os.mkdir("work", 0o700, dir_fd=stage)
-        os.mkdir("upper", 0o700, dir_fd=stage)
-        root = os.fstat(workspace)
         if as_root:
-            for made in (".", "work"):
-                os.chown(made, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=stage)
-            os.chown("upper", _inside(root.st_uid), _inside(root.st_gid), dir_fd=stage)
-        # The merged root shows the upper directory's mode and times.
-        os.chmod("upper", root.st_mode & ROOT_MODE, dir_fd=stage)
-        os.utime("upper", ns=(root.st_atime_ns, root.st_mtime_ns), dir_fd=stage)
+            os.chown(".", HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=stage)
+        _make_layer(stage, WORKSPACE, workspace, as_root=as_root)
+        if git >= 0:
+            _make_layer(stage, GIT, git, as_root=as_root)
     except OSError:
         os.close(stage)
         raise
     return stage
+
+
+def _make_layer(stage: int, names: tuple[bytes, bytes], below: int, *, as_root: bool) -> None:
+    upper, work = names
+    os.mkdir(work, 0o700, dir_fd=stage)
+    os.mkdir(upper, 0o700, dir_fd=stage)
+    root = os.fstat(below)
+    if as_root:
+        os.chown(work, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=stage)
+        os.chown(upper, _inside(root.st_uid), _inside(root.st_gid), dir_fd=stage)
+    # The merged root shows the upper directory's mode and times.
+    os.chmod(upper, root.st_mode & ROOT_MODE, dir_fd=stage)
+    os.utime(upper, ns=(root.st_atime_ns, root.st_mtime_ns), dir_fd=stage)
 
 
 def _inside(owner: int) -> int:
