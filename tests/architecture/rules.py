@@ -23,6 +23,7 @@ BROAD_DOORS: Final = frozenset(
         # A client's hook: whatever goes wrong is a refusal.
         "apps/hook/command.py",
         "apps/hook/full.py",
+        "apps/hook/wrapped.py",
         "apps/hook/launch.py",
         "apps/hook/lean/start.py",
         # There, the order fails with an id, and its turn is recorded.

@@ -55,7 +55,6 @@ REPEATED: Final = {
         "Prepared": 3,
         "Progress": 3,
         "Question": 2,
-        "Ran": 2,
         "Run": 3,
         "Screen": 2,
         "Seen": 3,

@@ -5,6 +5,10 @@ is a server on this machine.
 """
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +22,21 @@ from tests.support.wire_words import Said, says
 
 pytestmark = pytest.mark.loopback
 
+ATTACKS = Path(__file__).parents[1] / "kernel" / "attacks.py"
+ANSWERER = """
+import json
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("person")
+
+
+@server.tool(structured_output=False)
+def answer(tool_name: str, input: dict, tool_use_id: str = "") -> str:
+    return json.dumps({"behavior": "allow", "updatedInput": input})
+
+
+server.run()
+"""
 ACCEPT_EDITS = ("--permission-mode", "acceptEdits")
 
 
@@ -57,7 +76,7 @@ def test_claude_code_honours_every_denial_and_the_model_reads_the_reason(here: D
     here.paddock("hook", "install", "--yes")
     protected = wants("Write", file_path=str(here.project / ".git/x"), content="no")
     outside = wants("Write", file_path=str(here.base / "outside"), content="no")
-    line = wants("Bash", command="touch .git/y", description="x")
+    line = wants("Bash", command="echo x > .git/y", description="x")
     fine = wants("Write", file_path=str(here.project / "src/a.py"), content="x = 1\n")
     errand = wants("Agent", description="e", prompt="do it", subagent_type="general-purpose",
                    run_in_background=False)  # fmt: skip
@@ -68,7 +87,7 @@ def test_claude_code_honours_every_denial_and_the_model_reads_the_reason(here: D
     told = ran.answers()
     assert "Protected path: .git/x cannot be modified via Write" in told[turn_id(protected)]
     assert f"Path outside project boundary: {here.base}/outside" in told[turn_id(outside)]
-    assert "Protected path: .git/y cannot be modified via Bash" in told[turn_id(line)]
+    assert ".git/y" in told[turn_id(line)]
     # In the sub-agent, too, and it is told so itself.
     assert "Protected path: .env cannot be modified via Write" in told[turn_id(secret)]
     assert "Writing to production path: src/a.py" in ran.seen()
@@ -155,10 +174,97 @@ def test_claude_code_runs_nothing_when_nothing_can_be_decided_or_recorded(here: 
     assert sorted(path.name for path in here.project.iterdir() if path.is_file()) == ["fine"]
 
 
+ORDINARY = [
+    "ls -la",
+    "git add -A && git status --short",
+    "git -c user.name=a -c user.email=a@b commit -qm 'first: it works'",
+    "mkdir -p src/deep && cd src/deep && pwd",
+    "pwd",
+    "cd ../.. && pwd",
+    "cat > test_a.py <<'EOF'\nimport a\n\n\ndef test_a():\n    assert a.x == 1\nEOF",
+    "echo 'x = 1' > a.py; python3 -c 'import a; print(a.x)'",
+    "python3 -m unittest -q 2>&1 | tail -5",
+    'for f in *.py; do wc -l "$f"; done',
+    "grep -rn 'x' --include='*.py' . | head -3",
+    "find . -name '*.pyc' -delete; find . -name '*.py' | sort",
+    "sed -i s/1/2/ a.py && git diff --stat",
+    "git checkout -qb topic && git add -A && git commit -qm second && git log --oneline | cat",
+    "git stash list; git branch -a",
+    "printf 'all:\\n\\techo built > out.txt\\n' > Makefile && make -s && cat out.txt",
+    "test -f missing || echo none",
+    'echo $(( 6 * 7 )) `echo nested` "$(date +%Y | cut -c1-2)"',
+    "cp a.py b.py && mv b.py c.py && rm c.py",
+    "tar cf - src | tar tf - | head -2",
+]
+"""What agents do all day; the status of each is 0."""
+HOSTILE = [
+    *("write_outside", "write_outside_by_dots", "read_outside", "read_the_private_home"),
+    *("write_through_a_link_to_a_file", "write_through_a_link_to_a_directory"),
+    *("write_through_a_hard_link_made_here", "truncate_outside", "chmod_outside"),
+    *("rename_outside", "move_the_workspace_away", "read_a_hidden_name"),
+    *("read_a_hidden_name_below", "read_a_hidden_name_by_a_moved_parent"),
+    *("through_the_root_of_this_process", "through_the_working_directory_of_another"),
+    *("the_environment_of_another", "secrets_in_the_environment", "signal_another"),
+    *("trace_another", "make_a_user_namespace", "mount_a_file_system"),
+]
+"""Of `tests/kernel/attacks.py`: each reaches its goal without a sandbox, for root at least."""
+
+
+@pytest.mark.needs("claude", "stage")
+def test_claude_code_asks_nobody_about_twenty_ordinary_commands(here: Desk):
+    (here.project / ".git").rmdir()
+    subprocess.run(["git", "init", "-q", str(here.project)], check=True)
+    here.paddock("hook", "install", "--yes")
+    (here.home / ".gitconfig").write_text("[user]\nname = a\nemail = a@b\n")
+    turns = [wants("Bash", command=each, description="x") for each in ORDINARY]
+    told: list[str] = []
+    for some in (turns[:7], turns[7:14], turns[14:]):
+        ran = here.claude(*some, says("done"))
+        told += [ran.answers()[turn_id(turn)] for turn in some]
+        assert json.loads(ran.out)["permission_denials"] == []
+    assert [each for each in told if "Exit code" in each or "paddock:" in each] == []
+    # The client's shell goes where the command's went, and back.
+    assert [told[3], told[4], told[5]] == [
+        *[str(here.project / "src/deep")] * 2,
+        str(here.project),
+    ]
+    assert (here.project / "out.txt").read_text() == "built\n"
+    assert (here.project / "a.py").read_text() == "x = 2\n"
+    found = [entry["metadata"] for entry in entries(here)]
+    assert [(each["answer"], each["sandboxed"]) for each in found] == [("allow", True)] * 20
+
+
+@pytest.mark.needs("claude", "stage")
+def test_claude_code_s_commands_are_held_to_what_the_kernel_holds_any_to(here: Desk):
+    outside = here.base / "outside"
+    for folder in (outside, here.home / ".ssh", here.project / "deep/down"):
+        folder.mkdir(parents=True)
+    (here.home / ".ssh/id").write_text("private key")
+    for name in ("secret", "file", "linked", "shared"):
+        (outside / name).write_text(f"old {name}")
+    for name in (".env", "deep/down/.env"):
+        (here.project / name).write_text("token")
+    shutil.copy(ATTACKS, here.project / "attacks.py")
+    world = {"outside": str(outside), "workspace": str(here.project), "home": str(here.home)}
+    world |= {"readable": str(outside), "victim": os.getpid()}
+    (here.project / "world.json").write_text(json.dumps(world))
+    here.paddock("hook", "install", "--yes")
+    line = f"python3 -I -S attacks.py world.json {' '.join(HOSTILE)}"
+    turn = wants("Bash", command=line, description="x")
+    ran = here.claude(turn, says("done"))
+
+    said = ran.answers()[turn_id(turn)]
+    rows = [json.loads(row) for row in said.splitlines() if row.startswith("{")]
+    assert [row["name"] for row in rows] == HOSTILE
+    assert [row for row in rows if row["reached"]] == []
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {
+        name: f"old {name}" for name in ("secret", "file", "linked", "shared")
+    }
+    assert not (here.project / "link-to-file").exists()
+
+
 @pytest.mark.needs("claude", "stage")
 def test_claude_code_runs_the_wrapped_command_and_the_sandbox_holds_it(here: Desk):
-    trust(here, '[hook]\non_allow = "approve"\nsandbox_shell = true\n'
-                '[profiles.standard]\nallow = ["tool:*"]\n')  # fmt: skip
     here.paddock("hook", "install", "--yes")
     # What no reading of the line shows: only the kernel and the judge of changes see it.
     program = "open('.git/x', 'w').write('no'); open('seen', 'w').write('yes')"
@@ -169,7 +275,62 @@ def test_claude_code_runs_the_wrapped_command_and_the_sandbox_holds_it(here: Des
     assert (here.project / "seen").read_text() == "yes"
     assert not (here.project / ".git/x").exists()
     (entry,) = [each for each in entries(here) if each["call_id"] == turn_id(turn)]
-    assert (entry["decision"], entry["metadata"]["sandboxed"]) == ("allow", True)
+    assert (entry["decision"], entry["metadata"]["sandboxed"]) == ("confine", True)
+    # Said once, to the model and to the person.
+    assert ran.seen().count("commands now run in its sandbox") > 0
+
+
+@pytest.mark.needs("claude", "stage")
+def test_what_a_rule_asks_about_runs_in_the_sandbox_after_a_yes_in_the_client(here: Desk):
+    trust(here, '[profiles.standard]\nallow = ["tool:*"]\nask = ["tool:shell:run touch *"]\n')
+    here.paddock("hook", "install", "--yes")
+    (here.base / "answerer.py").write_text(ANSWERER)
+    server = {"command": sys.executable, "args": [str(here.base / "answerer.py")],
+              "env": {"PYTHONPATH": os.pathsep.join(sys.path)}}  # fmt: skip
+    servers = here.base / "servers.json"
+    servers.write_text(json.dumps({"mcpServers": {"person": server}}))
+    yes = ("--mcp-config", str(servers), "--permission-prompt-tool", "mcp__person__answer")
+    line = f"touch made {here.base}/outside; touch .env"
+    turn, again = (wants("Bash", command=line, description="x") for _ in range(2))
+    ran = here.claude(turn, says("done"), options=yes)
+
+    assert (here.project / "made").exists()
+    assert not (here.base / "outside").exists()
+    assert "paddock: not changed: .env" in ran.answers()[turn_id(turn)]
+    assert not (here.project / ".env").exists()
+    # Where nobody can be asked it is refused.
+    (here.project / "made").unlink()
+    ran = here.claude(again, says("done"))
+    assert "approved, it still runs in Paddock's sandbox" in ran.answers()[turn_id(again)]
+    assert not (here.project / "made").exists()
+
+
+@pytest.mark.needs("claude", "stage")
+def test_what_wants_out_of_the_sandbox_runs_outside_after_a_yes_alone(here: Desk):
+    here.paddock("hook", "install", "--yes")
+    line = f"python3 -c \"open('{here.base}/outside', 'w')\""
+    turn = wants("Bash", command=line, description="x", dangerouslyDisableSandbox=True)
+    ran = here.claude(turn, says("done"))
+
+    assert "wants to run outside the fence" in ran.answers()[turn_id(turn)]
+    assert not (here.base / "outside").exists()
+
+
+@pytest.mark.needs("codex", "stage")
+def test_codex_behaves_as_the_status_says(here: Desk):
+    # A trial in its own sandbox, which reads alone as it is set up here, shows that ours fails.
+    here.paddock("hook", "install", "--yes", "--client", "codex", "--scope", "user")
+    (said,) = [
+        row
+        for row in here.paddock("hook", "status", "--client", "codex").stdout.splitlines()
+        if "commands" in row
+    ]
+    assert "are read, not confined (Codex runs commands in its own sandbox: in a trial" in said
+    turn = wants("exec_command", cmd="touch fine")
+    here.codex(turn, says("done"))
+    assert (here.project / "fine").exists()
+    (entry,) = entries(here)
+    assert (entry["metadata"]["answer"], "sandboxed" in entry["metadata"]) == ("none", False)
 
 
 @pytest.mark.needs("codex")

@@ -51,13 +51,16 @@ heads = st.sampled_from(
      "tool:client:WebFetch", "tool:shell:run"]
 )  # fmt: skip
 words = st.sampled_from(["allow", "ask", "deny"])
+otherwise = st.dictionaries(heads, words, max_size=3).flatmap(
+    lambda entries: st.sampled_from([entries, {**entries, "tool:shell:*": "confine"}])
+)
 profiles = st.fixed_dictionaries(
     {},
     optional={
         "allow": st.lists(rules, max_size=3),
         "ask": st.lists(rules, max_size=2),
         "deny": st.lists(rules, max_size=2),
-        "otherwise": st.dictionaries(heads, words, max_size=3),
+        "otherwise": otherwise,
         "rules": st.lists(
             st.fixed_dictionaries(
                 {"action": rules, "outcome": words}, optional={"reason": st.just("because")}
@@ -72,6 +75,10 @@ hooks = st.fixed_dictionaries(
         "on_allow": st.sampled_from(["silent", "approve"]),
         "warnings": st.sampled_from(["all", "once", "off"]),
         "paranoid": st.booleans(),
+        "shell": st.sampled_from(["confine", "read"]),
+        "outside": st.lists(
+            st.sampled_from(["docker *", "npm test", "git push *", "g*t *", "cargo *"]), max_size=2
+        ),
         "also_write": st.lists(
             st.sampled_from(["~/plans/**", "/opt/*/x", "/opt/**", "!/opt/b/**"]), max_size=2
         ),

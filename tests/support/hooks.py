@@ -15,7 +15,7 @@ from paddock.apps.hook.ground import Ground, find_ground
 from paddock.apps.hook.images import make_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.asked import parse_asked
-from paddock.apps.hook.lean.door import Attempt, find_identity
+from paddock.apps.hook.lean.door import Attempt, find_holding, find_identity
 from paddock.apps.hook.lean.image import find_homes
 from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import Record
@@ -115,6 +115,12 @@ class Client:
             **more,
         )
 
+    def reads_commands(self) -> None:
+        """Have the user's own configuration say that commands are read and not confined."""
+        path = self.place.environment.user_config
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('[hook]\nshell = "read"\n')
+
     def write_policy(self, text: str | dict[str, Any], *, trusted: bool = True) -> None:
         """The project's policy: TOML as text, JSON as a dictionary."""
         name = "paddock.toml" if isinstance(text, str) else "paddock.json"
@@ -151,8 +157,8 @@ class RememberedPorts:
     def randomness(self, size: int) -> bytes:
         return NO_RANDOMNESS[:size]
 
-    def wrap(self, asked: Any) -> str:
-        return ""
+    def wrap(self, judged: flow.Judged, is_asked: bool) -> str:
+        return json.dumps({"directory": judged.directory, "asked": is_asked})
 
 
 @dataclass
@@ -181,8 +187,10 @@ class BothWays:
 
     def lean(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
         """Answer and record of the image. Raises: DeclinedError."""
-        numbers, who = find_identity(self.image, parse_asked(data, name))
-        return self._run(data, name, QuickEngine(self.image, numbers), who)
+        asked = parse_asked(data, name)
+        numbers, who = find_identity(self.image, asked)
+        engine = QuickEngine(self.image, numbers, find_holding(self.image, asked))
+        return self._run(data, name, engine, who)
 
     def _run(self, data: bytes, name: str, engine: Any, who: Any) -> tuple[bytes, dict[str, Any]]:
         asked, ports = parse_asked(data, name), RememberedPorts()

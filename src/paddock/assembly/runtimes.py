@@ -47,7 +47,7 @@ from paddock.runtime.runtime import Runtime
 from paddock.sandbox.outcome import Progress
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.agents import AgentChain
+from paddock.values.agents import AgentChain, client_kind
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
@@ -106,13 +106,17 @@ def open_runtime(
     approver: Approver,
     session_id: str | None = None,
     progress: Progress | None = None,
+    on_directory: Callable[[str], None] | None = None,
+    kind: str = "",
 ) -> Runtime:
     """One agent's tools on its workspace, behind the one door.
 
     `session_id` is that of the session whose calls these are; without it they get one of
     their own, and that the dual gate is open for it is on record before the first. Where
     `approver` cannot be asked, what was asked is kept in the inbox. `progress` hears of
-    commands while they run. What a killed process left half done is settled first.
+    commands while they run, `on_directory` where their shell ended. `kind` is a client's kind
+    of agent, which works in the agent's workspace and never exceeds it. What a killed process
+    left half done is settled first.
 
     Raises:
         UsageError: no such agent.
@@ -126,6 +130,7 @@ def open_runtime(
     if session_id is None and project.gate.is_open:
         record_gate(project, session, lineage[0].agent.name)
     chain = _chain_of(project, lineage)
+    chain = client_kind(chain, kind) if kind else chain
     policy = project.policy_for(lineage[0])
     tools, not_loaded = _existing(project, chain[0].toolsets)
     registry = Registry(tools).only(_toolsets_of(policy, chain))
@@ -139,7 +144,16 @@ def open_runtime(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )
         ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
-        ground = ShellGround(project, chain[0].name, chain, policy, workspace, history, progress)
+        ground = ShellGround(
+            project,
+            lineage[0].agent.name,
+            chain,
+            policy,
+            workspace,
+            history,
+            progress,
+            on_directory,
+        )
         shell = held.enter_context(closing(LazyShell(ground)))
         inbox = open_inbox(project)
         context = Context(

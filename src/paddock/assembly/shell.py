@@ -5,6 +5,7 @@ shows it.
 """
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -46,6 +47,8 @@ class ShellGround:
     workspace: Workspace
     history: History
     progress: Progress | None = None
+    on_directory: Callable[[str], None] | None = None
+    """Is told in which directory a command's shell ended."""
 
 
 class LazyShell:
@@ -109,7 +112,14 @@ class LazyShell:
         place = Place(ground.workspace, ground.history, self._open_journal, ground.policy)
         staging = ground.project.environment.paddock_home / STAGING
         shell = SandboxShell(
-            Ground(ground.chain, place, self._look_at_host, staging, ground.progress)
+            Ground(
+                ground.chain,
+                place,
+                self._look_at_host,
+                staging,
+                ground.progress,
+                ground.on_directory,
+            )
         )
         self._held.callback(shell.close)
         return shell

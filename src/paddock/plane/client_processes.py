@@ -31,7 +31,7 @@ _BY_CODEX: Final = ("CODEX_SANDBOX", "CODEX_THREAD", "CODEX_MANAGED")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ClientProcess:
     """A process, and when it began, in ticks since the host did."""
 
     pid: int
@@ -82,7 +82,7 @@ def _is_told(variables: Mapping[str, str]) -> bool:
     return any(name in _BY_CLAUDE or name.startswith(_BY_CODEX) for name in variables)
 
 
-def _find_client_above(variables: Mapping[str, str]) -> Process | None:
+def _find_client_above(variables: Mapping[str, str]) -> ClientProcess | None:
     """The nearest process above that says by its name, or of which the client says, that it is."""
     named = variables.get("CLAUDE_PID", "")
     for process in _ancestors():
@@ -91,7 +91,7 @@ def _find_client_above(variables: Mapping[str, str]) -> Process | None:
     return None
 
 
-def _ancestors() -> Iterator[Process]:
+def _ancestors() -> Iterator[ClientProcess]:
     pid = os.getppid()
     for _ in range(ANCESTORS_MAX):
         found = _read(pid)
@@ -102,7 +102,7 @@ def _ancestors() -> Iterator[Process]:
         pid = parent
 
 
-def _read(pid: int) -> tuple[Process, int] | None:
+def _read(pid: int) -> tuple[ClientProcess, int] | None:
     """A process and its parent's number; None where there is none, or it may not be seen."""
     if pid <= 1:
         return None
@@ -112,7 +112,7 @@ def _read(pid: int) -> tuple[Process, int] | None:
         return None
     # The second field is a name in brackets, in which anything may stand.
     fields = content[content.rfind(b")") + 2 :].split()
-    return Process(pid, int(fields[19])), int(fields[1])
+    return ClientProcess(pid, int(fields[19])), int(fields[1])
 
 
 def _name(pid: int) -> bytes:

@@ -120,14 +120,14 @@ def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
         enforcement=_strictest(ENFORCEMENTS, one.enforcement, other.enforcement),
         approve=one.approve,
         commit=_strictest(COMMITS_STRICTEST_FIRST, one.commit, other.commit),
-        limits=one.limits.stricter(other.limits),
-        env=tuple(dict.fromkeys((*_covered(one.env, other.env), *_covered(other.env, one.env)))),
-        caches=one.caches and other.caches,
         confine_max=ConfineMax(
             files=min(one.confine_max.files, other.confine_max.files),
             mb=min(one.confine_max.mb, other.confine_max.mb),
             deleted=min(one.confine_max.deleted, other.confine_max.deleted),
         ),
+        limits=one.limits.stricter(other.limits),
+        env=tuple(dict.fromkeys((*_covered(one.env, other.env), *_covered(other.env, one.env)))),
+        caches=one.caches and other.caches,
     )
 
 

@@ -226,6 +226,7 @@ class Conversation:
             memory_kb=report.memory_kb,
             unreached=report.unreached,
             reason=reason,
+            directory=_directory(report) if ending is Ending.EXITED else "",
         )
 
 
@@ -274,6 +275,11 @@ def _send(control: socket.socket, order: bytes, *streams: int) -> None:
         return
     finally:
         os.close(order_fd)
+
+
+def _directory(report: Report) -> str:
+    # As pwd(1) writes it: with one line end behind it.
+    return os.fsdecode(report.where.removesuffix(b"\n"))
 
 
 def _exit_code(ending: Ending, report: Report) -> int:

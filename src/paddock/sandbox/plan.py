@@ -55,7 +55,7 @@ SECRET_PLACES: Final = (
 """Below home: no toolchain is believed that lies in one of these, or holds one."""
 
 PLAIN_VARIABLES: Final = frozenset(
-    {"LANG", "LANGUAGE", "TERM", "TZ", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES"}
+    {"CI", "COLORTERM", "COLUMNS", "LANG", "LANGUAGE", "LINES", "NO_COLOR", "TERM", "TZ"}
 )
 _LOCALE: Final = re.compile(r"LC_[A-Z]+")
 PLACE_VARIABLES: Final = frozenset({"CONDA_PREFIX", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV"})

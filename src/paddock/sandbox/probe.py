@@ -1,6 +1,7 @@
 """What this host offers, found by trying and not by version strings."""
 
 import errno
+import json
 import os
 import platform
 import shutil
@@ -26,6 +27,32 @@ class Finding:
     is_there: bool
     found: str
     remedy: str = ""
+
+
+RARELY_CONFINED: Final = (
+    *("docker", "docker-compose", "podman", "nerdctl", "kubectl", "helm", "minikube", "kind"),
+    *("ssh", "scp", "sftp", "mosh", "gh", "glab", "hub", "op", "vault"),
+    *("aws", "gcloud", "gsutil", "az", "doctl", "flyctl", "heroku", "terraform", "pulumi"),
+)
+"""Programs that want a daemon, a key or the network, which no sandbox gives them."""
+
+
+def find_rarely_confined(search_path: str, outside: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of this host that `outside` leaves to nobody yet.
+
+    `search_path` is PATH, `outside` the patterns of `[hook]`.
+    """
+    named = {words[0] for pattern in outside if (words := pattern.split())}
+    return tuple(
+        name
+        for name in RARELY_CONFINED
+        if name not in named and shutil.which(name, path=search_path) is not None
+    )
+
+
+def offered_outside(names: tuple[str, ...]) -> str:
+    """The line of policy that leaves these programs to a client."""
+    return f"outside = {json.dumps([f'{name} *' for name in names])}"
 
 
 def probe_host() -> list[Finding]:

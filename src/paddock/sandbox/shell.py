@@ -29,6 +29,7 @@ from paddock.sandbox.fence import FenceWords
 from paddock.sandbox.git_layer import GitRoom
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
+from paddock.sandbox.inside.orders import ENDED_IN
 from paddock.sandbox.interpreter import find_interpreter
 from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unheld
 from paddock.sandbox.landlock import Area
@@ -56,6 +57,8 @@ from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.digests import digest_of
 
+_SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
+"""Before a line of shell: when that shell ends, it leaves behind where."""
 _GIT: Final = re.compile(r"\bgit\b")
 
 
@@ -70,6 +73,8 @@ class Ground:
     staging: Path
     """Where the layers of commands lie: a directory that no agent reaches."""
     progress: Progress | None = None
+    on_directory: Callable[[str], None] | None = None
+    """Is told where a staged command's shell ended, as far as it says so."""
     attempt: Attempt | None = None
     """Finds out which backends work; by default each is tried on this host."""
 
@@ -314,9 +319,14 @@ class SandboxShell:
         ground = self._ground
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
             observed = Observed(spooling.spools, ground.progress, cancel, on_output)
+            request = _request(prepared)
+            if ground.on_directory is not None:
+                request = replace(request, argv=(*request.argv[:2], _SAYS_WHERE + request.argv[2]))
             with self._caches(prepared.plan):
-                command = run_staged(self._open_room(), _request(prepared), observed)
+                command = run_staged(self._open_room(), request, observed)
             try:
+                if ground.on_directory is not None:
+                    ground.on_directory(command.end.directory)
                 return command, spooling.streams(command.end)
             except BaseException:
                 command.close()

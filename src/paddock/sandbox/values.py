@@ -134,6 +134,8 @@ class CommandEnd:
     """Of one that failed: how often its own network had no way to where it wanted."""
     reason: str = ""
     """For `FAILED`: what could not be started and why."""
+    directory: str = ""
+    """Where the command says that its shell ended, if it was told to say so."""
 
 
 class Enforcement(Enum):

@@ -20,7 +20,7 @@ from paddock.policy.questions.lint import (
 )
 from paddock.policy.settings import EnforcementMode, ShellSettings
 from paddock.sandbox.git.tracked import list_tracked
-from paddock.sandbox.probe import Finding
+from paddock.sandbox.probe import Finding, find_rarely_confined, offered_outside
 
 _PROJECT: Final = "this project"
 _RECORDS: Final = "its records"
@@ -58,14 +58,26 @@ def look_here(options: Options, console: Console) -> Here:
     places = (state, project.layout.ledger_paths()[LedgerName.HO1M].parent)
     records = _records(places)
     loads = Finding(_PROJECT, is_there=True, found="its policy and its agents load")
+    findings = (loads, records, *_outside(project, console))
     try:
-        found = (loads, records, *_tracked(project))
-        return Here(project, _enforcement(project), found)
+        findings = (*findings, *_tracked(project))
+        return Here(project, _enforcement(project), findings)
     except UsageError:
         # There is no such agent yet: the first use of a project makes it.
-        return Here(project, ShellSettings().enforcement, (loads, records))
+        return Here(project, ShellSettings().enforcement, findings)
     except PaddockError as error:
         return Here(project, ShellSettings().enforcement, (_refused(error), records))
+
+
+def _outside(project: Project, console: Console) -> tuple[Finding, ...]:
+    """Programs of this host that a client's confined commands rarely get to work."""
+    hook = project.policy.settings.hook
+    names = find_rarely_confined(console.variables.get("PATH", ""), hook.outside)
+    if not names or hook.shell != "confine":
+        return ()
+    said = f"rarely work in a client's confined commands: {', '.join(names)}"
+    remedy = f"to leave them to the client's own prompt: {offered_outside(names)} in [hook]"
+    return (Finding("programs", is_there=True, found=said, remedy=remedy),)
 
 
 def _tracked(project: Project) -> tuple[Finding, ...]:

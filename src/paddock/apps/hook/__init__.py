@@ -9,7 +9,8 @@ A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSO
                  whatever the lean path leaves to them
     images, tables   the image, and a policy as it stands there
     early, records_of   what is put on record, also of refusals from before a decision
-    wrapping     a client's command, run in Paddock's sandbox
+    confinement, tickets   whether commands are confined here; what a person is being asked
+    exec, wrapped   a client's command, run in Paddock's sandbox
     agent_sdk    the same judgement for a program of the Claude Agent SDK
     command, console, settings/   the command line, and a client's own settings
     scratch, scratch_command   scratch folders of a project

@@ -21,7 +21,6 @@ from paddock.apps.hook.lean import answers, flow
 from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.judging import ASK, DENY
 from paddock.apps.hook.lean.records import decision_record
-from paddock.apps.hook.wrapping import command_program
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.plane.layout import LedgerName
@@ -106,7 +105,7 @@ def permission_callback(
             )
         )
         if said.behavior == "ask" and otherwise is not None:
-            return await otherwise(tool, given, context)
+            return _as_changed(await otherwise(tool, given, context), said)
         if said.behavior == "allow":
             changed = said.updated_input
             return sdk.PermissionResultAllow(
@@ -115,6 +114,14 @@ def permission_callback(
         return sdk.PermissionResultDeny(message=said.message)
 
     return can_use_tool
+
+
+def _as_changed(answer: Any, said: Permission) -> Any:
+    """A yes, to the command in the sandbox; whoever gave another input knows what it does."""
+    is_yes = getattr(answer, "behavior", "") == "allow"
+    if said.updated_input is not None and is_yes and answer.updated_input is None:
+        answer.updated_input = dict(said.updated_input)
+    return answer
 
 
 async def judge_permission(requested: Requested) -> Permission:
@@ -133,7 +140,7 @@ def _judge(requested: Requested, cancel: Cancel) -> Permission:
     # Not resolved: a link is another name of the project, and judged as one.
     directory = os.path.abspath(requested.directory)
     data = _event_of(requested, directory)
-    given = Given(data, _CLIENT, variables, directory, command_program())
+    given = Given(data, _CLIENT, variables, directory)
     return guarded(given, partial(_decide, requested), _refuse)
 
 
@@ -161,13 +168,12 @@ def _event_of(requested: Requested, directory: str) -> bytes:
 def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Permission:
     ground = find_ground(asked, given.variables, given.directory, today)
     with closing(open_ledger(ground.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
-        ports = FullPorts(ledger, ground, given.program, given.directory)
+        ports = FullPorts(ledger, ground)
         judged = flow.judge_call(asked, ground.scene, ground.engine, given.directory)
         said = _said(judged, ground, ports, requested)
         who = identity_of(ground.chain, ground.project.policy.digest)
         record = decision_record(asked, judged.verdict, said.behavior, [], who, os.urandom)
-        if said.updated_input is not None:
-            record.metadata["sandboxed"] = True
+        flow.note_way(record, judged, is_held=said.updated_input is not None)
         ports.append(record)
     return said
 
@@ -181,14 +187,24 @@ def _said(
         if requested.agent_id and not requested.agent_type:
             lines.insert(1, _NO_TYPE)
         return Permission("deny", "\n".join(lines))
-    reason = verdict.reason
-    if verdict.outcome != ASK and verdict.is_granted:
-        if not ground.engine.sandbox_shell or judged.wanted.line is None:
+    is_asked = verdict.outcome == ASK or judged.wants_out
+    reason = answers.WANTS_OUT if judged.wants_out else verdict.reason
+    changed: dict[str, Json] | None = None
+    if judged.directory and (requested.can_ask or not is_asked):
+        updated = ports.wrap(judged, is_asked)
+        changed = cast("dict[str, Json]", json.loads(updated)) if updated else None
+    if not is_asked:
+        is_command = judged.wanted.line is not None
+        if changed is not None:
+            return Permission("allow", "", changed)
+        if verdict.is_granted and (not is_command or ground.engine.shell == "read"):
             return Permission("allow")
-        updated = ports.wrap(judged.asked)
-        if updated:
-            return Permission("allow", "", cast("dict[str, Json]", json.loads(updated)))
-        reason = "the command is allowed in the sandbox, and this one cannot run there"
+        if is_command and not judged.is_outside:
+            reason = f"the command is allowed in the sandbox, and cannot run there: {_why(ground)}"
     if requested.can_ask:
-        return Permission("ask", reason)
+        return Permission("ask", reason, changed)
     return Permission("deny", f"{reason} ({_NOBODY})")
+
+
+def _why(ground: Ground) -> str:
+    return ground.why_read or "it runs in the background, or starts outside the workspace"

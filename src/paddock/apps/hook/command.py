@@ -10,8 +10,10 @@ from typing import Final
 
 from paddock import limits
 from paddock.apps.hook import scratch
+from paddock.apps.hook.confinement import keep_trial, try_in_codex
 from paddock.apps.hook.console import Console, environment_of, project_of
 from paddock.apps.hook.full import Given, answer, record_stop
+from paddock.apps.hook.ground import command_program, why_read
 from paddock.apps.hook.lean.start import RECORD_TIMEOUT_S, StoppedError
 from paddock.apps.hook.settings import codex, installing
 from paddock.apps.hook.settings.installing import (
@@ -25,7 +27,6 @@ from paddock.apps.hook.settings.installing import (
     standing_in,
 )
 from paddock.apps.hook.settings.interpreters import find_programs
-from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
 from paddock.assembly.opening import policy_notices
 from paddock.assembly.project import Project
 from paddock.ledger.decided import find_decided
@@ -35,6 +36,7 @@ from paddock.ledger.query import Filter
 from paddock.plane.client_files import Edit
 from paddock.plane.layout import LedgerName
 from paddock.policy.questions.explain_record import DENIED_UNASKED
+from paddock.sandbox.probe import find_rarely_confined, offered_outside
 from paddock.values.calls import Json
 from paddock.values.events import HOOK_DECISION
 
@@ -75,12 +77,6 @@ class Hook:
         status = actions.add_parser(
             "status", help="where it is, what it denied", allow_abbrev=False
         )
-        execute = actions.add_parser("exec", allow_abbrev=False)
-        execute.add_argument("--agent", required=True)
-        execute.add_argument("--directory", default=".")
-        execute.add_argument("--timeout", type=int, default=int(limits.shell_timeout_s))
-        execute.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
-        execute.add_argument("command")
         for parsed in (install, uninstall, status):
             client, scope = ("all", "all") if parsed is status else ("claude", "project")
             parsed.add_argument(
@@ -111,8 +107,6 @@ class Hook:
         """Do what was asked."""
         if options.action is None:
             return _answer(options, console)
-        if options.action == "exec":
-            return _execute(options, console)
         if options.action == "status":
             return _status(options, console)
         return _edit(options, console)
@@ -163,19 +157,8 @@ def _given(options: argparse.Namespace, console: Console) -> Given:
         options.client or "",
         variables,
         str(console.directory),
-        command_program(),
         keeps_image=True,
     )
-
-
-def _execute(options: argparse.Namespace, console: Console) -> int:
-    """A command that the hook has wrapped; nobody types this."""
-    project = project_of(console, options.plane)
-    place = CommandPlace(str(project.root.path), options.agent, options.directory)
-    ran = run_wrapped(project, place, options.command, options.timeout)
-    console.print(ran.out)
-    console.stderr.write(ran.err)
-    return ran.status
 
 
 def _edit(options: argparse.Namespace, console: Console) -> int:
@@ -206,8 +189,30 @@ def _install(options: argparse.Namespace, console: Console) -> int:
     if client == "codex":
         for sentence in codex.CANNOT:
             console.warn(f"note: {sentence}")
+        keep_trial(
+            project.environment,
+            try_in_codex(project.root.path, command_program(), console.variables),
+        )
+    _say_how_commands_run(project, client, console)
     said = f"{'installed' if edit.changes else 'stands already'} in {path}"
     return _end(options, console, edit, said, done=True)
+
+
+def _say_how_commands_run(project: Project, client: Client, console: Console) -> None:
+    """Whether this client's commands are confined, and which programs that hinders."""
+    why = why_read(project, client, console.variables)
+    console.warn(f"note: commands of {client} {_ways_of(why)}")
+    outside = project.policy.settings.hook.outside
+    names = () if why else find_rarely_confined(console.variables.get("PATH", ""), outside)
+    if names:
+        console.warn(
+            f"note: {', '.join(names)} rarely work so; to leave them to the client's own prompt: "
+            f"{offered_outside(names)} in [hook] of paddock.toml"
+        )
+
+
+def _ways_of(why_read: str) -> str:
+    return f"are read, not confined ({why_read})" if why_read else "run in the sandbox (confine)"
 
 
 def _uninstall(options: argparse.Namespace, console: Console) -> int:
@@ -290,14 +295,25 @@ def _status(options: argparse.Namespace, console: Console) -> int:
     project = project_of(console, options.plane)
     found = _standings(options, _places(project, console))
     denials = _denials(project)
+    clients = CLIENTS if options.client is None else (options.client,)
+    ways = {name: why_read(project, name, console.variables) for name in clients}
     if options.json:
         rows: list[Json] = [each.as_json() for each in found]
         notices: list[Json] = list(policy_notices(project))
-        console.write_json({"installed": rows, "notices": notices, "denials": denials})
+        console.write_json(
+            {
+                "installed": rows,
+                "commands": {name: why or "confine" for name, why in ways.items()},
+                "notices": notices,
+                "denials": denials,
+            }
+        )
         return 0
     for each in found:
         why = f" ({each.why})" if each.why else ""
         console.say(f"{each.client:<7}{each.scope:<8} {each.state}{why}  {each.path}")
+    for name, why in ways.items():
+        console.say(f"{name:<7}commands {_ways_of(why)}")
     for notice in policy_notices(project):
         console.say(f"note: {notice}")
     console.say(f"latest denials ({len(denials)}):" if denials else "nothing was denied yet")

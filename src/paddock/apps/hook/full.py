@@ -27,11 +27,11 @@ from paddock.apps.hook.lean.asked import (
     parse_asked,
 )
 from paddock.apps.hook.lean.judging import BOUNDARY, DENY, Verdict
-from paddock.apps.hook.lean.places import find_place
 from paddock.apps.hook.lean.records import Identity, Record, decision_record
 from paddock.apps.hook.lean.seen import claim_warning
+from paddock.apps.hook.lean.wrap import changed_input
 from paddock.apps.hook.records_of import entry_of, warned_directory
-from paddock.apps.hook.wrapping import CommandPlace, wrapped_input
+from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import HOOK_EVENT_PACE, HOOK_PACE, open_ledger
 from paddock.errors import (
     ConfigError,
@@ -59,8 +59,6 @@ class Given:
     client: str
     variables: Mapping[str, str]
     directory: str
-    program: tuple[str, ...] = ("paddock",)
-    """What starts Paddock's command line, for commands that are wrapped in the sandbox."""
     keeps_image: bool = False
     """Whether an image for the lean path is made: it found none that it may use."""
 
@@ -136,7 +134,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
     notices = ground.project.notices
     pace = HOOK_PACE if asked.event in (PRE_TOOL_USE, PERMISSION_REQUEST) else HOOK_EVENT_PACE
     with closing(open_ledger(ground.project, LedgerName.HO1M, pace)) as ledger:
-        ports = FullPorts(ledger, ground, given.program, base)
+        ports = FullPorts(ledger, ground)
         if given.keeps_image:
             _keep_image(ground, asked, given)
         if not asked.is_judged:
@@ -175,13 +173,11 @@ def _keep_image(ground: Ground, asked: Asked, given: Given) -> None:
 class FullPorts:
     """The whole ledger, and what the plane keeps for the hook."""
 
-    __slots__ = ("_base", "_ground", "_ledger", "_program")
+    __slots__ = ("_ground", "_ledger")
 
-    def __init__(self, ledger: Ledger, ground: Ground, program: tuple[str, ...], base: str) -> None:
+    def __init__(self, ledger: Ledger, ground: Ground) -> None:
         self._ledger = ledger
         self._ground = ground
-        self._program = program
-        self._base = base
 
     def append(self, record: Record) -> None:
         """See `flow.Ports`. Raises: PaddockError."""
@@ -195,16 +191,16 @@ class FullPorts:
         """See `flow.Ports`."""
         return os.urandom(size)
 
-    def wrap(self, asked: Asked) -> str:
-        """See `flow.Ports`."""
-        ground = self._ground
-        agent = ground.chain[0].name
-        directory = find_place(self._base, self._base, ground.scene)
-        if agent not in ground.project.agents.names() or not directory.names:
-            # Only an agent of the plane has a runtime, and only in its workspace.
+    def wrap(self, judged: flow.Judged, is_asked: bool) -> str:
+        """See `flow.Ports`. Raises: HostError."""
+        holding, line = self._ground.engine.holding, judged.wanted.line
+        if holding is None or line is None:
             return ""
-        place = CommandPlace(ground.scene.root, agent, directory.names[-1])
-        return wrapped_input(asked, self._program, place)
+        ticket = ""
+        if is_asked:
+            question = CommandAsked(line, holding.agent, holding.kind, judged.directory)
+            ticket = Tickets(self._ground.project.layout).issue(question)
+        return changed_input(judged.asked, holding, judged.directory, ticket)
 
 
 def identity_of(chain: AgentChain, policy_digest: str) -> Identity:

@@ -7,16 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
 from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.places import Scene, relative
+from paddock.apps.hook.lean.wrap import Holding
 from paddock.apps.hook.policy_engine import PolicyEngine
 from paddock.assembly.agents import note_agents
-from paddock.assembly.client_agents import chain_of_type, declared_for, default_chain
+from paddock.assembly.client_agents import (
+    chain_of_type,
+    declared_for,
+    default_chain,
+    planned_default_chain,
+)
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.plane.client_homes import CLAUDE, CODEX
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.paths import real_path
+from paddock.policy.grants import shell_for
 from paddock.policy.presets import LOCKED
 from paddock.values.agents import Agent, AgentChain
 
@@ -34,6 +42,8 @@ class Ground:
     engine: PolicyEngine
     start: str
     """The directory that the project was found from."""
+    why_read: str
+    """Why commands are only read and not confined; empty where they are confined."""
 
 
 def start_of(client: str, cwd: str, variables: Mapping[str, str], directory: str) -> str:
@@ -63,7 +73,44 @@ def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, toda
     declared = declared_for(project.agents, asked.agent_type)
     note_agents(project, project.agents.lineage(declared))
     also = also_write(project, asked.client, environment, variables)
-    return Ground(project, scene, chain, PolicyEngine(project.policy, chain, also), start)
+    why = why_read(project, asked.client, variables)
+    holding = None if why else holding_for(project, asked.agent_type, unnamed=bool(asked.agent_id))
+    engine = PolicyEngine(project.policy, chain, also, holding)
+    return Ground(project, scene, chain, engine, start, why)
+
+
+def why_read(project: Project, client: str, variables: Mapping[str, str]) -> str:
+    """Why a client's commands are only read here; empty where they run in the sandbox.
+
+    Raises: HostError: what was found out cannot be kept.
+    """
+    root, environment = project.root.path, project.environment
+    if project.policy.settings.hook.shell != "confine":
+        return 'shell = "read" in [hook]'
+    if shell_for(project.policy, planned_default_chain(project.agents)).network == "host":
+        return 'network = "host" in [shell] is no fence'
+    if installation_in(str(root)):
+        # Threat: a command changes the programs that would hold the next one.
+        return "Paddock itself is installed in this project, where commands could change it"
+    return why_client_cannot(client, root, environment, variables) or why_host_cannot(environment)
+
+
+def holding_for(project: Project, kind: str, *, unnamed: bool) -> Holding | None:
+    """What runs the commands of a client's agent of this kind; None for one of no known kind.
+
+    Raises: UsageError, ConfigError where the agents do not load.
+    """
+    if unnamed and not kind:
+        return None
+    agent = declared_for(project.agents, kind)
+    workspace = str(real_path(project.agents.read(agent).workspace))
+    kind = "" if kind == agent else kind
+    return Holding(command_program(), str(project.root.path), agent, kind, workspace)
+
+
+def command_program() -> tuple[str, ...]:
+    """What a wrapped command's line starts."""
+    return (sys.executable, "-I", str(Path(__file__).with_name("exec.py")))
 
 
 def state_of(environment: Environment) -> tuple[str, ...]:

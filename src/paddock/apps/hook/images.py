@@ -8,12 +8,14 @@ policy's rules, an agent with lists or ancestors of its own), there is no image.
 
 import marshal  # noqa: TID251 - sealed with a key before it is read again
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook import tables
-from paddock.apps.hook.ground import Ground, also_write
+from paddock.apps.hook.confinement import BOOT, claude_settings, kept_files
+from paddock.apps.hook.ground import Ground, also_write, holding_for
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -111,7 +113,10 @@ def make_image(
             "looked": looked,
             "scene": (ground.scene.root, ground.scene.home, ground.scene.state),
             "digest": policy.digest,
-            "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.shell == "confine"),
+            "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.shell),
+            "holding": _holding(ground, agents),
+            "since": time.time(),
+            "outside_commands": tables.outside_table(hook.outside),
             "guards": tables.guard_tables(policy),
             "outside": tables.secret_outside_tables(policy),
             "also": tables.also_tables(also),
@@ -123,6 +128,20 @@ def make_image(
             "warned": warned_directory(project.layout),
         }
     )
+
+
+def _holding(ground: Ground, agents: Mapping[str, Json]) -> Json:
+    """What runs the commands of each agent; None where they are only read."""
+    if ground.why_read:
+        return None
+    held: dict[str, Json] = {}
+    program: tuple[str, ...] = ()
+    for name in agents:
+        holding = holding_for(ground.project, name, unnamed=False)
+        if holding is not None:
+            program = tuple(holding.program)
+            held[name] = (holding.agent, holding.workspace)
+    return (program, ground.scene.root, held)
 
 
 def _is_plain(policy: Policy, chain: AgentChain) -> bool:
@@ -160,10 +179,17 @@ def _looked(ground: Ground) -> list[Json] | None:
     contents += [str(layout.record), str(layout.agent_file("main"))]
     if files.project is not None:
         contents.append(str(trust_record_path(files.project.path, environment)))
+    # What confines commands: this boot, what was found out in it, the client's own sandbox.
+    confinement_files = (
+        BOOT,
+        *(str(path) for path in kept_files(environment)),
+        *claude_settings(project.root.path, environment, dict(environment.variables)),
+    )
     user, registry = str(environment.user_config), str(registry_directory(environment))
     return [
         *((NAME, name, look_at(name)) for name in names),
         *((CONTENT, path, digest_at(path, False)) for path in contents),
+        *((FOLLOWED, path, digest_at(path, True)) for path in confinement_files),
         (FOLLOWED, user, digest_at(user, True)),
         (LISTED, registry, listed_at(registry)),
     ]

@@ -9,40 +9,55 @@ from paddock.apps.hook.lean.judging import (
     GUARD,
     NOTHING,
     OTHERWISE,
+    PARANOID,
     RULE,
     Finding,
     Line,
     Rule,
 )
+from paddock.apps.hook.lean.wrap import Holding
 from paddock.apps.hook.lines import read_targets
 from paddock.policy.commands import parse_line
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
-from paddock.policy.lines import UNREADABLE_REMEDY, judge_line
+from paddock.policy.lines import UNREADABLE_REMEDY, LineJudge, judge_line, written_path
 from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
 from paddock.policy.permissions import compile_permissions
 from paddock.policy.places import BUILT_IN
+from paddock.policy.profiles import CompiledProfile
 from paddock.policy.profiles import Finding as PolicyFinding
+from paddock.policy.rules import Profile, compile_rule
 from paddock.policy.rules import Rule as PolicyRule
 from paddock.policy.settings import HookSettings
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
-from paddock.values.decisions import RuleMatch
+from paddock.values.decisions import Outcome, RuleMatch
 
 
 class PolicyEngine:
     """Judges for one chain of agents with the policy itself."""
 
-    __slots__ = ("_also", "_chain", "_judge", "_policy", "_secret_outside", "hook")
+    __slots__ = (
+        *("_also", "_chain", "_judge", "_outside", "_policy", "_secret_outside", "holding"),
+        "hook",
+    )
 
-    def __init__(self, policy: Policy, chain: AgentChain, also_write: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        chain: AgentChain,
+        also_write: tuple[str, ...],
+        holding: Holding | None = None,
+    ) -> None:
         """`also_write` are absolute patterns of the host."""
+        self.holding = holding
         self._policy = policy
         self._chain = chain
         self._judge = judge_for(policy, chain)
         self.hook: HookSettings = policy.settings.hook
         self._also = compile_also(also_write)
+        self._outside = compile_outside(self.hook.outside)
         self._secret_outside = tuple(
             PathList(anywhere_of(layer.patterns), layer.comparison)
             for layer in policy.guards.secret
@@ -64,9 +79,9 @@ class PolicyEngine:
         return self.hook.paranoid
 
     @property
-    def sandbox_shell(self) -> bool:
-        """Whether an approved command is wrapped in the sandbox."""
-        return self.hook.shell == "confine"
+    def shell(self) -> str:
+        """`confine` or `read`."""
+        return self.hook.shell
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
         """See `judging.Engine`."""
@@ -87,15 +102,44 @@ class PolicyEngine:
             found += _others(verdict.matched, verdict.finding.rule)
         return found
 
-    def line(self, text: str, base: str) -> Line:
-        """See `judging.Engine`."""
-        action = Action("shell", "run", text)
-        judge = judge_line(action)
+    def held_line(self, text: str, directory: str) -> Line:
+        """See `judging.Engine`: what `run_shell` would be judged as."""
+        judge = judge_line(Action("shell", "run", text))
         if judge.refusal:
             return Line([Finding(DENY, NOTHING, judge.refusal)])
-        found = [
+        found = self._words(judge)
+        named = () if directory == "." else parse_line(text).writes
+        added = frozenset(filter(None, (written_path(each, directory) for each in named)))
+        written = {Action("file", "create", path): None for path in sorted(added)}
+        for write in judge.writes(added):
+            if isinstance(write, Action):
+                written[write] = None
+            else:
+                found.append(_finding(write))
+        for action in written:
+            found += [_finding(each) for each in self._judge.findings(action, Writer.COMMAND)]
+        return Line(found, tuple(("create", (), action.target) for action in written))
+
+    def is_outside(self, text: str) -> bool:
+        """See `judging.Engine`."""
+        if self._outside is None:
+            return False
+        judge = judge_line(Action("shell", "run", text))
+        found = [each.outcome for each in judge.findings(self._outside)]
+        return bool(found) and not judge.refusal and set(found) == {Outcome.ALLOW}
+
+    def _words(self, judge: LineJudge) -> list[Finding]:
+        """What the profiles say to the commands of a line."""
+        return [
             _finding(each) for profile in self._judge.profiles() for each in judge.findings(profile)
         ]
+
+    def line(self, text: str, base: str) -> Line:
+        """See `judging.Engine`."""
+        judge = judge_line(Action("shell", "run", text))
+        if judge.refusal:
+            return Line([Finding(DENY, NOTHING, judge.refusal)])
+        found = self._words(judge)
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
         found += [Finding(ASK, RULE, reason, _asked(reason)) for reason in targets.unsure]
@@ -133,6 +177,16 @@ def anywhere_of(patterns: Iterable[PathPattern]) -> list[PathPattern]:
     return [pattern for pattern in patterns if pattern.glob.anywhere]
 
 
+def compile_outside(patterns: tuple[str, ...]) -> CompiledProfile | None:
+    """Return what allows just the commands that are left to the client; None for none."""
+    if not patterns:
+        return None
+    rules = (
+        compile_rule(f"tool:shell:run {each}", Outcome.ALLOW, "hook.outside") for each in patterns
+    )
+    return CompiledProfile(Profile("outside", tuple(rules), ()))
+
+
 def compile_also(patterns: tuple[str, ...]) -> PathList:
     """Return the list of absolute host patterns, to be asked with paths from `/`."""
     return PathList([compile_pattern(text) for text in patterns], Comparison.PERMITTING)
@@ -144,7 +198,11 @@ def _denial(match: RuleMatch) -> Finding:
 
 def _finding(found: PolicyFinding) -> Finding:
     rule = None if found.rule is None else _rule(found.rule)
-    rank = found.rank if found.rank in (RULE, OTHERWISE, NOTHING) else ALSO
+    rank = found.rank if found.rank in (PARANOID, RULE, OTHERWISE, NOTHING) else ALSO
+    if rank == PARANOID:
+        # The policy's own rank of a path list; the hook has more of them.
+        code = "" if found.rule is None else found.rule.code
+        return Finding(int(found.outcome), GUARD, found.reason, rule, code)
     is_unreadable = rule is not None and rule.source == BUILT_IN
     remedy = UNREADABLE_REMEDY if is_unreadable else ""
     return Finding(int(found.outcome), rank, found.reason, rule, remedy=remedy)

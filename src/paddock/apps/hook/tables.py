@@ -7,6 +7,7 @@ there is no image.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from string import ascii_letters, digits
 from typing import Final
 
 from paddock.apps.hook.lean.indexes import DEPTH as DEPTH_CODE
@@ -50,6 +51,9 @@ INTERPRETERS: Final = frozenset(
     }
 )
 """Programs that may run what stands on their input, or that a client takes for its own."""
+
+
+_PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +120,16 @@ def _operation(head: HeadPattern, outcome: Outcome) -> tuple[str, bool]:
 
 def shell_tables() -> Json:
     """Programs that the lean path leaves to the parser."""
-    special = CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["}
-    special |= PROGRAMS - BY_OPTION
-    return (frozenset(special), BY_OPTION, frozenset(RESERVED), dict(NESTING))
+    starting = frozenset(CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["})
+    special = starting | (PROGRAMS - BY_OPTION)
+    return (special, BY_OPTION, frozenset(RESERVED), dict(NESTING), starting)
+
+
+def outside_table(patterns: tuple[str, ...]) -> Json:
+    """Names of the programs whose commands may be left to the client, and whether any may be."""
+    words = [pattern.split()[0] for pattern in patterns if pattern.split()]
+    is_wild = any(not _PLAIN_WORD.issuperset(word) for word in words)
+    return (frozenset(program_name(word).casefold() for word in words), is_wild)
 
 
 def _head(profile: Profile, category: str, operation: str) -> Json:

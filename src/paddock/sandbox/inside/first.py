@@ -14,7 +14,7 @@ import select
 import time
 
 from paddock.sandbox.inside import memory
-from paddock.sandbox.inside.orders import EXITED, NOT_STARTED, Report, Start
+from paddock.sandbox.inside.orders import ENDED_IN, EXITED, NOT_STARTED, Report, Start
 from paddock.sandbox.inside.serving import (
     DEFAULT_SIGNALS,
     KILL_SIGNAL,
@@ -30,6 +30,8 @@ _END_WAIT_S = 5.0
 """For killed processes to be gone; one that hangs in the kernel is reported."""
 
 _YIELD_S = 0.001
+_WHERE_BYTES_MAX = 2048
+"""Of a report, which has to fit into one message."""
 
 
 class First:
@@ -71,6 +73,7 @@ class First:
         callers = (self._control.fileno(), self._life)
         ending, memory_kb = watch(self._main, callers, deadline_s, self, self._memory_limit_kb)
         survivors = self._end_all()
+        where = _ended_in() if ending == EXITED else b""
         unreached = 0
         if self._has_own_network and (ending != EXITED or self._status):
             unreached = count_unreached()
@@ -80,6 +83,7 @@ class First:
                 status=self._status,
                 survivors=survivors,
                 memory_kb=memory_kb,
+                where=where,
                 unreached=unreached,
             )
         )
@@ -134,6 +138,25 @@ class First:
 
     def _report(self, report: Report) -> None:
         send_report(self._control.fileno(), report)
+
+
+def _ended_in() -> bytes:
+    """The directory that the command's shell left behind; the command's word and no more.
+
+    Threat: it is a pipe that nobody writes to, a link, or without an end. Where a link could
+    lead is what the command could read itself.
+    """
+    try:
+        fd = os.open(ENDED_IN, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        said = os.read(fd, _WHERE_BYTES_MAX + 1)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+    return said if len(said) <= _WHERE_BYTES_MAX else b""
 
 
 def _spawn(start: Start, stdin: int, stdout: int, stderr: int) -> int:

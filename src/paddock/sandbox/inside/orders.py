@@ -137,6 +137,9 @@ NOT_STARTED = b"not started"
 NOT_CONFINED = b"not confined"
 """The sandbox itself could not be made; nothing ran."""
 
+ENDED_IN = b"/run/ended-in"
+"""In a sandbox: where a command's shell writes the directory in which it ends, if it is told to."""
+
 UNHELD = "unheld"
 """To a keeper, in place of a rule set's and a filter's descriptor: nothing holds the command."""
 
@@ -145,8 +148,9 @@ class Report:
     """How it ended.
 
     `status` is the main process's, as wait(2) gives it. `where` and `code` (an
-    errno) say what failed for NOT_STARTED and NOT_CONFINED. `unreached` is how often the
-    command's network had no way to where it wanted.
+    errno) say what failed for NOT_STARTED and NOT_CONFINED; for EXITED `where` is what
+    the command wrote to `ENDED_IN`. `unreached` is how often the command's network had no way
+    to where it wanted.
     """
 
     __slots__ = ("code", "ending", "memory_kb", "status", "survivors", "unreached", "where")

@@ -11,4 +11,7 @@ from tests.support.places import new_place
 @pytest.fixture
 def client() -> Iterator[Client]:
     with new_place() as place:
-        yield Client(place)
+        made = Client(place)
+        # What is confined is in no need of being read; see `test_confined`.
+        made.reads_commands()
+        yield made

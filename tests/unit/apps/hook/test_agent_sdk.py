@@ -165,10 +165,10 @@ def test_a_ledger_that_cannot_be_written_denies(client: Client):
     assert judged(client, "Write", INSIDE).behavior == "deny"
 
 
+@pytest.mark.needs("stage")
 def test_a_command_for_the_sandbox_is_allowed_as_one(client: Client):
     client.write_policy(
-        '[hook]\nsandbox_shell = true\non_allow = "approve"\n'
-        '[profiles.standard]\nallow = ["tool:shell:*"]\n'
+        '[hook]\nsandbox_shell = true\n[profiles.standard]\nallow = ["tool:shell:*"]\n'
     )
 
     said = judged(client, "Bash", {"command": "make"})
@@ -176,7 +176,7 @@ def test_a_command_for_the_sandbox_is_allowed_as_one(client: Client):
 
     assert said.behavior == "allow"
     assert said.updated_input is not None
-    assert " hook exec " in str(said.updated_input["command"])
+    assert "/apps/hook/exec.py' '--plane' " in str(said.updated_input["command"])
     assert (kept_out.behavior, "cannot run there" in kept_out.message) == ("deny", True)
 
 

@@ -110,9 +110,16 @@ def test_a_directory_that_is_not_told_is_asked_about(command, client: Client):
     assert run(client, command) == "ask"
 
 
-@pytest.mark.parametrize("command", ["eval $X", "echo $(id)", 'sh -c "$X"', "a 'b", "x <<< $Y"])
-def test_what_is_only_known_at_run_time_is_asked_about(command, client: Client):
+@pytest.mark.parametrize("command", ["eval $X", 'sh -c "$X"', "a 'b", "$X"])
+def test_what_is_only_known_at_run_time_is_asked_about_where_a_rule_could_be_meant(
+    command, client: Client
+):
+    assert run(client, command) == "none"
+    client.write_policy(
+        '[profiles.standard]\nask = ["tool:shell:run make *"]\notherwise = { "tool:shell:*" = "ask" }\n'
+    )
     assert run(client, command) == "ask"
+    assert run(client, "echo $(id)") == "none"
 
 
 def test_a_redirection_alone_is_judged_as_a_write(client: Client):
@@ -351,8 +358,11 @@ def test_what_is_protected_below_a_directory_is_not_rewritten(command, client: C
 
 
 def test_git_is_asked_about_where_it_may_rewrite_anything(client: Client):
+    client.write_policy(
+        '[profiles.standard]\nask = ["tool:shell:run git restore *"]\n'
+        'allow = ["tool:file:*"]\notherwise = { "tool:shell:*" = "ask" }\n'
+    )
     assert run(client, "git restore .") == "ask"
-    assert run(client, "git restore --staged .") == "none"
     assert run(client, "git checkout main") == "none"
 
 

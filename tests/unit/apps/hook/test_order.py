@@ -207,11 +207,14 @@ def test_the_clients_own_plans_lie_outside_and_may_be_written(client: Client):
 
 
 def test_for_codex_a_question_is_a_refusal_that_says_so(client: Client):
-    said = client.ask("Bash", tool_input={"command": "echo $X"}, turn_id="t")
+    client.write_policy(
+        '[profiles.standard]\nask = ["tool:shell:run make"]\notherwise = { "tool:shell:*" = "ask" }\n'
+    )
+    said = client.ask("Bash", tool_input={"command": "$X"}, turn_id="t")
 
     assert said.word == "deny"
     assert "approval" in said.reason
-    assert client.ask("Bash", tool_input={"command": "echo $X"}).word == "ask"
+    assert client.ask("Bash", tool_input={"command": "$X"}).word == "ask"
     assert client.ask("Bash", client="codex", tool_input={"command": "npm test"}).raw == b""
 
 
@@ -224,19 +227,21 @@ def test_a_refusal_to_codex_ends_with_what_to_do_where_the_line_is_unreadable(cl
     )
     cannot = "(this needs a person's approval, which this client cannot ask for)"
     said = [
-        client.ask("Bash", client="codex", tool_input={"command": line})
-        for line in ("echo $X", "make")
+        client.ask("Bash", client="codex", tool_input={"command": line}) for line in ("$X", "make")
     ]
 
     assert [each.word for each in said] == ["deny", "deny"]
     assert said[0].reason.endswith(f" {cannot}; {REMEDY}")
     assert said[1].reason.endswith(f" {cannot}")
-    assert REMEDY not in client.ask("Bash", tool_input={"command": "echo $X"}).reason
+    assert REMEDY not in client.ask("Bash", tool_input={"command": "$X"}).reason
 
 
 def test_a_question_that_the_client_cannot_ask_is_shown_as_the_denial_that_it_was(client: Client):
-    client.ask("Bash", tool_input={"command": "echo $X"}, tool_use_id="asked")
-    client.ask("Bash", client="codex", tool_input={"command": "echo $X"}, tool_use_id="denied")
+    client.write_policy(
+        '[profiles.standard]\nask = ["tool:shell:run make"]\notherwise = { "tool:shell:*" = "ask" }\n'
+    )
+    client.ask("Bash", tool_input={"command": "$X"}, tool_use_id="asked")
+    client.ask("Bash", client="codex", tool_input={"command": "$X"}, tool_use_id="denied")
     write(client, "{root}/.env")
     asked, denied, protected = client.entries()
     cannot = "denied to the client, which cannot ask a person"

@@ -449,11 +449,15 @@ def test_what_names_this_machine_is_kept_out_of_the_committed_file_by_the_scope_
     local = place.run("hook", "install", "--scope", "local", "--yes")
     folder = place.project / ".claude"
     assert [path.name for path in folder.iterdir()] == ["settings.local.json"]
-    note = "note: keep .claude/settings.local.json out of version control: it names this machine's Python\n"
+    note = (
+        "note: keep .claude/settings.local.json out of version control: it names this machine's "
+        'Python\nnote: commands of claude are read, not confined (shell = "read" in [hook])\n'
+    )
     assert local.err == note
     shared = place.run("hook", "install", "--yes").err
     assert ("of this machine" in shared, note in shared) == (True, False)
-    assert place.run("hook", "install", "--scope", "user", "--yes").err == ""
+    user = place.run("hook", "install", "--scope", "user", "--yes").err
+    assert user == note.partition("\n")[2]
 
 
 def test_codex_has_no_scope_local(client: Client):

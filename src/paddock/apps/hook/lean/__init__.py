@@ -5,6 +5,7 @@
     flow, judging, answers    judge, record, then answer, in this order
     image, indexes, quick     the compiled policy: found and verified, matched, asked
     records, lines, ledger    an entry, its line, and how it is appended
+    wrap           a command's line, changed so that it runs in the sandbox
     seen           which warnings a session was given
 
 Nothing here imports more than the interpreter carries with it (`posix`, `time`,

@@ -7,29 +7,42 @@ Codex ignores `ask` and runs the call.
 
 from _json import encode_basestring_ascii as text
 
-from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.judging import ASK, CONFINE, DENY, OTHERWISE, Verdict
+from paddock.apps.hook.lean.judging import ASK, CONFINE, DENY, OTHERWISE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from paddock.apps.hook.lean.flow import Judged
     from paddock.apps.hook.lean.judging import Engine
 
+WANTS_OUT = "the command wants to run outside the fence, as the client itself would run it"
+STILL_HELD = "approved, it still runs in Paddock's sandbox"
+CONFINED = (
+    "Paddock: commands now run in its sandbox (changes are judged and can be undone, secrets are "
+    "closed, there is no network but by rule) and are not prompted for; to go back: "
+    'shell = "read" in [hook] of paddock.toml, then paddock trust'
+)
+"""Said once in a project, with the first command that is wrapped."""
 SILENT = "none"
 """The client's own settings and prompts decide."""
 MESSAGE_CHARS_MAX = 4000
 """One text of an answer; clients cut at 10,000 characters themselves."""
 
 
-def find_word(asked: Asked, verdict: Verdict, engine: "Engine") -> str:
+def find_word(judged: "Judged", engine: "Engine") -> str:
     """Return `deny`, `ask`, `allow` or `none`: what the client is told about the call."""
+    verdict = judged.verdict
+    asks = "deny" if judged.asked.client == "codex" else "ask"
     if verdict.outcome == DENY:
         return "deny"
-    if verdict.outcome == CONFINE:
-        return SILENT
+    if judged.wants_out:
+        return asks
     if verdict.outcome == ASK:
-        if verdict.rank >= OTHERWISE:
-            return SILENT
-        return "deny" if asked.client == "codex" else "ask"
+        return SILENT if verdict.rank >= OTHERWISE else asks
+    if judged.directory:
+        return "allow"
+    if verdict.outcome == CONFINE or (judged.wanted.line is not None and engine.shell != "read"):
+        # What no sandbox holds is nothing to be waved through.
+        return SILENT
     if engine.on_allow == "approve" and verdict.is_granted and not verdict.warned:
         return "allow"
     return SILENT
@@ -97,12 +110,18 @@ def cut(said: str) -> str:
 
 
 def verdict_answer(
-    word: str, verdict: Verdict, warnings: "list[str]", today: str, updated_input: str = ""
+    word: str,
+    reason: str,
+    warnings: "list[str]",
+    today: str,
+    updated_input: str = "",
+    notice: str = "",
 ) -> bytes:
     """The answer to a judged call. `warnings` are those that are to be shown now."""
-    warned = "\n".join(warnings)
     if word == "deny":
-        return decision_answer("deny", verdict.reason, scratch_hint(today), verdict.reason)
+        return decision_answer("deny", reason, scratch_hint(today), reason)
+    warned = "\n".join(warnings)
     context = f"{warned}\n{scratch_hint(today)}" if warned else ""
-    reason = f"{verdict.reason}\n{warned}" if warned else verdict.reason
-    return decision_answer(word, reason, context, warned, updated_input)
+    reason = f"{reason}\n{warned}" if warned else reason
+    context, message = ("\n".join(filter(None, (notice, each))) for each in (context, warned))
+    return decision_answer(word, reason, context, message, updated_input)

@@ -15,6 +15,8 @@ from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import HOOK_EVENT, Identity, Record
 from paddock.apps.hook.lean.seen import claim_warning, forget, mark_path
+from paddock.apps.hook.lean.wanted import SHELL_TOOL
+from paddock.apps.hook.lean.wrap import Holding, changed_input
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 INPUT_BYTES_MAX = 64_000_000
 """As `limits.hook_input_bytes_max`."""
+HELD_S = 3600
+"""How long an image's word counts that commands can be confined."""
 _ID_BYTES = 16
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
@@ -75,11 +79,12 @@ class Attempt:
         image = load_image(path, key_path(homes))
         self.has_image = True
         numbers, who = find_identity(image, asked)
+        holding = self._holding(image, asked)
         root, home, state = image["scene"]
         today = time.strftime("%Y-%m-%d", time.localtime())
         scene = Scene(root, start.rstrip("/") or "/", home, state, today)
-        engine = QuickEngine(image, numbers)
-        ports = self.ports = LeanPorts(image)
+        engine = QuickEngine(image, numbers, holding)
+        ports = self.ports = LeanPorts(image, holding)
         try:
             if asked.event == _CLIENT_START and not self._is_noted(asked.client, homes.paddock):
                 raise DeclinedError("a client's process that is to be noted")
@@ -95,6 +100,14 @@ class Attempt:
         except AppendFailedError as failed:
             return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
 
+    def _holding(self, image: "Json", asked: Asked) -> "Holding | None":
+        """What runs this agent's commands. Raises: DeclinedError where that is old knowledge."""
+        if asked.tool == SHELL_TOOL and not 0 <= time.time() - image["since"] < HELD_S:
+            # The next image is to know it again.
+            self.has_image = False
+            raise DeclinedError("it has to be found out again whether commands can be confined")
+        return find_holding(image, asked)
+
     def _is_noted(self, client: str, paddock: str) -> bool:
         """Whether there is a mark of the client (`paddock.plane.client_processes`), or no need."""
         if client != "codex" and "CLAUDECODE" not in self.variables:
@@ -107,13 +120,25 @@ class Attempt:
         return pid != "" and any(mark.startswith(f"{pid}-") for mark in marks)
 
 
+def find_holding(image: "Json", asked: Asked) -> "Holding | None":
+    """What runs the commands of whoever asks, as the image says it."""
+    if image["holding"] is None:
+        return None
+    program, root, agents = image["holding"]
+    name = asked.agent_type
+    # One that the image does not name is no agent of this plane: see `find_identity`.
+    agent, workspace = agents.get(name) or agents[""]
+    return Holding(program, root, agent, "" if name in ("", agent) else name, workspace)
+
+
 class LeanPorts:
     """The ledger's files as the image names them."""
 
-    __slots__ = ("_image", "_marks", "has_begun")
+    __slots__ = ("_holding", "_image", "_marks", "has_begun")
 
-    def __init__(self, image: "Json") -> None:
+    def __init__(self, image: "Json", holding: "Holding | None" = None) -> None:
         self._image = image
+        self._holding = holding
         self._marks: list[str] = []
         self.has_begun = False
 
@@ -155,9 +180,11 @@ class LeanPorts:
         """See `flow.Ports`."""
         return posix.urandom(size)
 
-    def wrap(self, asked: Asked) -> str:
-        """Commands that are wrapped are the full path's."""
-        raise DeclinedError("a command for the sandbox")
+    def wrap(self, judged: flow.Judged, is_asked: bool) -> str:
+        """See `flow.Ports`. Questions are the full path's. Raises: DeclinedError."""
+        if is_asked or self._holding is None:
+            raise DeclinedError("a question about a command")
+        return changed_input(judged.asked, self._holding, judged.directory)
 
 
 def is_checkpoint_due(folder: str, metadata: "dict[str, Json]") -> bool:

@@ -6,9 +6,10 @@ is on disk. Who judges and who appends is handed in.
 
 from paddock.apps.hook.lean import answers, records
 from paddock.apps.hook.lean.asked import PERMISSION_REQUEST, Asked
-from paddock.apps.hook.lean.judging import DENY, Verdict, judge
+from paddock.apps.hook.lean.judging import CONFINE, DENY, Verdict, judge
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.wanted import Wanted, find_wanted
+from paddock.apps.hook.lean.wrap import find_directory, wants_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,26 +32,49 @@ if TYPE_CHECKING:
             """So many unpredictable bytes."""
             ...
 
-        def wrap(self, asked: Asked) -> str:
-            """JSON text of an input whose command runs in the sandbox; empty to leave it."""
+        def wrap(self, judged: "Judged", is_asked: bool) -> str:
+            """JSON text of an input whose command runs in the sandbox; empty to leave it.
+
+            `is_asked`: a person is asked first.
+            """
             ...
 
 
+_ONCE = "paddock"
+"""In a session's place: for what a project is told once."""
+
+
 class Judged:
-    """A call with its verdict, before anything is on record."""
+    """A call with its verdict, before anything is on record.
 
-    __slots__ = ("asked", "verdict", "wanted")
+    `directory` is where in the workspace a command runs in the sandbox, empty for none.
+    """
 
-    def __init__(self, asked: Asked, wanted: Wanted, verdict: Verdict) -> None:
+    __slots__ = ("asked", "directory", "is_outside", "verdict", "wanted", "wants_out")
+
+    def __init__(self, asked: Asked, wanted: Wanted) -> None:
         self.asked = asked
         self.wanted = wanted
-        self.verdict = verdict
+        self.verdict: Verdict
+        self.directory = ""
+        self.is_outside = False
+        """A command that policy leaves to the client as it is."""
+        self.wants_out = False
+        """A command that asks for no sandbox at all."""
 
 
 def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> Judged:
     """Judge a call; nothing is recorded. Raises: ShapeError."""
     wanted = find_wanted(asked)
-    return Judged(asked, wanted, judge(asked, wanted, scene, engine, base))
+    judged = Judged(asked, wanted)
+    if wanted.line is not None:
+        judged.wants_out = wants_out(asked)
+        if not judged.wants_out:
+            judged.directory = find_directory(asked, scene, engine.holding, base)
+        if judged.directory and engine.is_outside(wanted.line):
+            judged.is_outside, judged.directory = True, ""
+    judged.verdict = judge(asked, wanted, scene, engine, base, judged.directory)
+    return judged
 
 
 def answer_call(
@@ -58,26 +82,44 @@ def answer_call(
 ) -> bytes:
     """Record a judged call and return the answer. Raises what `append` raises."""
     asked, verdict = judged.asked, judged.verdict
-    word = answers.find_word(asked, verdict, engine)
+    word = answers.find_word(judged, engine)
     warnings = _due_warnings(asked, verdict, engine, ports)
     updated = ""
-    if word == "allow" and engine.sandbox_shell and judged.wanted.line is not None:
-        updated = ports.wrap(asked)
-        if not updated:
+    if judged.directory and word in ("allow", "ask"):
+        updated = ports.wrap(judged, word == "ask")
+        if not updated and word == "allow":
             # What the sandbox does not hold is nothing to be waved through.
             word = answers.SILENT
     record = records.decision_record(asked, verdict, word, warnings, who, ports.randomness)
-    if updated:
-        record.metadata["sandboxed"] = True
+    note_way(record, judged, is_held=bool(updated))
     ports.append(record)
+    reason = verdict.reason
+    if judged.wants_out and verdict.outcome != DENY:
+        reason = answers.WANTS_OUT
     if word == "deny" and verdict.outcome != DENY:
         # Codex runs what is asked about: there the question is a refusal.
         said = "this needs a person's approval, which this client cannot ask for"
-        remedy = f"; {verdict.remedy}" if verdict.remedy else ""
-        return answers.refusal(
-            f"{verdict.reason} ({said}){remedy}", answers.scratch_hint(scene.today)
-        )
-    return answers.verdict_answer(word, verdict, warnings, scene.today, updated)
+        remedy = f"; {verdict.remedy}" if verdict.remedy and not judged.wants_out else ""
+        return answers.refusal(f"{reason} ({said}){remedy}", answers.scratch_hint(scene.today))
+    if updated and word == "ask":
+        reason = f"{reason}; {answers.STILL_HELD}"
+    notice = ""
+    if updated and word == "allow" and ports.claim_warning(_ONCE, answers.CONFINED):
+        notice = answers.CONFINED
+    return answers.verdict_answer(word, reason, warnings, scene.today, updated, notice)
+
+
+def note_way(record: records.Record, judged: Judged, *, is_held: bool) -> None:
+    """Put on record how a command would run, and what that makes of a decision to confine."""
+    for name, holds in (
+        ("sandboxed", is_held),
+        ("outside", judged.is_outside),
+        ("wants_out", judged.wants_out),
+    ):
+        if holds:
+            record.metadata[name] = True
+    if judged.verdict.outcome == CONFINE:
+        record.metadata["enforcement"] = "full" if is_held else "none"
 
 
 def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "Ports") -> bytes:

@@ -27,6 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from paddock.apps.hook.lean.wrap import Holding
+
 ALLOW, CONFINE, ASK, DENY = 0, 1, 2, 3
 WORDS = ("allow", "confine", "ask", "deny")
 
@@ -134,8 +136,13 @@ if TYPE_CHECKING:
             ...
 
         @property
-        def sandbox_shell(self) -> bool:
-            """Whether an approved command is wrapped in the sandbox."""
+        def shell(self) -> str:
+            """`confine` or `read`: what is wanted, whether or not it can be had here."""
+            ...
+
+        @property
+        def holding(self) -> "Holding | None":
+            """What runs commands in the sandbox; None where they are only read."""
             ...
 
         def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
@@ -148,6 +155,17 @@ if TYPE_CHECKING:
 
         def line(self, text: str, base: str) -> Line:
             """What the profiles say to a line of shell run in `base`, and what it writes."""
+            ...
+
+        def held_line(self, text: str, directory: str) -> Line:
+            """The same of a line that runs in the sandbox, from a directory of the workspace.
+
+            Only what it certainly writes is a target, named from the workspace: its redirections.
+            """
+            ...
+
+        def is_outside(self, text: str) -> bool:
+            """Whether `outside` names every command of a line exactly."""
             ...
 
         def find_warning(self, path: str) -> str:
@@ -281,6 +299,17 @@ class _Judging:
             for here in find_stands(base, directories, self.scene.home):
                 self.path(operation, path, here)
 
+    def held_line(self, text: str, directory: str) -> None:
+        """Judge a line of shell whose writing the kernel and the judge of changes hold."""
+        self.actions.append(f"tool:shell:run {text}")
+        said = self.engine.held_line(text, directory)
+        self.findings += said.findings
+        for operation, _, path in said.targets:
+            self.actions.append(f"tool:file:{operation} {path}")
+            pattern = self.engine.find_warning(path)
+            if pattern:
+                self.warned.append((show(path), pattern))
+
     def removing(self, target: str, base: str) -> None:
         """Refuse to remove the project itself."""
         for place in find_places(target, base, self.scene):
@@ -295,8 +324,12 @@ class _Judging:
             self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
 
 
-def judge(asked: Asked, wanted: Wanted, scene: Scene, engine: "Engine", base: str) -> Verdict:
+def judge(
+    asked: Asked, wanted: Wanted, scene: Scene, engine: "Engine", base: str, directory: str = ""
+) -> Verdict:
     """Judge one call for someone who stands in `base`. Total but for `ShapeError`.
+
+    `directory` is where in the workspace a command will run in the sandbox, if it will.
 
     Raises:
         ShapeError: a path that is none.
@@ -304,7 +337,9 @@ def judge(asked: Asked, wanted: Wanted, scene: Scene, engine: "Engine", base: st
     judging = _Judging(asked.tool, scene, engine)
     for operation, text in wanted.paths:
         judging.path(operation, text, base)
-    if wanted.line is not None:
+    if wanted.line is not None and directory:
+        judging.held_line(wanted.line, directory)
+    elif wanted.line is not None:
         judging.line(wanted.line, base)
     if wanted.name is not None:
         category, operation, target = wanted.name

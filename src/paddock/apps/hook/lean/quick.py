@@ -22,6 +22,7 @@ from paddock.apps.hook.lean.judging import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from paddock.apps.hook.lean.wrap import Holding
     from paddock.values.calls import Json
 
 VALUE_CHARS_MAX = 200
@@ -45,18 +46,22 @@ class QuickEngine:
         "_hits",
         "_image",
         "_profiles",
+        "holding",
         "on_allow",
         "paranoid",
-        "sandbox_shell",
+        "shell",
         "warnings",
     )
 
-    def __init__(self, image: "Json", profiles: "tuple[int, ...]") -> None:
+    def __init__(
+        self, image: "Json", profiles: "tuple[int, ...]", holding: "Holding | None" = None
+    ) -> None:
+        self.holding = holding
         self._image = image
         self._guards = image["guards"]
         self._profiles = profiles
         self._hits: dict[str, list[tuple[int, int]]] = {}
-        self.on_allow, self.warnings, self.paranoid, self.sandbox_shell = image["hook"]
+        self.on_allow, self.warnings, self.paranoid, self.shell = image["hook"]
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> "list[Finding]":
         """See `Engine`."""
@@ -146,6 +151,39 @@ class QuickEngine:
         commands = split_line(text, self._image["shell"])
         if any("git" in programs for _, programs in commands) and is_bare_below(base):
             raise DeclinedError("git would take a folder for a repository")
+        return Line(self._words(commands))
+
+    def held_line(self, text: str, directory: str) -> Line:
+        """See `Engine`. A plain line writes nothing for certain, from whatever directory."""
+        from paddock.apps.hook.lean.shell import split_line
+
+        is_plain = not self._has_narrow_rules()
+        return Line(self._words(split_line(text, self._image["shell"], is_held=is_plain)))
+
+    def is_outside(self, text: str) -> bool:
+        """See `Engine`: no program of a plain line that `outside` does not name is outside."""
+        from paddock.apps.hook.lean.shell import split_line
+
+        programs, is_wild = self._image["outside_commands"]
+        if not programs and not is_wild:
+            return False
+        for _, named in split_line(text, self._image["shell"]):
+            if is_wild or not programs.isdisjoint([name.casefold() for name in named]):
+                raise DeclinedError("a command that may be left to the client")
+        return False
+
+    def _has_narrow_rules(self) -> bool:
+        """Whether a rule of the profiles is about some commands and not about others."""
+        for number in self._profiles:
+            _, _, _, (_, narrow, is_wild), _ = self._image["profiles"][number]["heads"][
+                "shell", "run"
+            ]
+            if narrow or is_wild:
+                return True
+        return False
+
+    def _words(self, commands: "list[tuple[str, frozenset[str]]]") -> "list[Finding]":
+        """What the profiles say to each command of a line."""
         found: list[Finding] = []
         for number in self._profiles:
             profile = self._image["profiles"][number]
@@ -157,7 +195,7 @@ class QuickEngine:
                     raise DeclinedError("a rule of the profile may be about this command")
                 asked = f"tool:shell:run {command}"
                 found += _said(profile, [*untargeted, *any_rules], otherwise, asked)
-        return Line(found)
+        return found
 
     def _hits_of(self, path: str) -> "list[tuple[int, int]]":
         hits = self._hits.get(path)

@@ -32,6 +32,8 @@ _GIT_WRITING = (
     *("rm", "mv", "checkout", "restore", "clean", "clone", "init"),
     *("config", "bundle", "worktree", "format-patch", "checkout-index"),
 )
+_FIND_STARTING = ("-exec", "-ok")
+_FIND_DOING = (*_FIND_STARTING, "-fprint", "-fls", "-delete")
 _SED_LETTERS = frozenset("nErsuz")
 _SED_LINES = frozenset("0123456789,$")
 _SED_SPLITS = "/|,#@"
@@ -40,8 +42,11 @@ Command = tuple[str, frozenset[str]]
 """The command's text, and the names of all programs in it."""
 
 
-def split_line(text: str, tables: "Json") -> "list[Command]":
+def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
     """Return the commands of a plain line.
+
+    `is_held`: it runs in the sandbox, and no rule tells programs apart. Then one that writes
+    what its words name is as plain as any; one that starts others is not.
 
     Raises:
         DeclinedError: it is not plain.
@@ -58,7 +63,7 @@ def split_line(text: str, tables: "Json") -> "list[Command]":
             continue
         joiner = next((sign for sign in _JOINERS if text.startswith(sign, at)), "")
         if joiner:
-            commands.append(_command(text[start:end], words, tables))
+            commands.append(_command(text[start:end], words, tables, is_held))
             words, has_ended = [], False
             at += len(joiner)
             if text[at : at + 1] not in ("", " "):
@@ -81,7 +86,7 @@ def split_line(text: str, tables: "Json") -> "list[Command]":
         words.append(word)
         end = at
     if words or not commands:
-        commands.append(_command(text[start:end], words, tables))
+        commands.append(_command(text[start:end], words, tables, is_held))
     return commands
 
 
@@ -139,20 +144,22 @@ def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
     return made, at
 
 
-def _command(text: str, words: "list[str]", tables: "Json") -> Command:
+def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Command:
     if not words or len(words) > WORDS_MAX:
         raise DeclinedError("no command between two operators, or a long one")
     reserved = tables[2]
     if not reserved.isdisjoint(words):
         raise DeclinedError("a word that may be a keyword")
     programs: set[str] = set()
-    _look(words, programs, tables)
+    _look(words, programs, tables, is_held)
     return text, frozenset(programs)
 
 
-def _look(words: "list[str]", programs: "set[str]", tables: "Json") -> None:
+def _look(words: "list[str]", programs: "set[str]", tables: "Json", is_held: bool) -> None:
     """Decline a command that is more than its words."""
-    special, writing, _, nesting = tables
+    special, writing, _, nesting, starting = tables
+    if is_held:
+        special, writing = starting, ()
     program = words[0]
     if not _IN_PROGRAM.issuperset(program) or program[0] == "-" or program.endswith("/"):
         raise DeclinedError("a program's name that is not plain")
@@ -160,14 +167,15 @@ def _look(words: "list[str]", programs: "set[str]", tables: "Json") -> None:
     programs.add(name)
     rest = words[1:]
     if name == "git":
-        _look_at_git(rest)
+        _look_at_git(rest, is_held)
     elif name == "find":
-        if any(word.startswith(("-exec", "-ok", "-fprint", "-fls", "-delete")) for word in rest):
+        doing = _FIND_STARTING if is_held else _FIND_DOING
+        if any(word.startswith(doing) for word in rest):
             raise DeclinedError("find does more than finding")
     elif name in ("sed", "gsed"):
-        _look_at_sed(rest)
+        _look_at_sed(rest, _SED_LETTERS | {"i"} if is_held else _SED_LETTERS)
     elif name.startswith(("python", "node")) and name not in special:
-        _look_at_interpreter(name, rest, programs, tables)
+        _look_at_interpreter(name, rest, programs, tables, is_held)
     elif name in special or name.startswith(("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")):
         raise DeclinedError("a program of which more has to be known")
     elif nesting.get(name) in rest:
@@ -176,8 +184,8 @@ def _look(words: "list[str]", programs: "set[str]", tables: "Json") -> None:
         raise DeclinedError("a program that may write what an option names")
 
 
-def _look_at_git(rest: "list[str]") -> None:
-    if not rest or rest[0].startswith("-") or rest[0] in _GIT_WRITING:
+def _look_at_git(rest: "list[str]", is_held: bool) -> None:
+    if not rest or rest[0].startswith("-") or (rest[0] in _GIT_WRITING and not is_held):
         raise DeclinedError("git does more than its words tell here")
     for word in rest:
         if word.startswith("--"):
@@ -193,11 +201,11 @@ def _overlap(option: str, name: str) -> bool:
     return option.startswith(name) or name.startswith(option)
 
 
-def _look_at_sed(rest: "list[str]") -> None:
+def _look_at_sed(rest: "list[str]", letters: "frozenset[str]") -> None:
     """Decline all but one script that prints, deletes or substitutes."""
     operands = [word for word in rest if word[:1] != "-"]
     options = [word[1:] for word in rest if word[:1] == "-"]
-    if not all(_SED_LETTERS.issuperset(letters) for letters in options):
+    if not all(letters.issuperset(option) for option in options):
         raise DeclinedError("an option of sed of which more has to be known")
     if not operands or not _is_plain_sed(operands[0]):
         raise DeclinedError("sed may do more than its words tell here")
@@ -220,11 +228,11 @@ def _is_plain_sed(script: str) -> bool:
 
 
 def _look_at_interpreter(
-    name: str, rest: "list[str]", programs: "set[str]", tables: "Json"
+    name: str, rest: "list[str]", programs: "set[str]", tables: "Json", is_held: bool
 ) -> None:
     if not _STDIN.isdisjoint(rest) or not rest:
         raise DeclinedError("an interpreter that may read its input")
     if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:
-        _look(rest[1:], programs, tables)
+        _look(rest[1:], programs, tables, is_held)
     elif rest[0].startswith("-"):
         raise DeclinedError("options of an interpreter")

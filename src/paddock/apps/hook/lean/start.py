@@ -30,8 +30,8 @@ RECORD_TIMEOUT_S = 5
 INPUT_BYTES_MAX = 64_000_000
 """As `limits.hook_input_bytes_max`."""
 LOADED = (
-    *("asked", "places", "wanted", "judging", "records", "answers", "flow"),
-    *("image", "lines", "ledger", "indexes", "quick", "seen", "door"),
+    *("asked", "places", "wrap", "wanted", "indexes", "judging", "records", "answers", "flow"),
+    *("image", "lines", "ledger", "quick", "seen", "door"),
 )
 """Modules of the lean path, each after those that it imports."""
 
@@ -195,10 +195,8 @@ def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool
     sys.path.append(_PACKAGE.rpartition("/")[0])
     site.main()
     from paddock.apps.hook.full import Given, answer, record_stop
-    from paddock.apps.hook.wrapping import command_program
 
-    here, program = os.getcwd(), command_program()
-    given = Given(data, client, variables, here, program, keeps_image=not has_image)
+    given = Given(data, client, variables, os.getcwd(), keeps_image=not has_image)
     try:
         return answer(given)
     except StoppedError:

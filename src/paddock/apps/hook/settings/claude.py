@@ -119,6 +119,16 @@ def switch_in(text: str, file: str) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
+def sandbox_in(text: str, file: str) -> bool | None:
+    """Whether the settings turn on the client's own sandbox; None if they do not say.
+
+    Raises: ConfigError.
+    """
+    sandbox = parse_text(text, file).find("sandbox")
+    value = None if sandbox is None else value_at(text, sandbox.find("enabled"))
+    return value if isinstance(value, bool) else None
+
+
 def find_ours(text: str, top: Node) -> list[Way]:
     """The ways to our entries: a whole matcher, or a command among those of somebody else."""
     found: list[Way] = []

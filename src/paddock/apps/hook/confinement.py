@@ -1,0 +1,167 @@
+"""Whether a client's commands are confined here, and if not, why.
+
+It takes `shell = "confine"`, a host whose sandbox holds a command whole, and a client in whose
+own shell the wrapper works. What this host can do is found out by running a command in the
+sandbox, and is kept for an hour of one boot: a hook is waited for.
+
+Whatever is kept here allows nothing. The wrapper finds out itself, and refuses where it must.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+from paddock.apps.hook.settings.claude import sandbox_in
+from paddock.errors import ConfigError, HostError, SandboxUnavailableError
+from paddock.plane.client_files import read_client_file
+from paddock.plane.client_homes import CLAUDE
+from paddock.plane.creation import MAIN_AGENT
+from paddock.plane.environment import Environment
+from paddock.plane.files import make_directories, replace_file
+from paddock.text.show import show_name
+from paddock.values.calls import Json
+
+LIFE_S: Final = 3600
+LIFE_OF_NO_S: Final = 300
+BOOT: Final = "/proc/sys/kernel/random/boot_id"
+STAGING: Final = "staging"
+_KEPT_BYTES_MAX: Final = 4096
+_TRIAL_S: Final = 60
+_SETTINGS: Final = ("settings.local.json", "settings.json")
+
+
+def why_host_cannot(environment: Environment) -> str:
+    """Why this host's sandbox does not hold a command whole; empty if it does."""
+    path, _ = kept_files(environment)
+    kept = _read(path)
+    now, boot = time.time(), boot_id()
+    if kept is not None and kept.get("boot") == boot and kept.get("user") == os.geteuid():
+        found, since = kept.get("why"), kept.get("since")
+        if isinstance(found, str) and isinstance(since, int | float):
+            life_s = LIFE_OF_NO_S if found else LIFE_S
+            if boot and 0 <= now - since < life_s:
+                return found
+    found = _find(environment)
+    said: dict[str, Json] = {"boot": boot, "user": os.geteuid(), "why": found, "since": now}
+    make_directories(path.parent)
+    replace_file(path, json.dumps(said).encode("ascii"))
+    return found
+
+
+def kept_files(environment: Environment) -> tuple[Path, Path]:
+    """Where it is kept what this host can do, and what a trial in Codex's sandbox came to."""
+    folder = environment.paddock_home / "hook"
+    return folder / "confines.json", folder / "codex.json"
+
+
+def forget_host(environment: Environment) -> None:
+    """Have it found out anew: a command could not be confined after all."""
+    kept_files(environment)[0].unlink(missing_ok=True)
+
+
+def boot_id() -> str:
+    """This boot of the kernel; empty where nobody can tell."""
+    try:
+        with open(BOOT, encoding="ascii") as file:
+            return file.read(_KEPT_BYTES_MAX).strip()
+    except OSError:
+        return ""
+
+
+def _find(environment: Environment) -> str:
+    # Here: a hook that asks what is kept loads nothing of the sandbox.
+    from paddock.sandbox.backends import Backends, attempt_here  # noqa: PLC0415 - see above
+    from paddock.sandbox.launcher import Launcher  # noqa: PLC0415 - see above
+    from paddock.sandbox.values import Enforcement  # noqa: PLC0415 - see above
+
+    staging = environment.paddock_home / STAGING
+    try:
+        with Launcher(staging) as launcher:
+            enforced = Backends(attempt_here(launcher, staging)).choose("required")
+    except (SandboxUnavailableError, HostError) as error:
+        return error.message
+    if enforced.enforcement is not Enforcement.FULL:
+        return f"the sandbox of this host ({enforced.backend}) holds commands in part only"
+    return ""
+
+
+def why_client_cannot(
+    client: str, root: Path, environment: Environment, variables: Mapping[str, str]
+) -> str:
+    """Why the wrapper is not used in this client's shell; empty if it is."""
+    if client == "codex":
+        tried = _read(kept_files(environment)[1])
+        if tried is not None and tried.get("why") == "":
+            return ""
+        why = tried.get("why") if tried is not None else "hook install has not tried it"
+        return f"Codex runs commands in its own sandbox: {why}"
+    for path in claude_settings(root, environment, variables):
+        try:
+            file = read_client_file(Path(path), follows=True)
+            is_on = None if file.content is None else sandbox_in(file.text, path)
+        except (ConfigError, HostError) as error:
+            return f"nobody can tell whether {path} turns on a sandbox: {error.message}"
+        if is_on is not None:
+            on = f"sandbox.enabled is true in {path}: Claude Code's own sandbox holds commands"
+            return on if is_on else ""
+    return ""
+
+
+def claude_settings(
+    root: Path, environment: Environment, variables: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return Claude Code's settings files, the nearest first."""
+    project = root / CLAUDE.folder
+    own = Path(CLAUDE.of_user(str(environment.home), variables))
+    return (*(str(project / name) for name in _SETTINGS), str(own / "settings.json"))
+
+
+def try_in_codex(root: Path, program: Sequence[str], variables: Mapping[str, str]) -> str:
+    """Why the wrapper does not work in Codex's sandbox, as it is set up; empty if it does.
+
+    The wrapper's own line is run there, as Codex would: it makes the sandbox, runs a command
+    that changes nothing, and puts it on record.
+    """
+    codex = shutil.which("codex", path=variables.get("PATH", ""))
+    if codex is None:
+        return "there is no codex on PATH to try it with"
+    line = [codex, "sandbox", "--", *program, "--plane", str(root), "--agent", MAIN_AGENT]
+    try:
+        done = subprocess.run(
+            [*line, "--", "true"],
+            cwd=root,
+            env=dict(variables),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TRIAL_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"the trial could not be made: {type(error).__name__}"
+    if done.returncode == 0:
+        return ""
+    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    said = f": {show_name(last[0])}" if last else ""
+    return f"in a trial the wrapper did not work there (status {done.returncode}{said})"
+
+
+def keep_trial(environment: Environment, why: str) -> None:
+    """Keep what a trial in Codex's sandbox came to. Raises: HostError."""
+    _, path = kept_files(environment)
+    make_directories(path.parent)
+    replace_file(path, json.dumps({"why": why, "program": sys.executable}).encode("ascii"))
+
+
+def _read(path: Path) -> dict[str, Json] | None:
+    try:
+        with path.open("rb") as file:
+            found = cast("object", json.loads(file.read(_KEPT_BYTES_MAX)))
+    except (OSError, ValueError):
+        return None
+    return cast("dict[str, Json]", found) if isinstance(found, dict) else None

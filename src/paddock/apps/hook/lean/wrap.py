@@ -1,0 +1,102 @@
+"""A client's command, changed so that its shell has Paddock run it in the sandbox.
+
+The client's shell, bash or zsh, starts `exec.py` with the command as one argument, and goes
+where the command's shell ended. Output and status are the command's own.
+
+Threat: quotes in a command that end the argument in which it stands: what follows them would
+run outside. A property test has both shells read what is made here.
+"""
+
+from _json import encode_basestring_ascii, make_encoder
+
+from paddock.apps.hook.lean.places import Scene, find_place, relative
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from paddock.apps.hook.lean.asked import Asked
+
+
+class Holding:
+    """What runs an agent's commands in the sandbox: a program, and in whose name it does.
+
+    `kind` is the client's own kind of agent, where the plane has no agent of that name: it
+    works in the workspace of `agent`, under its own profile besides.
+    """
+
+    __slots__ = ("agent", "kind", "program", "root", "workspace")
+
+    def __init__(
+        self, program: "Sequence[str]", root: str, agent: str, kind: str, workspace: str
+    ) -> None:
+        self.program = program
+        self.root = root
+        self.agent = agent
+        self.kind = kind
+        self.workspace = workspace
+
+
+def find_directory(asked: "Asked", scene: Scene, holding: "Holding | None", base: str) -> str:
+    """Where in the workspace a command would run in the sandbox; empty where it would not.
+
+    What runs in the background is kept by the client, by its own means.
+
+    Raises: ShapeError: `base` is no path.
+    """
+    if holding is None or asked.input.get("run_in_background"):
+        return ""
+    return relative(find_place(base, base, scene).real, holding.workspace)
+
+
+def wants_out(asked: "Asked") -> bool:
+    """Whether a command asks to run outside every sandbox, as clients let a model ask."""
+    given = asked.input
+    return (
+        given.get("dangerouslyDisableSandbox") not in (None, False)
+        or given.get("with_escalated_permissions") not in (None, False)
+        or given.get("sandbox_permissions") not in (None, "use_default")
+    )
+
+
+def changed_input(asked: "Asked", holding: Holding, directory: str, ticket: str = "") -> str:
+    """JSON text of the input with its command changed; empty where no shell could take it.
+
+    `ticket` stands for what a person is being asked.
+    """
+    command = asked.input.get("command")
+    if type(command) is not str or "\0" in command:
+        return ""
+    words = [*holding.program, "--plane", holding.root, "--agent", holding.agent]
+    words += ["--directory", directory]
+    for name, value in (
+        ("--kind", holding.kind),
+        ("--call", asked.call_id),
+        ("--ticket", ticket),
+    ):
+        if value:
+            words.append(f"{name}={value}")
+    start = " ".join(quote(word) for word in words)
+    changed = dict(asked.input)
+    changed["command"] = changed_line(f'{start} "--shell=$$" -- {quote(command)}')
+    return "".join(_encode(changed, 0))
+
+
+def changed_line(start: str) -> str:
+    """A line that starts a program, then goes where it says on descriptor 3; its status stays."""
+    return (
+        f"{{ __paddock=$({start} 3>&1 >&4 4>&-); }} 4>&1; __paddock_status=$?; "
+        '[ -z "$__paddock" ] || builtin cd -- "$__paddock"; (exit "$__paddock_status")'
+    )
+
+
+def quote(word: str) -> str:
+    """A word for bash or zsh: in single quotes, in which nothing but their end means anything."""
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _refuse(value: object) -> str:
+    raise TypeError(f"a {type(value).__name__} in an input")
+
+
+_encode = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)

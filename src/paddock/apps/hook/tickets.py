@@ -1,0 +1,101 @@
+"""What a person is being asked in a client's own prompt, so that the answer counts once.
+
+Where policy asks about a command, the client asks, and runs the wrapped line only after a yes.
+That line carries a ticket: it stands for this one command of this agent in this directory, once,
+for an hour.
+
+Threat: whoever knows the ticket starts the line without the person's yes. It names the very
+command that the person is being asked about and no other, runs it as confined as ever, and is
+used up by it; from within the sandbox no ticket can be reached, and a line that is started in
+another way was let through by a person, or is one that policy leaves to the client.
+"""
+
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.errors import ApprovalUnavailableError
+from paddock.plane.files import create_file, make_directories
+from paddock.plane.layout import PlaneLayout
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.values.digests import digest_of_json
+
+LIFE_S: Final = 3600
+_BYTES: Final = 16
+_DIGITS: Final = frozenset("0123456789abcdef")
+_CONTENT_BYTES_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAsked:
+    """The command that a question is about, and whose it is."""
+
+    command: str
+    agent: str
+    kind: str
+    directory: str
+
+    @property
+    def digest(self) -> str:
+        """Of all of it."""
+        return digest_of_json([self.command, self.agent, self.kind, self.directory])
+
+
+class Tickets:
+    """Those of one plane, in its own state, which no command reaches."""
+
+    def __init__(self, layout: PlaneLayout) -> None:
+        self._directory = layout.ho2 / "scratch" / "hook-asked"
+
+    def issue(self, question: CommandAsked) -> str:
+        """Return a new ticket for a question that is put now. Raises: HostError."""
+        make_directories(self._directory)
+        self._sweep()
+        ticket = secrets.token_hex(_BYTES)
+        create_file(self._directory / ticket, question.digest.encode("ascii"), 0o600)
+        return ticket
+
+    def use(self, ticket: str, question: CommandAsked) -> bool:
+        """Use a ticket up; whether it was one for just this command."""
+        if len(ticket) != 2 * _BYTES or not _DIGITS.issuperset(ticket):
+            return False
+        path = self._directory / ticket
+        try:
+            is_late = time.time() - os.lstat(path).st_mtime > LIFE_S
+            with path.open("rb") as file:
+                content = file.read(_CONTENT_BYTES_MAX)
+            # Of two who use it at once one removes it.
+            os.unlink(path)
+        except OSError:
+            return False
+        return not is_late and content == question.digest.encode("ascii")
+
+    def _sweep(self) -> None:
+        """Remove those that count no more: of questions that were answered with no."""
+        for path in self._directory.iterdir():
+            try:
+                if time.time() - os.lstat(path).st_mtime > LIFE_S:
+                    os.unlink(path)
+            except FileNotFoundError:
+                continue
+
+
+class TicketApprover:
+    """Says yes to the one question whose ticket the wrapped line carries."""
+
+    def __init__(self, tickets: Tickets, ticket: str, question: CommandAsked) -> None:
+        self._tickets = tickets
+        self._ticket = ticket
+        self._question = question
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Granted once, for the command; never for a difference, which nobody has seen."""
+        is_about_command = not request.diff and request.arguments.get("command") == (
+            self._question.command
+        )
+        if is_about_command and self._ticket and self._tickets.use(self._ticket, self._question):
+            return Approval(True, "the client's own prompt")
+        note = "nobody can be asked from the client's shell"
+        return Approval(False, "nobody", ApprovalUnavailableError.code, note)

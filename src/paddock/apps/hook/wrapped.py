@@ -1,0 +1,282 @@
+"""A command that a client runs in Paddock's sandbox: what its shell starts, and how that ends.
+
+The client gets a changed line (`lean.wrap`). Its shell starts `exec.py`, which gets the command
+as one argument and runs it as the agent's `run_shell`, judged like any other call. So whoever
+starts it by hand gains nothing.
+
+Output goes through as it comes. A signal or the end of the client's shell ends the command, and
+nothing of it lands. Where the client's time limit ends nothing (Claude Code then moves the shell
+to the background), the command goes on, as confined as before. Where the command's shell ended,
+the client's shell goes.
+"""
+
+import argparse
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Final, Literal, cast
+
+from paddock.apps.hook.confinement import forget_host
+from paddock.apps.hook.tickets import CommandAsked, TicketApprover, Tickets
+from paddock.assembly.opening import open_given
+from paddock.assembly.project import Project
+from paddock.assembly.runtimes import open_runtime
+from paddock.errors import CallCancelledError, PaddockError, SandboxUnavailableError
+from paddock.limits import shell_timeout_raised_s
+from paddock.plane.environment import process_environment, process_variables
+from paddock.plane.paths import real_path
+from paddock.policy.grants import shell_for
+from paddock.policy.shell import covers
+from paddock.providers.cancel import CancelToken
+from paddock.runtime.prepared import Bounds
+from paddock.text.show import show_name
+from paddock.values.agents import client_kind
+from paddock.values.calls import Json, ToolResult
+
+REFUSED: Final = 126
+"""As a shell says of a command that may not be run (POSIX, Exit Status for Commands)."""
+WAITS: Final = 125
+"""Of a command whose changes wait for a person; as env(1) and timeout(1) end if they fail."""
+TIMED_OUT: Final = 124
+"""As timeout(1)."""
+_REFUSED_SHOWN: Final = 2
+_ENDED_BY_US: Final = (
+    *(
+        "Command timed out ",
+        "Command used more than ",
+        "Command wrote a file ",
+        "Command could not ",
+    ),
+)
+_STREAMS: Final = {"stdout": 1, "stderr": 2}
+_TELL: Final = 3
+"""The descriptor on which the client's shell hears where to go."""
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedCommand:
+    """A command as the client's shell hands it over."""
+
+    command: str
+    agent: str
+    directory: str = "."
+    """Below the agent's workspace."""
+    kind: str = ""
+    """The client's own kind of agent that sent it, if that is not an agent of the plane."""
+    shell: int = 0
+    """The process id of the client's shell; 0 where nobody watches it."""
+    call_id: str = ""
+    ticket: str = ""
+    """Of the question that a person answered in the client, where policy asks."""
+
+
+def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
+    """Run a command as the agent's `run_shell`, on our own streams; the status for the shell.
+
+    Raises:
+        UsageError, ConfigError, HostError: as `open_runtime`.
+    """
+    ended_in: list[str] = []
+    arguments: dict[str, Json] = {
+        "command": wrapped.command,
+        "cwd": wrapped.directory,
+        # As long as policy lets any command run: the client has limits of its own.
+        "timeout": shell_timeout_raised_s,
+    }
+    question = CommandAsked(wrapped.command, wrapped.agent, wrapped.kind, wrapped.directory)
+    env = _named_variables(project, wrapped)
+    if env:
+        arguments["env"] = env
+    with _ended_early(wrapped) as stop:
+        bounds = Bounds(cancel=stop.token, client_call=wrapped.call_id, on_output=stop.pass_on)
+        with open_runtime(
+            project,
+            agent=wrapped.agent,
+            approver=TicketApprover(Tickets(project.layout), wrapped.ticket, question),
+            on_directory=ended_in.append,
+            kind=wrapped.kind,
+        ) as runtime:
+            result = runtime.call("run_shell", arguments, bounds=bounds)
+        code = "" if result.refusal is None else result.refusal.code
+        if code == CallCancelledError.code:
+            cause = signal.Signals(stop.number).name
+            _say(f"the command was ended by {cause}, and nothing that it changed was kept")
+            return 128 + stop.number
+        if code == SandboxUnavailableError.code:
+            forget_host(project.environment)
+    _tell_directory(project, wrapped, ended_in)
+    return _report(result)
+
+
+def _named_variables(project: Project, wrapped: WrappedCommand) -> dict[str, Json]:
+    """Return what of the shell's variables a call may set. Raises: UsageError, ConfigError."""
+    record = project.agents.read(wrapped.agent)
+    chain = project.agents.chain(wrapped.agent)
+    chain = client_kind(chain, wrapped.kind) if wrapped.kind else chain
+    patterns = shell_for(project.policy_for(record), chain).env
+    return {
+        name: value
+        for name, value in process_variables().items()
+        if value.isprintable() and any(covers(pattern, name) for pattern in patterns)
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command of a wrapped line; the status for the shell."""
+    parser = argparse.ArgumentParser("paddock hook exec", allow_abbrev=False)
+    parser.add_argument("--plane", required=True)
+    parser.add_argument("--agent", required=True)
+    parser.add_argument("--directory", default=".")
+    for name in ("--kind", "--call", "--ticket"):
+        parser.add_argument(name, default="")
+    parser.add_argument("--shell", type=int, default=0)
+    parser.add_argument("command")
+    options = parser.parse_args(arguments)
+    wrapped = WrappedCommand(
+        options.command,
+        options.agent,
+        directory=options.directory,
+        kind=options.kind,
+        shell=options.shell,
+        call_id=options.call,
+        ticket=options.ticket,
+    )
+    try:
+        plane = Path(options.plane)
+        return run_wrapped(open_given(plane, process_environment()), wrapped)
+    except PaddockError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        _say(f"the command did not run: {error.message}{hint}")
+    except Exception as error:  # The door: a defect is told in one line, and nothing has run on.
+        _say(f"the command failed: a defect of Paddock, {type(error).__name__}")
+    return REFUSED
+
+
+class _Stop:
+    """What ended the command before its own end. Called by signals, in the main thread."""
+
+    def __init__(self) -> None:
+        self.token = CancelToken()
+        self.number = 0
+        """Of the first signal that came."""
+
+    def end(self, number: int, _frame: FrameType | None) -> None:
+        """Have the command ended."""
+        self.number = self.number or number
+        # In a thread: the one that was interrupted may hold the token's lock right now.
+        threading.Thread(target=self.token.cancel, name="paddock-cancel", daemon=True).start()
+
+    def pass_on(self, stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
+        """Hand on what the command printed, as it is."""
+        rest = memoryview(chunk)
+        while rest and not self.token.is_cancelled:
+            try:
+                rest = rest[os.write(_STREAMS[stream], rest) :]
+            except BrokenPipeError:
+                # Nobody reads any more, as when a pipe's reader has ended.
+                self.number = self.number or signal.SIGPIPE
+                self.token.cancel()
+
+
+@contextmanager
+def _ended_early(wrapped: WrappedCommand) -> Generator[_Stop]:
+    """Signals and the end of the client's shell, while the block runs."""
+    stop = _Stop()
+    with ExitStack() as held:
+        for number in _ENDING:
+            held.callback(signal.signal, number, signal.signal(number, stop.end))
+        if wrapped.shell:
+            threading.Thread(target=_watch, args=(wrapped.shell,), daemon=True).start()
+        yield stop
+
+
+def _watch(shell: int) -> None:
+    """End with the client's shell, also where that was killed without a word to us."""
+    try:
+        watched = os.pidfd_open(shell)
+    except OSError:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return
+    waiting = select.poll()
+    waiting.register(watched, select.POLLIN)
+    waiting.poll()
+    os.kill(os.getpid(), signal.SIGHUP)
+
+
+def _tell_directory(project: Project, wrapped: WrappedCommand, ended_in: list[str]) -> None:
+    """Name the directory in which the client's shell goes on, where it is another one.
+
+    Threat: it is the command's word. Only a directory of the workspace counts, as it stands on
+    the host by now.
+    """
+    workspace = real_path(project.agents.read(wrapped.agent).workspace)
+    if not ended_in or not os.path.isabs(ended_in[0]):
+        return
+    there = real_path(Path(ended_in[0]))
+    is_inside = there == workspace or there.is_relative_to(workspace)
+    if there == real_path(workspace / wrapped.directory) or not is_inside or not there.is_dir():
+        return
+    # With a dot: a shell takes line ends away at the end of what it hears.
+    said = os.fsencode(f"{project.name_of(there)}/.")
+    try:
+        os.write(_TELL, said)
+    except OSError:
+        # Started by hand: nobody listens.
+        return
+
+
+def _report(result: ToolResult) -> int:
+    """Say what is to be said besides the output; the status."""
+    details = result.details
+    if result.refusal is not None:
+        sys.stderr.write(f"{result.content}\n")
+        return REFUSED
+    pending = details.get("pending")
+    if isinstance(pending, str):
+        changes = details.get("changes_pending")
+        _say(
+            f"{changes if isinstance(changes, int) else 'its'} changes wait for a person "
+            f"({pending}); nothing was changed. Do not repeat the command."
+        )
+        return WAITS
+    for line in _last_words(details):
+        sys.stderr.write(f"{line}\n")
+    status = details.get("exit_code")
+    if not isinstance(status, int) or status < 0:
+        return TIMED_OUT
+    return status or int("conflict" in details)
+
+
+def _last_words(details: Mapping[str, Json]) -> Iterator[str]:
+    """What the command itself did not print: how it was ended, and what the fence refused."""
+    lines = [str(line) for line in _list(details, "fence")]
+    printed = str(details.get("stderr", "")).splitlines()
+    last = printed[-len(lines) - 1 :][:1]
+    yield from (line for line in last if line.startswith(_ENDED_BY_US))
+    yield from lines
+    if "conflict" in details:
+        yield f"paddock: NOTHING WAS KEPT: {show_name(str(details['conflict']))}"
+    elif not lines:
+        refused = [cast("dict[str, Json]", each) for each in _list(details, "changes_refused")]
+        for each in refused[:_REFUSED_SHOWN]:
+            named = f"{show_name(str(each['path']))}: {show_name(str(each['rule']))}"
+            yield f"paddock: not changed: {named}"
+        if len(refused) > _REFUSED_SHOWN:
+            yield f"paddock: not changed: {len(refused) - _REFUSED_SHOWN} more paths"
+
+
+def _list(details: Mapping[str, Json], name: str) -> list[Json]:
+    found = details.get(name)
+    return cast("list[Json]", found) if isinstance(found, list) else []
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"paddock: {text}\n")
