@@ -570,5 +570,59 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "search-of-a-closed-file-is-free.toml",
             ),
         ),
+        "G42": Guarantee(
+            tests=(
+                "tests/kernel/test_tracked_secrets.py",
+                "tests/kernel/test_git_config.py",
+                "tests/unit/sandbox/host/test_git_settings.py",
+            ),
+            mutants=(
+                "tracked-files-are-hidden.toml",
+                "changeable-configuration-names-files.toml",
+                "shown-files-are-written.toml",
+                "unrunnable-filters-commit-raw.toml",
+            ),
+        ),
+        "G43": Guarantee(
+            tests=(
+                "tests/kernel/test_git_units.py",
+                "tests/kernel/test_git_outside.py",
+                "tests/unit/sandbox/git/test_folders.py",
+                "tests/unit/sandbox/git/test_trees.py",
+                "tests/unit/sandbox/host/test_git_outside.py",
+                "tests/unit/workspace/test_beside.py",
+            ),
+            mutants=(
+                "repositories-land-in-part.toml",
+                "commits-take-out-what-was-not-shown.toml",
+                "folders-change-what-is-outside.toml",
+                "git-files-lead-anywhere.toml",
+                "objects-are-believed.toml",
+            ),
+        ),
+        "G44": Guarantee(
+            tests=(
+                "tests/unit/policy/commands/test_persons.py",
+                "tests/unit/apps/hook/test_persons_acts.py",
+                "tests/kernel/test_persons_acts.py",
+            ),
+            mutants=("commands-are-words-alone.toml", "clients-answer-for-persons.toml"),
+        ),
+        "G45": Guarantee(
+            tests=(
+                "tests/unit/policy/test_policy_lines.py",
+                "tests/unit/runtime/test_dispatch.py",
+                "tests/unit/apps/hook/test_tickets.py",
+                "tests/kernel/test_confined_commands.py",
+                "tests/kernel/test_one_command.py",
+            ),
+            mutants=(
+                "confine-gives-way-to-an-allow.toml",
+                "any-variable-is-set.toml",
+                "approved-line-is-any-line.toml",
+                "confinement-counts-on-any-host.toml",
+                "unknown-words-are-never-a-denied-command.toml",
+            ),
+        ),
     }
 )

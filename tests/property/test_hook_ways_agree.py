@@ -188,9 +188,9 @@ def test_both_ways_say_and_record_the_same(client: Client, document, asked, is_c
     except ConfigError:
         assume(False)
     client.write_policy(document)
-    ways = BothWays.of(client)
-    assert ways.image is not None
     name = "codex" if is_codex else "claude"
+    ways = BothWays.of(client, name)
+    assert ways.image is not None
     for (tool, given_input), identity in asked:
         decided_alike(ways, client.event(tool, tool_input=given_input, **identity), name)
 

@@ -124,8 +124,12 @@ def compile_plan(
 
 
 def _machine_limits(limits: ShellLimits, facts: HostFacts) -> ShellLimits:
-    """Three quarters of the machine's memory, where policy names no number."""
-    return replace(limits, memory_mb=limits.memory_mb or max(1, facts.memory_mb * 3 // 4))
+    """Three quarters of the machine's memory at most: policy names what is less.
+
+    Threat: an agent whose own profile names more than its parent has by default.
+    """
+    most = max(1, facts.memory_mb * 3 // 4)
+    return replace(limits, memory_mb=min(limits.memory_mb or most, most))
 
 
 def contained(plan: SandboxPlan) -> SandboxPlan:

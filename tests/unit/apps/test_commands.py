@@ -105,7 +105,7 @@ def test_a_type_that_this_version_knows_or_that_an_entry_has_is_asked_for(user):
     assert len(user.run(*asked, "OF_A_LATER_VERSION").out.splitlines()) == 1
 
 
-def test_a_decision_is_one_of_three_words(user):
+def test_a_decision_is_one_of_four_words(user):
     user.call("view", path=".env")
     asked = ("ledger", "query", "--ledger", "ho1m", "--decision")
 
@@ -113,7 +113,7 @@ def test_a_decision_is_one_of_three_words(user):
     assert user.run(*asked, "ask").status == 0
     wrong = user.run(*asked, "denied")
     assert (wrong.status, wrong.out) == (2, "")
-    assert "invalid choice: 'denied' (choose from 'allow', 'ask', 'deny')" in wrong.err
+    assert "invalid choice: 'denied' (choose from 'allow', 'confine', 'ask', 'deny')" in wrong.err
 
 
 def test_what_a_query_leaves_out_is_said_and_shown_by_last_0(user):
@@ -354,7 +354,7 @@ def test_policy_check_says_why_a_rule_that_nearly_matches_does_not_count(user):
     )
     user.run("trust", "--yes")
     ran = user.run("policy", "check", "tool:shell:run git diff --output=x.sql")
-    assert ran.status == 3
+    assert ran.status == 6
     assert ran.out.splitlines() == [
         (
             'ask: no rule matches "tool:shell:run git diff --output=x.sql", '

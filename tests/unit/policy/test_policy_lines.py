@@ -555,7 +555,7 @@ limits = { memory_mb = 5 }
         enforcement="required",
         approve="diff",
         commit="all",
-        limits=ShellLimits(processes=10, memory_mb=5, file_mb=1024, cpu_s=120),
+        limits=ShellLimits(processes=10, memory_mb=5, file_mb=4096, cpu_s=500),
     )
     assert shell_for(decided, (Agent("x", "open"),)) == ShellSettings(
         network="host", enforcement="best-effort", read=SYSTEM_READ

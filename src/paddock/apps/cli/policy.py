@@ -194,9 +194,13 @@ class PolicyCommand:
         return 1 if failed else 0
 
     def _lint(self, project: Project, options: Options, console: Console) -> int:
-        from paddock.sandbox.git.tracked import list_tracked
+        tracked: tuple[str, ...] = ()
+        if (project.root.path / ".git" / "index").exists():
+            # It loads the workspace, which a lint without a repository does not need.
+            from paddock.sandbox.git.tracked import list_tracked
 
-        findings = lint(project.policy, list_tracked(project.root.path))
+            tracked = list_tracked(project.root.path)
+        findings = lint(project.policy, tracked)
         if options.json:
             console.write_json([_finding_json(finding) for finding in findings])
         else:

@@ -142,7 +142,11 @@ class PolicyEngine:
         found = self._words(judge)
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
-        found += [Finding(ASK, RULE, reason, _asked(reason)) for reason in targets.unsure]
+        # What is not held may write what a path list closes: that is asked about, rule or none.
+        is_changing = bool(parsed.touched or parsed.removed)
+        doubts = parsed.runtime_only if is_changing else parsed.doubts
+        unsure = dict.fromkeys((*doubts, *targets.unsure))
+        found += [Finding(ASK, RULE, reason, _asked(reason)) for reason in unsure]
         touched = (
             *(("create", *each) for each in targets.targets),
             *(("delete", *each) for each in targets.removed),

@@ -90,7 +90,8 @@ class CommandLine:
     all as they stand in the line, unresolved. `runtime_only` sentences say what is only known at
     run time, `problems` why the line was not understood: no narrow allow matches either.
     A line with a problem has one of each. Where `may_be_any`, what is not known may be
-    any program; else only words of the programs that stand there are not known.
+    any program; else only words of the programs that stand there are not known. `doubts`
+    are those of `runtime_only` that are about files which a known program may change.
     """
 
     text: str
@@ -102,3 +103,4 @@ class CommandLine:
     runtime_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     may_be_any: bool = False
+    doubts: tuple[str, ...] = ()

@@ -41,6 +41,7 @@ class _Line:
     removed: dict[str, None] = field(default_factory=dict[str, None])
     copied: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
     run_time: dict[str, None] = field(default_factory=dict[str, None])
+    doubts: dict[str, None] = field(default_factory=dict[str, None])
     problems: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
     scripts: set[str] = field(default_factory=set[str])
@@ -91,6 +92,7 @@ def parse_line(text: str) -> CommandLine:
         tuple(line.run_time),
         tuple(line.problems),
         line.may_be_any or bool(line.problems),
+        tuple(line.doubts),
     )
 
 
@@ -163,7 +165,8 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
     line.touched |= dict.fromkeys(touch.written)
     line.removed |= dict.fromkeys(touch.removed)
     line.copied |= dict.fromkeys(touch.copied)
-    line.run_time |= dict.fromkeys(touch.doubts)
+    line.doubts |= dict.fromkeys(touch.doubts)
+    line.run_time |= line.doubts
     if raw.assignments and raw.words:
         head = tuple(Word(text, text) for text in raw.assignments)
         seen.readings.append(Reading(tuple(raw.words), 0, len(raw.words), head))

@@ -35,7 +35,7 @@ READING: Final[dict[str, frozenset[str]]] = {
     "hook": frozenset({"status"}),
     # A new folder below agent_sandbox/, where agents are told to work.
     "scratch": frozenset({"new"}),
-    "sandbox": frozenset({"plan"}),
+    "sandbox": frozenset({"plan", "caches"}),
     **dict.fromkeys(("demo", "init", "trust", "run", "admin", "undo", "mcp"), frozenset[str]()),
 }
 """Every command with the sub-commands that only read; "" is the command without one.
@@ -43,14 +43,15 @@ READING: Final[dict[str, frozenset[str]]] = {
 `call` is governed itself. `run` and `admin` have a model work as any agent of the plane;
 `mcp` serves whoever talks to it, who could answer what is asked.
 """
-CLIENT_RUN: Final = frozenset({("hook", ""), ("hook", "exec"), ("mcp", "")})
+CLIENT_RUN: Final = frozenset({("hook", ""), ("mcp", "")})
 """What a client starts by itself: no agent types it, and it is not refused to a client's child."""
 _ACTING: Final = {
     "call": frozenset({"--yes", "--agent"}),
     "session": frozenset({"--out"}),
     "ledger": frozenset({"--out"}),
+    "sandbox": frozenset({"clear"}),
 }
-"""Options by which a reading command does more: consents, acts as another, writes a file."""
+"""Words by which a reading command does more: consents, acts as another, writes, removes."""
 WORDS_MAX: Final = 64
 """Words of a command that are looked at: a longer one is an act."""
 _GIVEN_WORDS: Final = frozenset({"xargs", "gxargs", "parallel"})

@@ -60,8 +60,13 @@ def test_every_command_that_changes_something_is_a_persons_act():
         "collector init,collector keys,collector enroll,collector push,collector accept,"
         "package hash,package pack,package sign,package approve,package install,package uninstall,"
         "bootstrap build,bootstrap install,mcp install,mcp uninstall,mcp token,hook install,"
-        "hook uninstall,hook exec,scratch clean".split(",")
+        "hook uninstall,scratch clean".split(",")
     )
+
+
+def test_looking_at_the_caches_is_reading_and_clearing_them_is_a_persons_act():
+    assert not is_persons_act(["sandbox", "caches"])
+    assert is_persons_act(["sandbox", "caches", "clear"])
 
 
 @pytest.mark.parametrize(
