@@ -1,7 +1,6 @@
 """A wrapped line, read by bash and by zsh: one argument, whatever it holds, and nothing besides."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -26,6 +25,7 @@ pieces = st.sampled_from(
      "#", "$$", "${x}", "<<EOF\n", "EOF\n", "{", "}", ")", "(", "~", "*", "é", "\t", " ", "-", "--",
      "a", "echo", "&", "|", ">made", "\r", "$'", "%s", "=", "[", "\x1b", "3>&1", "\u2028"]
 )  # fmt: skip
+SHELLS = [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("bash", "zsh")]
 commands = st.lists(pieces, min_size=1, max_size=12).map("".join)
 
 
@@ -37,14 +37,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", SHELLS)
 @FIXTURES
 @given(command=commands)
 def test_a_shell_hands_the_command_over_as_it_was(
     shell: str, program: Path, tmp_path: Path, command: str
 ):
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here")
     asked = Asked("PreToolUse", "claude", {"tool_use_id": "toolu_'1"})
     asked.input = {"command": command, "timeout": 2000, "description": "d"}
     changed = json.loads(
@@ -72,13 +70,11 @@ def test_a_shell_hands_the_command_over_as_it_was(
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
+@pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("name", ["sub", "with space", "it's", "-", "$(touch made)", "line\nend\n"])
 def test_the_shell_goes_where_the_command_ended(
     shell: str, name: str, program: Path, tmp_path: Path
 ):
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here")
     (tmp_path / name).mkdir()
     asked = Asked("PreToolUse", "claude", {})
     asked.input = {"command": "cd x"}

@@ -7,7 +7,6 @@ tests run for three minutes; `PADDOCK_WORK_PROJECTS` names real projects (`sites
 
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,10 @@ from tests.work.sites import PROGRAMS, SITES, Site
 
 pytestmark = [pytest.mark.needs("stage", "git", "bash")]
 SECONDS = int(os.environ.get("PADDOCK_WORK_SECONDS", "2"))
+KINDS = [
+    pytest.param(kind, marks=[pytest.mark.needs(PROGRAMS[kind])] if kind in PROGRAMS else [])
+    for kind in SITES
+]
 SHOWN = "certs/test.key"
 """Secret by its name, and tracked: shown as the repository has it."""
 
@@ -31,9 +34,6 @@ def base() -> Iterator[Path]:
 
 
 def work(base: Path, kind: str) -> Site:
-    program = PROGRAMS.get(kind)
-    if program is not None and shutil.which(program) is None:
-        pytest.skip(f"needs the program {program}")
     return SITES[kind](base, SECONDS)
 
 
@@ -59,7 +59,7 @@ def check(site: Site, said: list[Said]) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("kind", SITES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_day_of_work_loses_nothing_and_asks_nothing(base: Path, kind: str, door: str):
     site = work(base, kind)
     check(site, DOORS[door](site))
@@ -67,7 +67,7 @@ def test_a_day_of_work_loses_nothing_and_asks_nothing(base: Path, kind: str, doo
 
 @pytest.mark.loopback
 @pytest.mark.needs("claude")
-@pytest.mark.parametrize("kind", SITES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_day_of_work_through_the_real_claude_code(base: Path, kind: str):
     site = work(base, kind)
     check(site, claude(site))
