@@ -617,7 +617,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/kernel/test_one_command.py",
             ),
             mutants=(
-                "confine-gives-way-to-an-allow.toml",
+                "confine-softens-a-question.toml",
                 "any-variable-is-set.toml",
                 "approved-line-is-any-line.toml",
                 "confinement-counts-on-any-host.toml",
