@@ -21,7 +21,7 @@ _USERS: Mapping[str, tuple[str, ...]] = {
         "git lfs install --skip-repo",
         "echo '*.bin filter=lfs diff=lfs merge=lfs -text' >> .gitattributes",
         "head -c 100000 /dev/urandom > data.bin",
-        "git add -A && git commit -q -m 'Add large data'",
+        "git add .gitattributes data.bin && git commit -q -m 'Add large data'",
     ),
 }
 _PIP = ".venv/bin/pip install -q --disable-pip-version-check --no-index --find-links .packages"
