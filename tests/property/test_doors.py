@@ -321,7 +321,9 @@ def test_any_policy_file_loads_or_is_refused_with_its_place(place):
             assert (ran.status, ran.out) == (3, "")
         else:
             decided = decide(project.policy, (Agent("main", "standard"),), [parse_action(action)])
-            assert ran.status == {"allow": 0, "confine": 0, "deny": 1, "ask": 6}[decided.outcome.word]
+            assert (
+                ran.status == {"allow": 0, "confine": 0, "deny": 1, "ask": 6}[decided.outcome.word]
+            )
             asked = place.run("policy", question, *([action] if question == "explain" else []))
             assert_reported(asked)
             assert asked.status in ((0,) if question == "explain" else (0, 1))
