@@ -86,7 +86,7 @@ def test_by_default_the_system_directories_that_exist_are_readable():
     [
         ("memory_mb = 0", ShellLimits(memory_mb=6000), True),
         ("memory_mb = 100", ShellLimits(memory_mb=100), True),
-        ("memory_mb = 9000, cpu_s = 7", ShellLimits(memory_mb=9000, cpu_s=7), True),
+        ("memory_mb = 9000, cpu_s = 7", ShellLimits(memory_mb=6000, cpu_s=7), True),
         ("processes = 5 }\ncaches = false\n#{", ShellLimits(5, 6000), False),
     ],
 )
