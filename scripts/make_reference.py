@@ -279,7 +279,8 @@ _SHELL_NOTES: Final = (
     "`paddock sandbox caches clear` begins anew, as does a look that finds them larger than",
     f"{limits.shell_cache_bytes_max:,} bytes. A dry run only reads them; under Landlock alone",
     "there are none.\n",
-    "`memory_mb = 0` is three quarters of what the machine has, `cpu_s = 0` no limit.\n",
+    "`memory_mb = 0` is three quarters of what the machine has, and no number means more;",
+    "`cpu_s = 0` is no limit.\n",
 )
 
 

@@ -65,7 +65,7 @@ class ShellLimits:
 
     processes: int = 4096
     memory_mb: int = 0
-    """0: three quarters of what the machine has."""
+    """0: three quarters of what the machine has, which is the most that any number means."""
     file_mb: int = 4096
     cpu_s: int = 0
     """0: none; its time-out bounds it."""

@@ -131,7 +131,7 @@ def _named_variables(project: Project, wrapped: WrappedCommand) -> dict[str, Jso
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command of a wrapped line; the status for the shell."""
-    parser = argparse.ArgumentParser("paddock hook exec", allow_abbrev=False)
+    parser = argparse.ArgumentParser("exec.py", allow_abbrev=False)
     parser.add_argument("--plane", required=True)
     parser.add_argument("--agent", required=True)
     parser.add_argument("--directory", default=".")
