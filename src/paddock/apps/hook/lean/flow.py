@@ -8,7 +8,7 @@ from paddock.apps.hook.lean import answers, records
 from paddock.apps.hook.lean.asked import PERMISSION_REQUEST, Asked
 from paddock.apps.hook.lean.judging import CONFINE, DENY, Verdict, judge
 from paddock.apps.hook.lean.places import Scene
-from paddock.apps.hook.lean.wanted import Wanted, find_wanted
+from paddock.apps.hook.lean.wanted import SHELL_TOOL, Wanted, find_wanted
 from paddock.apps.hook.lean.wrap import find_directory, wants_out
 
 TYPE_CHECKING = False
@@ -67,11 +67,11 @@ def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> Judge
     """Judge a call; nothing is recorded. Raises: ShapeError."""
     wanted = find_wanted(asked)
     judged = Judged(asked, wanted)
-    if wanted.line is not None:
+    if asked.tool == SHELL_TOOL:
         judged.wants_out = wants_out(asked)
         if not judged.wants_out:
             judged.directory = find_directory(asked, scene, engine.holding, base)
-        if judged.directory and engine.is_outside(wanted.line):
+        if judged.directory and wanted.line is not None and engine.is_outside(wanted.line):
             judged.is_outside, judged.directory = True, ""
     judged.verdict = judge(asked, wanted, scene, engine, base, judged.directory)
     return judged
