@@ -25,7 +25,7 @@ EXPANDED_MAX: Final = 500
 """Names that one pattern in a line may stand for; with more it is asked about."""
 BELOW_MAX: Final = 5_000
 """Names below a directory that goes or is copied; with more it is asked about."""
-READS_MAX: Final = 1_000
+READS_MAX: Final = 5_000
 """Files that a line may read; with more it is asked about."""
 STEPS_MAX: Final = 200_000
 """Names that are looked at for one line."""
@@ -132,8 +132,8 @@ def _unwrapped(line: CommandLine) -> CommandLine:
         return line
     if not _REDIRECTED.fullmatch(line.text, len(first.text)):
         return line
-    is_shell = words[0].text in _SHELLS and words[1].text in ("-c", "-lc")
-    return parse_line(words[2].text) if is_shell and words[2].is_literal else line
+    is_told = words[1].text in ("-c", "-lc") and words[2].is_literal
+    return parse_line(words[2].text) if is_told and words[0].text in _SHELLS else line
 
 
 def _follow(found: Targets, line: CommandLine, base: str) -> list[Ground]:
@@ -146,7 +146,7 @@ def _follow(found: Targets, line: CommandLine, base: str) -> list[Ground]:
     for command in line.commands:
         start = line.text.find(command.text, at)
         gap = line.text[at : max(start, at)]
-        if re.search(r"[;\n|]|&(?!&)", gap.replace("&&", "")):
+        if re.search(r"[;\n|&]", gap.replace("&&", "")):
             grounds, behind = _bounded(found, grounds + behind), []
         _note(found, command, grounds, base)
         if not _PATCHES.isdisjoint(_names(command)):
@@ -198,31 +198,26 @@ def _note(found: Targets, command: SimpleCommand, grounds: list[Ground], base: s
             for sift in touch.sifted:
                 for start in _expand(found, (sift.start,), here):
                     _note_names(acts[sift.act], _sifted(found, sift, start, here), ground)
-            for name in _expand(found, touch.reads, here, is_net=True):
+            known = dict(found.unsure)
+            for name in _expand(found, touch.reads, here):
                 # A pattern, or a text of several words, is seldom a file: then it has to be there.
                 if not re.search(r"[\s*?]", name) or os.path.lexists(os.path.join(here, name)):
                     found.reads[ground, name] = None
+            # Reading is often and mostly harmless: what words do not tell of it is let be.
+            found.unsure = known
 
 
 def _note_names(into: dict[Grounded, None], names: Iterable[str], ground: Ground) -> None:
     into.update(((ground, name), None) for name in names)
 
 
-def _expand(
-    found: Targets, named: tuple[str, ...] | list[str], here: str, *, is_net: bool = False
-) -> Iterator[str]:
-    """Yield each name that is given, and for what it stands now as a shell would expand it.
-
-    `is_net`: what cannot be told of it is not asked about.
-    """
-    for name in named:
-        if not name:
-            continue
+def _expand(found: Targets, named: Iterable[str], here: str) -> Iterator[str]:
+    """Yield each name that is given, and for what it stands now as a shell would expand it."""
+    for name in filter(None, named):
         yield name
         if not _GLOB.search(name):
             continue
-        is_plain = not (found.sets_globs or _CLASS.search(name))
-        if not is_plain and not is_net:
+        if found.sets_globs or _CLASS.search(name):
             found.unsure["a pattern stands for names that only the shell can tell"] = None
         home = f"{os.path.expanduser('~')}/" if name.startswith("~/") else ""
         # A `^` means what `!` means; where it was quoted it is a character like others.
@@ -361,7 +356,7 @@ def _moved(found: Targets, command: SimpleCommand, grounds: list[Ground]) -> lis
         if reading.head or program_name(words[0].text) not in _MOVES:
             continue
         named = [each for each in words[1:] if each.text not in ("-P", "-L", "-e", "-@", "--")]
-        is_told = all(each.is_literal and not each.alternatives for each in named)
+        is_told = not any(each.unknown or each.glob or each.alternatives for each in named)
         # `cd -` and `cd +1` mean a directory of before.
         is_plain = len(named) < 2 and all(each.text[:1] not in ("", "-", "+") for each in named)
         if words[0].text == "popd" or not is_plain:

@@ -101,7 +101,7 @@ _ROWS: Final = (
     _Row("gcc cc g++ clang c++ ld go rustc", writes="-o -out"),
     _Row("tree strace ltrace time perf", writes="-o --output", reads=False),
     _Row("openssl", writes="-o -out -keyout -writerand -CRLout"),
-    _Row("unzip", "rest", "-P", "-d", unless="-l -p -t -v -Z", doubted="-x"),
+    _Row("unzip", "rest", "-P", "-d", unless="-l -p -t -v -Z", doubted="-x", reads=False),
     _Row("make ninja", writes="-C --directory", reads=False),
     _Row("gzip gunzip", "packed", suffixes=_END, end=".gz", below="-r --recursive"),
     _Row("bzip2 bunzip2", "packed", end=".bz2"),
@@ -141,9 +141,8 @@ _TABLE: Final = {
     for name in row.programs.split("|" if row.programs.startswith("git ") else None)
 }
 PROGRAMS: Final = frozenset(
-    {name for name, row in _TABLE.items() if row.operands or row.default or row.writes}
-    | {"dd", "find", "git", "tar", "bsdtar"}
-)
+    name for name, row in _TABLE.items() if row.operands or row.default or row.writes
+) | {"dd", "find", "git", "tar", "bsdtar"}
 """Programs that may write what their words name."""
 BY_OPTION: Final = frozenset(
     name for name, row in _TABLE.items() if row.writes and not (row.operands or row.default)
@@ -184,11 +183,8 @@ def find_touch(readings: Sequence[Reading], starts: Iterable[int] = ()) -> Touch
     for reading, touch in plain:
         words = [word.text for word in reading.all_words()]
         if program_name(words[0]) == "find":
-            inner = (
-                each
-                for other, each in plain
-                if other.words is reading.words and reading.start < other.start < reading.end
-            )
+            behind = (each for each in plain if reading.start < each[0].start < reading.end)
+            inner = (each for other, each in behind if other.words is reading.words)
             touch.add(_find(words[1:], inner))
         whole.add(touch)
     whole.written = [each for each in whole.written if each != _FOUND]
@@ -451,10 +447,8 @@ def _find_tests(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
     )
 
 
-_TAR: Final = _Row(
-    "tar", "", "-b -f -F -H -I -K -L -N -T -V -X --file --exclude",
-    "-g --listed-incremental --one-top-level?", "-C --directory",
-)  # fmt: skip
+_TAR: Final = _Row("tar", "", "-b -f -F -H -I -K -L -N -T -V -X --file --exclude",
+                   "-g --listed-incremental --one-top-level?", "-C --directory")  # fmt: skip
 
 
 def _tar(words: Sequence[str]) -> Touch:
@@ -473,10 +467,10 @@ def _tar(words: Sequence[str]) -> Touch:
         touch.written += [each for each in found.of("-f --file") if each != "-"]
         touch.removed = found.operands if found.has("--remove-files") else []
         touch.reads = [each for each in found.operands if each not in touch.removed]
-    elif found.has("-x --extract --get"):
-        places = found.of(_TAR.into)
-        touch.written += places
-        touch.written += [_joined((places or [""])[-1], each) for each in found.operands]
+        return touch
+    places = found.of(_TAR.into)
+    members = found.operands if found.has("-x --extract --get") else []
+    touch.written += places + [_joined((places or [""])[-1], each) for each in members]
     return touch
 
 
@@ -529,7 +523,6 @@ def _git(words: Sequence[str]) -> Touch:
 
 
 def _joined(directory: str, path: str) -> str:
-    """Return a path as it is for someone who does not stand in `directory`."""
     is_whole = not directory or path.startswith(("/", "~"))
     return path if is_whole else f"{directory.rstrip('/')}/{path}"
 
@@ -571,13 +564,10 @@ def _git_clean(words: Sequence[str]) -> Touch:
         return Touch()
     if not found.has("-x -X"):
         return Touch(found.operands, doubts=[_CLEANS])
-    removed = [
-        each
-        for path in found.operands or [""]
-        for each in (
-            (_joined(path, name) for name in _ALL_BUT_GIT) if _HERE.fullmatch(path) else [path]
-        )
-    ]
+    removed: list[str] = []
+    for path in found.operands or [""]:
+        below = [_joined(path, each) for each in _ALL_BUT_GIT]
+        removed += below if _HERE.fullmatch(path) else [path]
     # In a pattern of git a star goes through slashes, and `:/` is the top.
     return Touch(removed=removed, doubts=[_CLEANS] * any(map(_MAGIC.search, found.operands)))
 
@@ -585,9 +575,7 @@ def _git_clean(words: Sequence[str]) -> Touch:
 def _git_config(words: Sequence[str]) -> Touch:
     """The file that is named; else git's own, where a key may name a program to be run."""
     found = _split(words, _Row("", takes="-f --file --type --default --comment --value --url"))
-    if found.has(
-        "--get --get-all --get-regexp --get-urlmatch --get-color --get-colorbool --list -l"
-    ):
+    if found.has("--get --get-all --get-regexp --get-urlmatch --get-colorbool --list -l"):
         return Touch()
     files = found.of("-f --file")
     key = [each for each in found.operands if each != "set"]
