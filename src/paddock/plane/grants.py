@@ -23,6 +23,7 @@ from paddock.policy.presets import LOCKED, built_in_paths, presets
 from paddock.policy.questions.coverage import idle_exceptions, path_samples
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.policy.settings import (
+    COMMITS,
     NETWORKS,
     ConfineMax,
     HookSettings,
@@ -37,6 +38,10 @@ from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
 
+_LANDS: Final = {
+    "each": "what is allowed lands where the rest is refused",
+    "all": "what commands change lands",
+}
 _VERBS: Final = dict(zip(Outcome, ("allows", "confines", "asks about", "denies"), strict=True))
 
 
@@ -127,9 +132,7 @@ def _held(user: PolicyFile | None) -> _Held:
     built_in = {profile.name: profile for profile in presets()}
     if user is None:
         return _Held("the defaults", built_in_paths(), built_in, Settings())
-    document = read_policy(
-        str(user.path), user.content, Scope.USER, Settings(), frozenset(built_in)
-    )
+    document = read_policy(str(user.path), user.content, Scope.USER, Settings(), built_in)
     given = {
         each.name: value
         for each in fields(PathsTable)
@@ -144,8 +147,8 @@ def _held(user: PolicyFile | None) -> _Held:
 
 
 def _read(file: PolicyFile, held: _Held) -> PolicyDocument:
-    known = frozenset(held.profiles)
-    return read_policy(str(file.path), file.content, Scope.PROJECT, held.settings, known)
+    scope = Scope.PROJECT
+    return read_policy(str(file.path), file.content, scope, held.settings, held.profiles)
 
 
 def _path_lists(
@@ -301,8 +304,8 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
         yield Grant(f"{name} enforcement is {given.enforcement!r}")
     if given.approve != default.approve:
         yield Grant(f"{name} approve is {given.approve!r}")
-    if given.commit == "each" != default.commit:
-        yield Grant(f"{name} commit is 'each': what is allowed lands where the rest is refused")
+    if COMMITS.index(given.commit) < COMMITS.index(default.commit):
+        yield Grant(f"{name} commit is {given.commit!r}: {_LANDS[given.commit]}")
     if given.caches and not default.caches:
         yield Grant(f"{name} caches is true: commands share what their tools download")
     both = given.limits.stricter(default.limits)

@@ -13,7 +13,7 @@ Network = Literal["none", "loopback", "host"]
 Git = Literal["safe", "read-only", "none"]
 EnforcementMode = Literal["required", "best-effort"]
 Approve = Literal["command", "diff"]
-Commit = Literal["each", "all"]
+Commit = Literal["each", "all", "none"]
 OnAllow = Literal["silent", "approve"]
 HookWarnings = Literal["all", "once", "off"]
 HookShell = Literal["confine", "read"]
@@ -24,6 +24,7 @@ GITS: Final[tuple[Git, ...]] = get_args(Git)
 ENFORCEMENTS: Final[tuple[EnforcementMode, ...]] = get_args(EnforcementMode)
 APPROVES: Final[tuple[Approve, ...]] = get_args(Approve)
 COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
+"""From the loosest to the strictest."""
 ON_ALLOWS: Final[tuple[OnAllow, ...]] = get_args(OnAllow)
 HOOK_WARNINGS: Final[tuple[HookWarnings, ...]] = get_args(HookWarnings)
 HOOK_SHELLS: Final[tuple[HookShell, ...]] = get_args(HookShell)
@@ -128,6 +129,8 @@ class HookSettings:
     outside: tuple[str, ...] = ()
     paranoid: bool = False
     sandbox_ignored: bool = True
+    scratch: bool = True
+    """Whether agents are told where scratch work goes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """`[shell]` as a file gives it: some keys, to be laid over what holds already."""
 
 import re
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, fields, replace
+from typing import Final, TypeVar
 
 from paddock.policy.problems import quote_toml
 from paddock.policy.reader import Table
@@ -42,6 +42,9 @@ CPU_S_MAX: Final = 86_400
 CONFINED_MAX: Final = 10**9
 
 
+Under = TypeVar("Under", ShellSettings, "ShellChanges")
+
+
 @dataclass(frozen=True, slots=True)
 class ShellChanges:
     """The keys of `[shell]` that are given; None for the others."""
@@ -58,22 +61,10 @@ class ShellChanges:
     caches: bool | None = None
     confine_max: ConfineMax | None = None
 
-    def over(self, base: ShellSettings) -> ShellSettings:
+    def over(self, base: Under) -> Under:
         """Return `base` with each given key replaced whole."""
-        return replace(
-            base,
-            network=self.network or base.network,
-            git=self.git or base.git,
-            read=base.read if self.read is None else self.read,
-            write=base.write if self.write is None else self.write,
-            enforcement=self.enforcement or base.enforcement,
-            approve=self.approve or base.approve,
-            commit=self.commit or base.commit,
-            limits=self.limits or base.limits,
-            env=base.env if self.env is None else self.env,
-            caches=base.caches if self.caches is None else self.caches,
-            confine_max=self.confine_max or base.confine_max,
-        )
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return replace(base, **{name: value for name, value in values if value is not None})
 
 
 def read_shell_changes(table: Table) -> ShellChanges:

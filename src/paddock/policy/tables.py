@@ -5,6 +5,7 @@ then holds; a key that is given replaces its value whole.
 """
 
 import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
 from typing import Final, cast
 
@@ -75,6 +76,7 @@ def read_hook(table: Table, base: HookSettings) -> HookSettings:
         outside=_command_patterns(table, "outside", base.outside),
         paranoid=table.boolean("paranoid", base.paranoid),
         sandbox_ignored=table.boolean("sandbox_ignored", base.sandbox_ignored),
+        scratch=table.boolean("scratch", base.scratch),
     )
     table.finish()
     return hook
@@ -113,7 +115,7 @@ def _command_patterns(table: Table, name: str, default: tuple[str, ...]) -> tupl
 
 
 def read_agents(
-    table: Table, base: tuple[AgentBinding, ...], profiles: frozenset[str]
+    table: Table, base: tuple[AgentBinding, ...], profiles: AbstractSet[str]
 ) -> tuple[AgentBinding, ...]:
     """Read `[agents."NAME"]`; each must name a profile of `profiles`."""
     bindings = {binding.name: binding for binding in base}
