@@ -191,7 +191,7 @@ def _replaced(profile: Profile, before: Profile | None) -> Iterator[LintFinding]
     if lost:
         yield LintFinding(
             "lint.profile_replaced",
-            f"the profile {quote_toml(profile.name)} replaces the built-in one, and has no more:"
+            f"the profile {quote_toml(profile.name)} replaces the built-in one and loses"
             f" {name_some(lost)}",
             profile.place,
             f"extends = {quote_toml(profile.name)} keeps them; {_DOES_NOT_HOLD}",
