@@ -322,11 +322,14 @@ def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
     yield from _hook_grants(settings.hook, held.hook)
     for binding in settings.agents:
         is_replaced = held.profile_for(binding.name) is not None
-        if binding in held.agents or (binding.profile == LOCKED and not is_replaced):
+        is_locked = binding.profile == LOCKED and not binding.is_declared
+        if binding in held.agents or (is_locked and not is_replaced):
             # A profile that a name is given holds besides; only in another's place it may open.
             continue
         who, profile = show_name(binding.name), show_name(binding.profile)
-        yield Grant(f"[agents] {who} has the profile {profile}")
+        place = show_name(binding.workspace or f"the workspace of {binding.parent}")
+        works = f", and is an agent of {place}" if binding.is_declared else ""
+        yield Grant(f"[agents] {who} has the profile {profile}{works}")
     for each in fields(LoweredLimits):
         more = int(getattr(settings.limits, each.name))
         if more > int(getattr(held.limits, each.name)):

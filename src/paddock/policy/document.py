@@ -184,6 +184,10 @@ def _read_settings(
         providers = top.table("providers")
         if providers is not None:
             settings = replace(settings, providers=read_providers(providers))
+        for binding in settings.agents:
+            if binding.is_declared:
+                said = "workspace and parent stand in a project's own file: its plane has the agent"
+                top.report.add(("agents", binding.name), said, "leave them out here")
         return settings
     if ledger is not None:
         settings = replace(settings, ledger=read_ledger(ledger, base.ledger))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Literal, get_args
 
 from paddock import limits as hard
+from paddock.values.agents import Permissions
 
 Network = Literal["none", "loopback", "host"]
 Git = Literal["safe", "read-only", "none"]
@@ -135,10 +136,22 @@ class HookSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentBinding:
-    """`[agents."NAME"]`: a profile for an agent or a client's agent type."""
+    """`[agents."NAME"]`: a profile for an agent or a client's agent type.
+
+    With a `workspace` or a `parent` it declares an agent, which `paddock trust` makes so.
+    """
 
     name: str
     profile: str
+    workspace: str = ""
+    """A directory from the project's root, or of the host; empty: the parent's."""
+    parent: str = ""
+    permissions: Permissions = field(default_factory=Permissions)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether it is an agent of the plane, and no name for a client's kind alone."""
+        return bool(self.workspace or self.parent)
 
 
 @dataclass(frozen=True, slots=True)

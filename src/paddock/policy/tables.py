@@ -29,6 +29,7 @@ from paddock.policy.settings import (
     ProviderSettings,
 )
 from paddock.policy.shell import host_paths
+from paddock.values.agents import Permissions
 from paddock.values.decisions import Outcome
 
 HISTORY_BYTES_MAX: Final = 10**15
@@ -124,6 +125,8 @@ def read_agents(
         if entry is None:
             continue
         profile = entry.string("profile")
+        workspace, parent = entry.string("workspace"), entry.string("parent")
+        permissions = _read_permissions(entry)
         entry.finish()
         if not profile:
             if not entry.has("profile"):
@@ -132,8 +135,23 @@ def read_agents(
         if profile not in profiles:
             message = f"the profile {quote_toml(profile)} of {entry.title} is unknown"
             entry.problem("profile", message, suggest(profile, profiles))
-        bindings[name] = AgentBinding(name, profile)
+        bindings[name] = AgentBinding(name, profile, workspace, parent, permissions)
+        if entry.has("permissions") and not bindings[name].is_declared:
+            said = f"permissions in {entry.title} stand with a workspace or a parent alone"
+            entry.problem("permissions", said, "without these it maps a client's kind of agent")
     return tuple(bindings.values())
+
+
+def _read_permissions(entry: Table) -> Permissions:
+    table = entry.table("permissions")
+    given: dict[str, tuple[str, ...]] = {}
+    if table is not None:
+        for each in fields(Permissions):
+            patterns = _patterns(table, each.name)
+            if patterns is not None:
+                given[each.name] = tuple(pattern.text for pattern in patterns)
+        table.finish()
+    return Permissions(**given)
 
 
 def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:

@@ -25,6 +25,12 @@ otherwise = { "tool:shell:*" = "confine" }
 [profiles.mine.shell]
 commit = "each"
 """
+LIFTED = """[profiles.a]
+otherwise = { "tool:mcp:*" = "deny" }
+[profiles.b]
+extends = "a"
+otherwise = { "tool:mcp:*" = "ask" }
+"""
 
 
 def policy(text: str, *, user: str = "", trusted: bool = True) -> Policy:
@@ -64,7 +70,11 @@ def test_its_shell_is_merged_key_by_key() -> None:
     ("text", "action", "wanted"),
     [
         ('extends = "standard"\ndeny = ["tool:shell:run git push *"]', "tool:file:view a", "allow"),
-        ('extends = "standard"\ndeny = ["tool:shell:run git push *"]', "tool:shell:run ls", "confine"),
+        (
+            'extends = "standard"\ndeny = ["tool:shell:run git push *"]',
+            "tool:shell:run ls",
+            "confine",
+        ),
         (
             'extends = "standard"\ndeny = ["tool:shell:run git push *"]',
             "tool:shell:run git push",
@@ -96,11 +106,7 @@ def test_what_the_users_configuration_says_of_that_name_is_extended() -> None:
         ('[profiles.a]\nextends = "nobody"', 'extends "nobody", and there is no such profile'),
         ('[profiles.a]\nextends = "a"', 'extends "a", and there is no such profile'),
         ("[profiles.a]\nextends = 1", "extends in [profiles.a] is 1, not an array of strings"),
-        (
-            '[profiles.a]\notherwise = { "tool:mcp:*" = "deny" }\n'
-            '[profiles.b]\nextends = "a"\notherwise = { "tool:mcp:*" = "ask" }',
-            '"tool:mcp:*" is denied in paddock.toml:2, which nothing here lifts',
-        ),
+        (LIFTED, '"tool:mcp:*" is denied in paddock.toml:2, which nothing here lifts'),
     ],
 )
 @pytest.mark.parametrize("trusted", [True, False])

@@ -412,19 +412,18 @@ def test_secret_names_that_git_tracks_are_found_by_the_pattern_that_closes_them(
     assert "lint.secret_tracked" not in [each.code for each in lint(policy(text), ["a.txt"])]
 
 
+ASKS = """allow = ["{}", "tool:search:*", "tool:output:*", "tool:client:*"]
+otherwise = {{ {} }}"""
+
+
 @pytest.mark.parametrize(
     ("profile", "lost"),
     [
         ('extends = "standard"\ndeny = ["tool:file:delete"]', None),
         ('allow = ["tool:*"]', None),
+        (ASKS.format("tool:file:*", '"tool:shell:*" = "ask"'), "'otherwise ask tool:mcp:*'"),
         (
-            'allow = ["tool:file:*", "tool:search:*", "tool:output:*", "tool:client:*"]\n'
-            'otherwise = { "tool:shell:*" = "ask" }',
-            "'otherwise ask tool:mcp:*'",
-        ),
-        (
-            'allow = ["tool:file:view", "tool:search:*", "tool:output:*", "tool:client:*"]\n'
-            'otherwise = { "tool:shell:*" = "ask", "tool:mcp:*" = "ask" }',
+            ASKS.format("tool:file:view", '"tool:shell:*" = "ask", "tool:mcp:*" = "ask"'),
             "'tool:file:*'",
         ),
     ],
