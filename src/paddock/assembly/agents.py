@@ -169,8 +169,14 @@ def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> Ag
         toolsets = None if before is None else before.agent.toolsets
         permissions, parent = binding.permissions, binding.parent or None
         new = NewAgent(name, binding.profile, workspace, parent, toolsets, permissions, file)
-        if before is None or _as_new(before) != new:
-            steps.append(AgentStep(new, workspace, agents.is_known(name), is_outside))
+        if before is not None and _as_new(before) == new:
+            continue
+        steps.append(AgentStep(new, workspace, agents.is_known(name), is_outside))
+        if workspace.is_dir() and (parent is None or parent in known):
+            try:
+                agents.draft(new)
+            except (UsageError, ConfigError) as problem:
+                raise _wrong(file, name, problem.message, problem.hint) from problem
     gone = (n for n, each in known.items() if each.declared_in == file and n not in declared)
     return AgentPlan(tuple(steps), tuple(gone))
 

@@ -154,7 +154,7 @@ class AgentStore:
                 be, or an agent of that name is there.
             ConfigError: the workspace overlaps the plane, or exceeds the parent's.
         """
-        record, content = self._draft(new)
+        record, content = self.draft(new)
         file, workspace = record.file, new.workspace
         make_directories(self.layout.agents)
         with locked(self.layout.agents):
@@ -177,7 +177,7 @@ class AgentStore:
 
         Raises: as `create`, but that it is there.
         """
-        record, content = self._draft(new)
+        record, content = self.draft(new)
         with locked(self.layout.agents):
             self._require_private(new.name)
             with _naming_options(record.file):
@@ -212,8 +212,11 @@ class AgentStore:
                 sync_directory(file.parent)
         return RemovedAgent(name, kept)
 
-    def _draft(self, new: NewAgent) -> tuple[AgentRecord, bytes]:
-        """What would be declared, as far as it can be said before anything is locked."""
+    def draft(self, new: NewAgent) -> tuple[AgentRecord, bytes]:
+        """What would be declared, as far as it can be said before anything is locked.
+
+        Raises: as `create`.
+        """
         agent, workspace = self._plan(new)
         if self._is_admin(new.name):
             raise _exists(new.name, self.layout.admin_config)

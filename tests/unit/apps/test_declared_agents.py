@@ -171,7 +171,9 @@ def test_a_workspace_from_which_it_would_reach_what_governs_it_is_refused(
     named = place.format(home=user.home)
     Path(user.project / named).mkdir(parents=True, exist_ok=True)
     declare(user, f'[agents.a]\nprofile = "open"\nworkspace = "{named}"\n')
-    assert user.run("trust", "--yes").status in (0, 3)
+    refused = user.run("trust", "--yes")
+    assert (refused.status, "paddock.toml, [agents.a]" in refused.err) == (3, True)
+    assert not (user.home / ".local/state/paddock/trust").exists()
     assert "a" not in agents(user)
 
 
