@@ -193,7 +193,7 @@ class SandboxShell:
             plan = replace(plan, caches="")
         if plan.commit == "none":
             plan = replace(contained(plan), network=plan.network)
-        plan = contained(plan) if is_dry else plan
+        plan = contained(plan) if line.is_dry_run else plan
         is_open = plan.network == "host" and not names_line(
             self._ground.place.policy, self._ground.chain, Action("shell", "run", line.text)
         )
