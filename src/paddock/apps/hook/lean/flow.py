@@ -103,6 +103,8 @@ def answer_call(
         return answers.refusal(f"{reason} ({said}){remedy}", answers.scratch_hint(scene.today))
     if updated and word == "ask":
         reason = f"{reason}; {answers.STILL_HELD}"
+    if warnings and ports.claim_warning(asked.session_id, answers.TURNS_OFF):
+        warnings = [*warnings, answers.TURNS_OFF]
     notice = ""
     if updated and word == "allow" and ports.claim_warning(_ONCE, answers.CONFINED):
         notice = answers.CONFINED
@@ -129,14 +131,15 @@ def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "Port
     """
     ports.append(records.event_record(asked, who.agent, ports.randomness))
     if asked.event in ("SessionStart", "SubagentStart"):
-        return answers.context_answer(asked.event, answers.scratch_hint(scene.today))
+        hint = answers.scratch_hint(scene.today)
+        return answers.context_answer(asked.event, hint) if hint else b""
     return b""
 
 
 def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
     """The answer where something went wrong: what can be refused is refused."""
     if asked is None or asked.is_judged:
-        return answers.refusal(reason, answers.scratch_hint(today) if today else "")
+        return answers.refusal(reason, answers.scratch_hint(today))
     if asked.event == PERMISSION_REQUEST:
         return answers.permission_refusal(reason)
     return b""
