@@ -10,8 +10,7 @@ from pathlib import Path
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from paddock.packages.archive import read_archive
-from paddock.packages.gzip_format import unwrap, wrap
+from paddock.packages.archive import read_archive, unwrap, wrap
 from paddock.packages.manifest import parse_manifest
 from paddock.packages.names import find_collision, path_problem
 from paddock.packages.packing import is_litter, pack

@@ -2,7 +2,7 @@
 
     names        what packages and files may be called    versions   semantic versions
     manifest     what a package declares, and its identity
-    tar_format, gzip_format   the one form of an archive   archive   reading it whole, in memory
+    archive      the one form of an archive, read whole, in memory
     packing      making an archive, writing hashes        hashing    `compute_sha256`
     keys         operators' Ed25519 keys                  signatures, approvals, approving
     registries   specs and frameworks                     receipts   what an install left

@@ -5,8 +5,19 @@
 What comes out is a value: the manifest, and the content of every file in memory. Whatever
 comes later (planning, a dry run, the swap) works on this value and never opens the archive
 again, so what was judged is what is installed.
+
+The one form is ustar (POSIX.1-2017, pax) of regular files, owner and group 0, time 0, mode
+0644 or 0755, in one gzip member. A tar is accepted exactly when encoding what it holds gives
+the same bytes. It is written without compression, in stored blocks (RFC 1951, 3.2.4): what a
+compressor makes of one input differs between versions and builds of zlib, even at level 0.
+
+Threat: two programs that read one archive differently. Extended headers (pax, GNU) give a
+member a second name or size, base-256 numbers a second length, bytes behind a name's NUL a
+second name. So headers are read one by one, and nothing follows what an extended one says.
 """
 
+import tarfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,25 +25,42 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
-from paddock.packages.gzip_format import unwrap, wrap
 from paddock.packages.manifest import Manifest, parse_manifest
-from paddock.packages.names import MANIFEST, find_collision, path_problem, shown_collision
-from paddock.packages.refusals import ArchiveRefusedError, Failure
-from paddock.packages.tar_format import (
-    BLOCK_BYTES,
-    END,
+from paddock.packages.names import (
     FILE_MODE,
-    RECORD_BYTES,
-    Header,
-    decode_header,
-    encode_header,
-    padding_of,
+    MANIFEST,
+    PROGRAM_MODE,
+    find_collision,
+    path_problem,
+    shown_collision,
 )
+from paddock.packages.refusals import ArchiveRefusedError, Failure
 from paddock.plane.files import read_file_through_links
 from paddock.text.show import quote
 from paddock.values.digests import digest_of
 
-_PADDING_BYTES_MAX: Final = len(END) + 2 * RECORD_BYTES
+# Magic, deflate, no flags, time 0, no extra flags, unknown system: the same everywhere.
+_GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_STORED_BYTES_MAX: Final = 65_535
+_GZIP_WINDOW: Final = 31
+"""zlib.h, inflateInit2: 15 bits of window, and 16 for a gzip header and nothing else."""
+_PIECE_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 512
+_KINDS: Final = {
+    b"\0": "a member of the oldest tar format",
+    b"1": "a hard link",
+    b"2": "a symbolic link",
+    b"3": "a character device",
+    b"4": "a block device",
+    b"5": "a directory",
+    b"6": "a FIFO",
+    b"7": "a contiguous file",
+    b"g": "a global pax header",
+    b"x": "a pax header",
+    b"L": "a long name of GNU tar",
+    b"S": "a sparse file of GNU tar",
+    b"V": "a volume label of GNU tar",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +131,8 @@ def write_archive(manifest: Manifest, files: tuple[PackedFile, ...]) -> bytes:
 
 def write_members(members: Iterable[PackedFile]) -> bytes:
     """An archive in the one form, of these files and nothing else."""
-    pieces: list[bytes] = []
-    for member in sorted(members, key=_name_bytes):
-        size_bytes = len(member.content)
-        pieces.append(encode_header(Header(member.path, size_bytes, member.mode)))
-        pieces.append(member.content + b"\0" * padding_of(size_bytes))
-    pieces.append(END)
-    size_bytes = sum(map(len, pieces))
-    pieces.append(b"\0" * padding_of(size_bytes, RECORD_BYTES))
-    return wrap(b"".join(pieces))
-
-
-def read_members(content: bytes) -> dict[str, PackedFile]:
-    """The files of an archive in the one form, whatever they are, by their names.
-
-    Raises: ArchiveRefusedError: in any way not the one form.
-    """
-    return _members(unwrap(content))
+    tar = b"".join(map(_encode, sorted(members, key=lambda member: member.path.encode())))
+    return wrap(tar + _end_at(len(tar)))
 
 
 def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> list[Failure]:
@@ -139,62 +152,142 @@ def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> li
     return found
 
 
-def _name_bytes(member: PackedFile) -> bytes:
-    return member.path.encode()
+def read_members(content: bytes) -> dict[str, PackedFile]:
+    """The files of an archive in the one form, whatever they are, by their names.
 
-
-def _members(tar: bytes) -> dict[str, PackedFile]:
-    """Every member by its name; all names are safe, and no two of them collide."""
-    found: dict[str, PackedFile] = {}
-    offset = 0
-    while True:
-        block = tar[offset : offset + BLOCK_BYTES]
-        if len(block) < BLOCK_BYTES:
-            raise ArchiveRefusedError("the archive is cut off: it has no end")
-        if not any(block):
-            break
-        header = decode_header(block)
+    Raises: ArchiveRefusedError: in any way not the one form.
+    """
+    tar, found, offset = unwrap(content), dict[str, PackedFile](), 0
+    while any(tar[offset : offset + _BLOCK_BYTES]):
         if len(found) > limits.package_files_max:
             raise ArchiveRefusedError(f"it holds more than {limits.package_files_max} files")
-        offset += BLOCK_BYTES
-        found[_new_name(header.name, found)] = PackedFile(
-            header.name, _content(tar, offset, header), header.mode
+        member = _member(tar, offset, found)
+        found[member.path] = member
+        offset += len(_encode(member))
+    rest, end = tar[offset:], _end_at(offset)
+    # Threat: a second archive behind the end, which a reader that passes over NULs goes on to.
+    if rest != end:
+        is_cut = end.startswith(rest)
+        raise ArchiveRefusedError(
+            "the archive is cut off: it has no end" if is_cut else "bytes follow the archive's end"
         )
-        offset += header.size_bytes + padding_of(header.size_bytes)
-    _require_end(tar, offset)
     collision = find_collision(found)
     if collision is not None:
         raise ArchiveRefusedError(shown_collision(collision), file=collision[1])
     return found
 
 
-def _new_name(name: str, known: dict[str, PackedFile]) -> str:
+def _member(tar: bytes, offset: int, known: dict[str, PackedFile]) -> PackedFile:
+    """The member whose header stands at `offset`, where encoding it gives the same bytes."""
+    start = offset + _BLOCK_BYTES
+    header = tar[offset:start]
+    try:
+        info = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
+    except UnicodeDecodeError:
+        shown = header[:100].rstrip(b"\0").decode("utf-8", "backslashreplace")
+        raise ArchiveRefusedError("its name is not UTF-8", file=shown) from None
+    except tarfile.TarError:
+        raise ArchiveRefusedError(
+            "a header's checksum, or a number in it, is wrong: damaged, cut off, or no tar archive"
+        ) from None
+    name, kind = info.name, header[156:157]
+    if kind != tarfile.REGTYPE:
+        what = _KINDS.get(kind, f"a member of the unknown type {kind!r}")
+        raise ArchiveRefusedError(
+            f"it is {what}, and a package holds regular files only", file=name
+        )
+    if info.mode not in (FILE_MODE, PROGRAM_MODE):
+        raise ArchiveRefusedError(f"its mode is {info.mode:04o}, not 0644 or 0755", file=name)
+    if start + info.size + -info.size % _BLOCK_BYTES > len(tar):
+        raise ArchiveRefusedError("the archive is cut off in it", file=name)
+    _require_new(name, known)
+    member = PackedFile(name, tar[start : start + info.size], info.mode)
+    encoded = _encode(member)
+    if encoded[:_BLOCK_BYTES] != header:
+        raise ArchiveRefusedError(
+            "its header is not the ustar header of its name, size and mode alone",
+            file=name,
+            hint="make archives with: paddock package pack",
+        )
+    # Threat: bytes between members are shown by no listing.
+    if not tar.startswith(encoded, offset):
+        raise ArchiveRefusedError("bytes follow its content before the next file", file=name)
+    return member
+
+
+def _require_new(name: str, known: dict[str, PackedFile]) -> None:
     if name in known:
         raise ArchiveRefusedError("it is in the archive twice", file=name)
     problem = path_problem(name) if name != MANIFEST else ""
     if problem:
         raise ArchiveRefusedError(problem, file=name)
-    return name
 
 
-def _content(tar: bytes, offset: int, header: Header) -> bytes:
-    end = offset + header.size_bytes
-    padded = end + padding_of(header.size_bytes)
-    if padded > len(tar):
-        raise ArchiveRefusedError("the archive is cut off in it", file=header.name)
-    # Threat: bytes between members are shown by no listing.
-    if any(tar[end:padded]):
-        raise ArchiveRefusedError("bytes follow its content before the next file", file=header.name)
-    return tar[offset:end]
+def _encode(member: PackedFile) -> bytes:
+    info = tarfile.TarInfo(member.path)
+    info.size, info.mode = len(member.content), member.mode
+    try:
+        header = info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+    except ValueError:
+        raise ArchiveRefusedError(
+            "the name is too long for an archive", file=member.path, hint="shorten it"
+        ) from None
+    return header + member.content + b"\0" * (-info.size % _BLOCK_BYTES)
 
 
-def _require_end(tar: bytes, offset: int) -> None:
-    rest = tar[offset:]
-    if len(rest) < len(END):
-        raise ArchiveRefusedError("the archive is cut off: it has half an end")
-    # Threat: a second archive behind the end, which a reader that passes over NULs goes on to.
-    if len(rest) > _PADDING_BYTES_MAX or any(rest):
-        raise ArchiveRefusedError("bytes follow the archive's end")
+def _end_at(offset: int) -> bytes:
+    """Two blocks of NULs, and as many as fill a record of twenty blocks."""
+    end = 2 * _BLOCK_BYTES
+    return b"\0" * (end + -(offset + end) % tarfile.RECORDSIZE)
+
+
+def wrap(content: bytes) -> bytes:
+    """`content` as one gzip member (RFC 1952) of stored blocks."""
+    pieces = [_GZIP_HEADER]
+    for start in range(0, len(content), _STORED_BYTES_MAX) or range(1):
+        piece = content[start : start + _STORED_BYTES_MAX]
+        is_last = start + _STORED_BYTES_MAX >= len(content)
+        size = len(piece)
+        pieces.append(bytes([is_last]) + size.to_bytes(2, "little"))
+        pieces.append((size ^ 0xFFFF).to_bytes(2, "little") + piece)
+    pieces.append(zlib.crc32(content).to_bytes(4, "little"))
+    pieces.append((len(content) & 0xFFFFFFFF).to_bytes(4, "little"))
+    return b"".join(pieces)
+
+
+def unwrap(archive: bytes) -> bytes:
+    """What one gzip member holds.
+
+    Threat: a bomb. What comes out is counted while it comes, and never more is made than
+    the limit and one piece.
+
+    Raises:
+        ArchiveRefusedError: no gzip, damaged, cut off, followed by anything, or a bomb.
+    """
+    ceiling = min(
+        limits.package_bytes_max,
+        limits.package_ratio_allowance_bytes + limits.package_ratio_max * len(archive),
+    )
+    inflating = zlib.decompressobj(_GZIP_WINDOW)
+    found: list[bytes] = []
+    total, rest = 0, archive
+    try:
+        while not inflating.eof:
+            piece = inflating.decompress(rest, _PIECE_BYTES)
+            rest = inflating.unconsumed_tail
+            total += len(piece)
+            found.append(piece)
+            if total > ceiling:
+                raise ArchiveRefusedError(
+                    f"{len(archive)} bytes unpack to more than {ceiling}: a bomb"
+                )
+            if not piece and not rest and not inflating.eof:
+                raise ArchiveRefusedError("the archive is cut off")
+    except zlib.error as fault:
+        raise ArchiveRefusedError(f"it is no gzip archive, or a damaged one: {fault}") from fault
+    if inflating.unused_data:
+        raise ArchiveRefusedError(f"{len(inflating.unused_data)} bytes follow the archive's end")
+    return b"".join(found)
 
 
 def _manifest(members: dict[str, PackedFile]) -> Manifest:

@@ -28,11 +28,10 @@ from paddock.packages.archive import (
     write_archive,
     write_members,
 )
-from paddock.packages.names import is_digest, path_problem
+from paddock.packages.names import FILE_MODE, PROGRAM_MODE, is_digest, path_problem
 from paddock.packages.order import install_order
 from paddock.packages.packing import is_litter, read_source
 from paddock.packages.refusals import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
 from paddock.plane.files import host_errors, read_file
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote

@@ -44,7 +44,13 @@ from paddock.packages.installed import digest_of_set, row_of
 from paddock.packages.keys import key_bytes, key_path, public_half, read_keys
 from paddock.packages.log import PackageLog, enrolled_entry, installed_entry
 from paddock.packages.manifest import Manifest
-from paddock.packages.names import find_collision, manifest_path, place_problem, receipt_path
+from paddock.packages.names import (
+    FILE_MODE,
+    find_collision,
+    manifest_path,
+    place_problem,
+    receipt_path,
+)
 from paddock.packages.order import install_order
 from paddock.packages.ownership import Put
 from paddock.packages.receipts import Receipt
@@ -57,7 +63,6 @@ from paddock.packages.stopped import (
     was_a_plane,
 )
 from paddock.packages.swapping import Swap
-from paddock.packages.tar_format import FILE_MODE
 from paddock.packages.vouching import read_vouched, sign_now
 from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object

@@ -45,7 +45,7 @@ from paddock.packages.keys import read_keys
 from paddock.packages.loading import POLICIES, find_loading_problems
 from paddock.packages.log import installed_entry
 from paddock.packages.manifest import Acceptance, Manifest
-from paddock.packages.names import manifest_path
+from paddock.packages.names import FILE_MODE, manifest_path
 from paddock.packages.order import find_graph_problems
 from paddock.packages.ownership import Act, plan_ownership
 from paddock.packages.receipts import InstalledFile, Receipt
@@ -54,7 +54,6 @@ from paddock.packages.refusals import Failure, GateRefusedError
 from paddock.packages.reports import Report
 from paddock.packages.signatures import Signature
 from paddock.packages.swapping import Swap
-from paddock.packages.tar_format import FILE_MODE
 from paddock.packages.transaction import Phase, Transaction
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json

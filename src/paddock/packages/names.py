@@ -10,11 +10,13 @@ from itertools import pairwise
 from typing import Final
 
 from paddock import limits
-from paddock.packages.tar_format import fits
 from paddock.policy.globs import fold
 from paddock.text.show import quote, show_name
 from paddock.workspace.temporary import is_temporary_name
 
+FILE_MODE: Final = 0o644
+PROGRAM_MODE: Final = 0o755
+"""A file of a package has one of these two."""
 MANIFEST: Final = "manifest.json"
 """The member of an archive, and the file of an installed package, that declares the rest."""
 RECEIPT: Final = "receipt.json"
@@ -91,7 +93,7 @@ def path_problem(path: str) -> str:
         return "the name holds control, direction or zero-width characters"
     # Threat: a manifest packs 40,000 directories to nothing, and whoever looks at each one on
     # the way pays for them.
-    if not fits(path):
+    if not _fits(path.encode()):
         return "the name has no room in an archive: 100 bytes at most, or 155, a slash and 100"
     if path.startswith("/"):
         return "the name is absolute"
@@ -107,6 +109,12 @@ def path_problem(path: str) -> str:
     if fold(path) == MANIFEST:
         return "the name is the manifest's own"
     return ""
+
+
+def _fits(name: bytes) -> bool:
+    """Whether a ustar header has room for it: its name, or its prefix and its name."""
+    cut = name.find(b"/", max(len(name) - 101, 0))
+    return len(name) <= 100 or (0 < cut <= 155 and cut + 1 < len(name))
 
 
 def fold_unicode(text: str) -> str:

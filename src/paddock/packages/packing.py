@@ -18,9 +18,8 @@ from paddock.errors import ConfigError, UsageError
 from paddock.packages.archive import PackedFile, read_archive, write_archive
 from paddock.packages.hashing import compute_sha256
 from paddock.packages.manifest import Manifest, parse_manifest
-from paddock.packages.names import MANIFEST, path_problem
+from paddock.packages.names import FILE_MODE, MANIFEST, PROGRAM_MODE, path_problem
 from paddock.packages.refusals import Failure, GateRefusedError
-from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
 from paddock.plane.files import host_errors, read_file, replace_file
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote

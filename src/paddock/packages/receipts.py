@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from paddock.packages.names import is_digest, is_package_id, path_problem
+from paddock.packages.names import FILE_MODE, PROGRAM_MODE, is_digest, is_package_id, path_problem
 from paddock.packages.signatures import Signature, parse_signature
-from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
 from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.values.calls import Json
 

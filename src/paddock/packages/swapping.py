@@ -14,11 +14,10 @@ from paddock.errors import InternalError, PathError, SpecialFileError, ToolError
 from paddock.packages.archive import PackedFile
 from paddock.packages.attic import Attic
 from paddock.packages.contents import given
-from paddock.packages.names import PLANE_MARKER
+from paddock.packages.names import FILE_MODE, PLANE_MARKER, PROGRAM_MODE
 from paddock.packages.ownership import Act, Put, Remove, Restore
 from paddock.packages.receipts import HandOver
 from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
 from paddock.packages.transaction import After, Before, Kind, PathChange, RemovedDirectory
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.text.show import quote
