@@ -95,7 +95,7 @@ BASE = {
     "HO1/contracts/PRC-A.json": b"{}\n",
 }
 CONFIGS = ("HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/settings.json")
-TOP = {"HOT/kernel/top.txt": b"top\n", "HOT/kernel/a.txt": b"A of the top\n"}
+TOP = {"HOT/kernel/top.txt": b"top\n"}
 
 
 def install_approved(

@@ -44,7 +44,7 @@ class SoundPackages:
             raise UnsoundPackageError("its manifest is not the one that was installed")
         if told.wo_id is None and not self.plane_is_dev:
             raise UnsoundPackageError("no operator approved the package")
-        failures = check_package(package, self.installed, self.workspace).failures
+        failures = check_package(package, self.workspace)
         if failures:
             raise UnsoundPackageError(f"{failures[0].file}: {failures[0].reason}")
         return package
@@ -55,7 +55,7 @@ class SoundPackages:
         Raises: UnsoundPackageError.
         """
         if self.installed.owner_of(asset.path) is not package:
-            raise UnsoundPackageError(f"{asset.path} was taken over by another package")
+            raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
         try:
             path = self.workspace.resolve_entry(asset.path).path
             content = self.workspace.read_all(path, bytes_max).content

@@ -75,16 +75,10 @@ def _owners(ground: Ground, tally: Tally) -> dict[str, InstalledPackage]:
             listing.setdefault(path, []).append(package)
     owners: dict[str, InstalledPackage] = {}
     for path, packages in sorted(listing.items()):
-        givers = {
-            package.receipt.taken[path].giver
-            for package in packages
-            if path in package.receipt.taken
-        }
-        owning = [package for package in packages if package.package_id not in givers]
-        if len(owning) != 1:
+        if len(packages) != 1:
             names = ", ".join(package.package_id for package in packages)
-            tally.look(path, f"it has {len(owning)} owners among {names}")
-        owners[path] = (owning or packages)[0]
+            tally.look(path, f"it has {len(packages)} owners: {names}")
+        owners[path] = packages[0]
     return owners
 
 

@@ -49,7 +49,7 @@ def _changed_tests(
     Threat: a test that was emptied passes, and so does one that became a directory (dash).
     """
     for path in package.manifest.by_path:
-        if path in acceptance.command and ground.installed.owner_of(path) is package:
+        if path in acceptance.command:
             problem = file_problem(package, path, ground.tools.workspace)
             if problem:
                 yield Failure(path, problem)

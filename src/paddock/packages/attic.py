@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -29,9 +29,8 @@ from paddock.plane.files import (
 )
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked, shared, try_locked, try_shared
-from paddock.values.digests import DIGEST_PREFIX, digest_of
+from paddock.values.digests import digest_of
 
-_KEPT: Final = "kept"
 _ID: Final = re.compile(r"TX-[0-9a-f]{32}", re.ASCII)
 
 
@@ -145,18 +144,6 @@ class Attic:
             raise IntegrityError("the record of a change of packages names no place here")
         return self._read(self._directory / transaction_id / number, version)
 
-    def keep(self, content: bytes) -> str:
-        """Keep what is handed over, under its digest."""
-        digest = digest_of(content)
-        path = self._kept_path(digest)
-        make_directories(path.parent)
-        replace_file(path, content)
-        return digest
-
-    def read_kept(self, digest: str) -> bytes:
-        """What was kept. Raises: IntegrityError: it is not there, or not that content."""
-        return self._read(self._kept_path(digest), digest)
-
     def sweep(self) -> None:
         """Remove what only changes that are over put aside."""
         sweep_drafts(self._directory)
@@ -164,17 +151,6 @@ class Attic:
             for entry in list(os.scandir(self._directory)):
                 if _ID.fullmatch(entry.name) is not None:
                     shutil.rmtree(entry.path)
-
-    def kept_besides(self, wanted: Collection[str]) -> tuple[Path, ...]:
-        """What is kept, and belongs to none of these hand-overs (their digests)."""
-        names = {self._kept_path(digest).name for digest in wanted}
-        directory = self._directory / _KEPT
-        with host_errors("tidying", directory):
-            found = os.listdir(directory) if directory.is_dir() else ()
-            return tuple(directory / name for name in found if name not in names)
-
-    def _kept_path(self, digest: str) -> Path:
-        return self._directory / _KEPT / digest.removeprefix(DIGEST_PREFIX)
 
     def _read(self, path: Path, version: str) -> bytes:
         content = read_file(path, limits.package_bytes_max)

@@ -18,9 +18,8 @@ from paddock.packages.depot import Depot
 from paddock.packages.finishing import Recovered, settle, tidy
 from paddock.packages.installed import InstalledSet, read_installed
 from paddock.packages.log import PackageLog
-from paddock.packages.names import manifest_path
-from paddock.packages.recorded import Record, find_deviations, find_deviations_of, replay
-from paddock.packages.refusals import Failure, GateRefusedError
+from paddock.packages.recorded import Record, find_deviations, replay
+from paddock.packages.refusals import GateRefusedError
 from paddock.packages.swapping import Swap
 from paddock.packages.transaction import Phase, Transaction
 from paddock.values.calls import Json
@@ -89,23 +88,14 @@ def require_as_recorded(depot: Depot) -> Standing:
     return standing
 
 
-def require_repairable(depot: Depot, package_id: str) -> Standing:
-    """The same where one package is to be put right: it may be missing, or not as recorded.
-
-    Others may be so, too, but not where they took files of it over: nobody knows whose its
-    files are now.
+def require_repairable(depot: Depot) -> Standing:
+    """The same where one package is to be put right: packages may be missing, or not as recorded.
 
     Raises: as `require_as_recorded`.
     """
     standing = _read_standing(depot)
-    record, installed = standing.record, standing.installed
-    failures = list(record.problems)
-    for name, told in record.packages.items():
-        if package_id in told.givers and find_deviations_of(name, record, installed):
-            why = f"it took files of {package_id} over, and is not as the packages ledger says"
-            failures.append(Failure(manifest_path(name), why))
-    if failures:
-        raise GateRefusedError("G6", failures, hint=_AS_RECORDED)
+    if standing.record.problems:
+        raise GateRefusedError("G6", standing.record.problems, hint=_AS_RECORDED)
     return standing
 
 
@@ -143,7 +133,6 @@ def require_room(transaction: Transaction) -> None:
 
 
 _LISTS: Final = (
-    ("handed_over", "files that are handed over"),
     ("acceptance", "acceptance commands"),
     ("dependencies", "dependencies"),
 )

@@ -1,46 +1,20 @@
 """Whether the files of installed packages are what their manifests say."""
 
-from dataclasses import dataclass
-
 from paddock.errors import PaddockError
-from paddock.packages.installed import InstalledPackage, InstalledSet
+from paddock.packages.installed import InstalledPackage
 from paddock.packages.refusals import Failure
-from paddock.packages.rows import State
 from paddock.workspace import Workspace
 from paddock.workspace.changes import EntryState
 from paddock.workspace.entries import EntryKind
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What was looked at, and what was wrong."""
-
-    files: int
-    failures: tuple[Failure, ...]
-
-    @property
-    def state(self) -> State:
-        """In one word."""
-        return State.CHANGED if self.failures else State.INSTALLED
-
-
-def check_package(
-    package: InstalledPackage, installed: InstalledSet, workspace: Workspace
-) -> Checked:
-    """Look at every file that the package owns; those that others took over are theirs.
+def check_package(package: InstalledPackage, workspace: Workspace) -> tuple[Failure, ...]:
+    """Look at every file that the package brought.
 
     Of `config` only that a regular file stands there: its content is the operators'.
     """
-    failures: list[Failure] = []
-    files = 0
-    for path in package.manifest.by_path:
-        if installed.owner_of(path) is not package:
-            continue
-        files += 1
-        problem = file_problem(package, path, workspace)
-        if problem:
-            failures.append(Failure(path, problem))
-    return Checked(files, tuple(failures))
+    problems = ((path, file_problem(package, path, workspace)) for path in package.manifest.by_path)
+    return tuple(Failure(path, problem) for path, problem in problems if problem)
 
 
 def file_problem(package: InstalledPackage, path: str, workspace: Workspace) -> str:

@@ -24,11 +24,9 @@ from paddock.errors import HostError, IntegrityError, PathError
 from paddock.packages.attic import sweep_drafts
 from paddock.packages.contents import given
 from paddock.packages.depot import Depot
-from paddock.packages.installed import read_installed
 from paddock.packages.names import manifest_path, receipt_path
-from paddock.packages.recorded import find_deviations, replay
 from paddock.packages.transaction import Before, Kind, PathChange, Phase, Transaction
-from paddock.plane.files import FILE_MODE, host_errors, read_file
+from paddock.plane.files import FILE_MODE, read_file
 from paddock.values.digests import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.change_recovery import Settled, recover
@@ -176,7 +174,6 @@ def end(depot: Depot) -> None:
     """Forget the change, and what was kept for it alone."""
     depot.attic.forget()
     tidy(depot)
-    _let_go(depot)
 
 
 def tidy(depot: Depot) -> None:
@@ -184,23 +181,6 @@ def tidy(depot: Depot) -> None:
     for name in ("keys", "approvals"):
         sweep_drafts(depot.layout.registries / name)
     depot.attic.sweep()
-
-
-def _let_go(depot: Depot) -> None:
-    """Remove what was kept for hand-overs that are over.
-
-    Threat: a receipt that does not load now, or is somewhere else, names what it took over
-    when it is put right; what was kept is nowhere else.
-    """
-    installed = read_installed(depot.layout)
-    receipts = [package.receipt for package in installed.packages.values()]
-    wanted = [taken.sha256 for receipt in receipts for taken in receipt.handed_over]
-    left = depot.attic.kept_besides(wanted)
-    if not left or find_deviations(replay(depot.ledger.read().entries), installed):
-        return
-    with host_errors("tidying", left[0].parent):
-        for path in left:
-            path.unlink()
 
 
 def _settle_swap(depot: Depot, transaction: Transaction) -> None:

@@ -98,10 +98,7 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> Report:
     """
     package_id = archive.manifest.package_id
     with changing(depot):
-        if wish.repairs:
-            standing = require_repairable(depot, package_id)
-        else:
-            standing = require_as_recorded(depot)
+        standing = require_repairable(depot) if wish.repairs else require_as_recorded(depot)
         old = standing.installed.packages.get(package_id)
         if old is not None and _stands(old, depot, archive, standing, wish):
             version = old.manifest.version.text
@@ -125,7 +122,7 @@ def _stands(
         return True
     installed = standing.installed
     deviations = find_deviations_of(old.package_id, standing.record, installed)
-    return not deviations and not check_package(old, installed, depot.workspace).failures
+    return not deviations and not check_package(old, depot.workspace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +161,7 @@ class _Installing:
         problems = find_graph_problems(self._manifests_after())
         if problems:
             raise GateRefusedError("G3", problems)
-        modes = {packed.path: packed.mode for packed in self._archive.files}
-        acts = plan_ownership(manifest, self._old, self._installed, modes)
+        acts = plan_ownership(manifest, self._old, self._installed)
         require_no_rollback(manifest, self._old, self._log)
         approval = None
         if not self._wish.asks_nothing:
@@ -266,7 +262,6 @@ class _Installing:
             dev=wish.asks_nothing,
             signature=None if wish.asks_nothing else wish.signature,
             files=tuple(map(installed_file, self._archive.files)),
-            handed_over=tuple(swap.handed_over),
         )
 
     def _manifests_after(self) -> dict[str, Manifest]:
@@ -298,7 +293,6 @@ class _Installing:
             previous=None if old is None else old.manifest.version.text,
             wo_id=None if approval is None else approval.wo_id,
             changes=tuple(swap.paths),
-            handed_over=tuple((each.path, each.giver) for each in swap.handed_over),
             notes=tuple(swap.notes),
         )
 

@@ -48,16 +48,9 @@ class InstalledSet:
     problems: tuple[Failure, ...] = ()
 
     def owner_of(self, path: str) -> InstalledPackage | None:
-        """Whose file it is: of several that declare it, the one that nobody took it from."""
-        return owner_among(self.packages.values(), path)
-
-    def taker_from(self, package_id: str, path: str) -> InstalledPackage | None:
-        """The package that took this file over from that one."""
-        for package in self.packages.values():
-            taken = package.receipt.taken.get(path)
-            if taken is not None and taken.giver == package_id:
-                return package
-        return None
+        """Whose file it is; None where no package brings it, or more than one."""
+        owners = [each for each in self.packages.values() if path in each.manifest.by_path]
+        return owners[0] if len(owners) == 1 else None
 
     def dependents_of(self, package_id: str) -> tuple[str, ...]:
         """The packages that need this one directly."""
@@ -72,16 +65,6 @@ class InstalledSet:
     def digest(self) -> str:
         """One digest for the whole set; see `digest_of_set`."""
         return digest_of_set(package.manifest for package in self.packages.values())
-
-
-def owner_among(packages: Iterable[InstalledPackage], path: str) -> InstalledPackage | None:
-    """Of those that declare `path`, the one that none of the others took it from."""
-    listing = [package for package in packages if path in package.manifest.by_path]
-    givers = {
-        package.receipt.taken[path].giver for package in listing if path in package.receipt.taken
-    }
-    owners = [package for package in listing if package.package_id not in givers]
-    return owners[0] if owners else None
 
 
 SetRow = tuple[str, str, str]

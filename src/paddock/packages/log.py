@@ -189,9 +189,7 @@ def installed_entry(
             "signed_by": None if receipt.signature is None else receipt.signature.key_id,
             "dev": receipt.dev,
             "files": len(manifest.assets),
-            "handed_over": [
-                {"path": each.path, "from": each.giver} for each in receipt.handed_over
-            ],
+            "handed_over": [],
             "set_digest": set_digest,
         },
     )

@@ -1,10 +1,9 @@
 """The receipt: what an install left, written last, beside the manifest."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from paddock.packages.names import FILE_MODE, PROGRAM_MODE, is_digest, is_package_id, path_problem
+from paddock.packages.names import FILE_MODE, PROGRAM_MODE, is_digest, path_problem
 from paddock.packages.signatures import Signature, parse_signature
 from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.values.calls import Json
@@ -40,17 +39,6 @@ class InstalledFile:
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
-    """A file that a direct dependency gave up, and what stood there: it comes back."""
-
-    path: str
-    giver: str
-    sha256: str
-    """Kept by the plane under this digest until the taker lets go of the file."""
-    mode: int
-
-
-@dataclass(frozen=True, slots=True)
 class Receipt:
     """What one package came to in one plane."""
 
@@ -67,12 +55,6 @@ class Receipt:
     dev: bool
     signature: Signature | None
     files: tuple[InstalledFile, ...]
-    handed_over: tuple[HandOver, ...] = ()
-    taken: Mapping[str, HandOver] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # Worked out once; a frozen value takes its own fields only so.
-        object.__setattr__(self, "taken", {each.path: each for each in self.handed_over})
 
     def to_bytes(self) -> bytes:
         """As it stands in the plane."""
@@ -96,15 +78,7 @@ class Receipt:
                 {"path": each.path, "sha256": each.sha256, "mode": f"{each.mode:o}"}
                 for each in self.files
             ],
-            "handed_over": [
-                {
-                    "path": each.path,
-                    "from": each.giver,
-                    "sha256": each.sha256,
-                    "mode": f"{each.mode:o}",
-                }
-                for each in self.handed_over
-            ],
+            "handed_over": [],
         }
 
 
@@ -114,6 +88,12 @@ def parse_receipt(content: bytes, file: str) -> Receipt:
     fields.require_only(_KEYS)
     if fields.number("format") != FORMAT:
         raise fields.error("format", "the format is not known", f"this version reads {FORMAT}")
+    if fields.tables("handed_over"):
+        raise fields.error(
+            "handed_over",
+            "it took a file over from another package, and one file has one package",
+            "uninstall it with the version of paddock that installed it",
+        )
     signature = fields.members.get("signature")
     return Receipt(
         package_id=fields.text("package_id"),
@@ -127,21 +107,12 @@ def parse_receipt(content: bytes, file: str) -> Receipt:
         dev=_flag(fields, "dev"),
         signature=None if signature is None else parse_signature(fields.table("signature")),
         files=tuple(map(_file, fields.tables("files"))),
-        handed_over=tuple(map(_hand_over, fields.tables("handed_over"))),
     )
 
 
 def _file(fields: Fields) -> InstalledFile:
     fields.require_only(frozenset({"path", "sha256", "mode"}))
     return InstalledFile(_path(fields), _digest(fields, "sha256"), _mode(fields))
-
-
-def _hand_over(fields: Fields) -> HandOver:
-    fields.require_only(frozenset({"path", "from", "sha256", "mode"}))
-    giver = fields.text("from")
-    if not is_package_id(giver):
-        raise fields.error("from", "no package id", "PKG-…")
-    return HandOver(_path(fields), giver, _digest(fields, "sha256"), _mode(fields))
 
 
 def _path(fields: Fields) -> str:

@@ -48,8 +48,6 @@ class RecordedPackage:
     """Whose approval `wo_id` is."""
     entry_id: str
     transaction: str
-    givers: frozenset[str] = frozenset()
-    """The packages that it took files over from."""
 
     @property
     def row(self) -> SetRow:
@@ -170,7 +168,6 @@ class _Replaying:
             key_id=fields.text_or_null("key_id"),
             entry_id=stored.id,
             transaction=stored.entry.call_id,
-            givers=frozenset(each.text("from") for each in fields.tables("handed_over")),
         )
         before = self.packages.get(package_id)
         previous = fields.members.get("previous")

@@ -20,8 +20,6 @@ class Report:
     """The version that gave way."""
     wo_id: str | None = None
     changes: tuple[PathChange, ...] = ()
-    handed_over: tuple[tuple[str, str], ...] = ()
-    """Path, and the package that gave it up."""
     notes: tuple[str, ...] = ()
     acceptance: tuple[AcceptanceResult, ...] = ()
     ledger_entry: str | None = None
@@ -38,7 +36,7 @@ class Report:
             "changes": [
                 {"path": change.path, "change": word_of(change)} for change in self.changes
             ],
-            "handed_over": [{"path": path, "from": giver} for path, giver in self.handed_over],
+            "handed_over": [],
             "notes": list(self.notes),
             "acceptance": [result.as_json() for result in self.acceptance],
             "ledger_entry": self.ledger_entry,

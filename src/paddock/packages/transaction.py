@@ -2,7 +2,6 @@
 
     objects/packages/transaction.json     this record; there is at most one
     objects/packages/<id>/<number>        what was replaced, where it may have to come back
-    objects/packages/kept/<64 hex>        what was handed over, until the taker lets go of it
 
     begun     everything is prepared; the swap may have happened or not, as a whole
     decided   the swap happened and was accepted: it stands

@@ -1,4 +1,4 @@
-"""Uninstalling a package: one swap, and what it took over from others comes back."""
+"""Uninstalling a package: one swap."""
 
 from paddock.errors import UsageError
 from paddock.packages.attic import new_transaction_id
@@ -18,7 +18,7 @@ from paddock.values.calls import Json
 
 
 def uninstall(depot: Depot, package_id: str) -> Report:
-    """Remove a package; what it took over comes back. Needs no approval.
+    """Remove a package. Needs no approval.
 
     Raises:
         UsageError: it is not installed.

@@ -398,7 +398,7 @@ def test_what_no_command_could_load_is_not_installed(bench, path, content, is_co
         before = bench.root / path
         brought = before.read_bytes()
         bench.install({path: brought}, config=(path,), package_id="PKG-GIVER")
-        fields = {"dependencies": ["PKG-GIVER"], "package_id": "PKG-TAKER"}
+        fields = {"version": "2.0.0", "package_id": "PKG-GIVER"}
         brought_by = ["PKG-GIVER"]
     else:
         fields, brought_by = {}, []
