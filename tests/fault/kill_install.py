@@ -34,7 +34,7 @@ from paddock.gates.results import Status
 from paddock.gates.running import CHECKS, run_gates
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.store import LedgerFile
-from paddock.packages.changing import changing
+from paddock.packages.change import changing
 from paddock.packages.installed import read_installed
 from tests.support.changes import memory_directory
 from tests.support.children import Broken, await_first_words, kill_after, start

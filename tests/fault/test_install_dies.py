@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from paddock.packages.changing import recover_packages
-from paddock.packages.finishing import tidy
+from paddock.packages.change import recover_packages, tidy
 from paddock.packages.install import InstallWish
-from paddock.packages.refusals import GateRefusedError
+from paddock.packages.rows import GateRefusedError
 from tests.support.changes import memory_directory
 from tests.support.dying import run_until
 from tests.support.packages import PROGRAM, Bench, Runner, open_bench, require_whole

@@ -20,14 +20,17 @@ from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import make_key
 from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify.verifying import Verification, verify
-from paddock.packages.approvals import make_approval, write_approval
-from paddock.packages.approving import approve
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_rows
-from paddock.packages.keys import enrol_key, public_half
-from paddock.packages.log import PackageLedger
-from paddock.packages.signatures import sign_digest
-from paddock.packages.vouching import sign_installed_set
+from paddock.packages.ledger import PackageLedger
+from paddock.packages.signing import (
+    enrol_key,
+    make_approval,
+    public_half,
+    sign_digest,
+    write_approval,
+)
+from paddock.packages.vouching import approve, sign_installed_set
 from paddock.plane import records
 from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.layout import PlaneLayout

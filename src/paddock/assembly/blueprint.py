@@ -15,10 +15,10 @@ from paddock.ledger.keys import SigningKey
 from paddock.ledger.sealing import KeptLedger
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
-from paddock.packages.depot import Depot
 from paddock.packages.founding import Founding, found
-from paddock.packages.log import LEDGER, PackageLedger
-from paddock.packages.names import INSTALLED, PLANE_MARKER, manifest_path
+from paddock.packages.ledger import LEDGER, PackageLedger
+from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
+from paddock.packages.transaction import Depot
 from paddock.plane import admin_config as config
 from paddock.plane.bare import Blueprint
 from paddock.plane.dual_gate import ToolProfile

@@ -26,8 +26,7 @@ from paddock.gates.names import G4
 from paddock.gates.records import gate_entry
 from paddock.gates.results import GateResult, Status
 from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gates
-from paddock.packages.acceptance import AcceptanceRunner, NoAcceptance
-from paddock.packages.attic import Attic
+from paddock.packages.transaction import AcceptanceRunner, Attic, NoAcceptance
 from paddock.plane import records
 from paddock.plane.files import read_file
 from paddock.values.calls import Json

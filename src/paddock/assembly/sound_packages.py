@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from paddock.assembly.packages import is_development_plane, package_ledger
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError
-from paddock.packages.checking import check_package
-from paddock.packages.installed import InstalledPackage, InstalledSet, read_installed
+from paddock.packages.installed import InstalledPackage, InstalledSet, check_package, read_installed
+from paddock.packages.ledger import RecordedPackage, replay
 from paddock.packages.manifest import Asset
-from paddock.packages.recorded import RecordedPackage, replay
 from paddock.values.digests import digest_of
 from paddock.workspace import Workspace
 

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from paddock.gates.ground import Ground
-from paddock.packages.approvals import Approval, paths_outside, signature_problem
 from paddock.packages.installed import InstalledPackage
-from paddock.packages.keys import Keys
-from paddock.packages.recorded import ApprovalUse, RecordedPackage
+from paddock.packages.ledger import ApprovalUse, RecordedPackage
+from paddock.packages.signing import Approval, Keys, paths_outside, signature_problem
 from paddock.text.show import quote
 
 UNAPPROVED = "it was installed without an approval: paddock package approve ARCHIVE, or uninstall"

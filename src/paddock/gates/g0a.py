@@ -12,7 +12,7 @@ from paddock.gates.names import G0A
 from paddock.gates.results import GateResult, judged
 from paddock.gates.tally import Tally
 from paddock.packages.archive import read_archive
-from paddock.packages.refusals import ArchiveRefusedError
+from paddock.packages.rows import ArchiveRefusedError
 
 NO_ARCHIVE = "it looks at an archive, when that is installed: paddock package verify ARCHIVE"
 

@@ -32,8 +32,7 @@ from paddock.gates.results import GateResult
 from paddock.gates.tally import Tally
 from paddock.gates.walk import Kind, Standing, walk
 from paddock.ledger.details import Detail
-from paddock.packages.checking import file_problem
-from paddock.packages.installed import InstalledPackage
+from paddock.packages.installed import InstalledPackage, file_problem
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.plane.files import WRITABLE_BY_OTHERS, trusted_owners
 from paddock.plane.layout import TIERS

@@ -7,8 +7,8 @@ from typing import Final
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.gates.ground import Ground
-from paddock.packages.loading import POLICIES, LoadsAlone
-from paddock.packages.names import PLANE_MARKER
+from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.transaction import POLICIES, LoadsAlone
 from paddock.plane.files import read_file
 from paddock.plane.strict_json import parse_object
 from paddock.values.digests import digest_of

@@ -9,7 +9,7 @@ from paddock import limits
 from paddock.gates.ground import Ground
 from paddock.gates.walk import Kind, Standing
 from paddock.ledger.details import Detail, find_detail
-from paddock.packages.names import (
+from paddock.packages.manifest import (
     APPROVALS,
     approval_file,
     key_file,

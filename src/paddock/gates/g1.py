@@ -12,10 +12,8 @@ from paddock.gates.ground import NOTHING_INSTALLED, Ground
 from paddock.gates.names import G1
 from paddock.gates.results import GateResult
 from paddock.gates.tally import Tally
-from paddock.packages.checking import file_problem
-from paddock.packages.manifest import Manifest
-from paddock.packages.names import manifest_path
-from paddock.packages.registries import FRAMEWORKS, SPECS
+from paddock.packages.installed import FRAMEWORKS, SPECS, file_problem
+from paddock.packages.manifest import Manifest, manifest_path
 from paddock.text.show import quote
 
 

@@ -13,7 +13,7 @@ from paddock.gates.ground import Ground
 from paddock.gates.names import G1_COMPLETE
 from paddock.gates.results import GateResult
 from paddock.gates.tally import Tally
-from paddock.packages.registries import Framework
+from paddock.packages.installed import Framework
 from paddock.text.show import quote
 
 

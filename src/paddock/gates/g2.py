@@ -19,8 +19,8 @@ from paddock.gates.ground import MADE_WITH_DEV, Ground
 from paddock.gates.names import G2
 from paddock.gates.results import GateResult, not_applicable
 from paddock.gates.tally import Tally
-from paddock.packages.approvals import signature_problem
-from paddock.packages.names import approval_file, manifest_path
+from paddock.packages.manifest import approval_file, manifest_path
+from paddock.packages.signing import signature_problem
 
 
 def check(ground: Ground) -> GateResult:

@@ -13,8 +13,7 @@ from paddock.gates.ground import NOTHING_INSTALLED, Ground
 from paddock.gates.names import G3
 from paddock.gates.results import GateResult
 from paddock.gates.tally import Tally
-from paddock.packages.names import manifest_path
-from paddock.packages.order import find_graph_problems
+from paddock.packages.manifest import find_graph_problems, manifest_path
 
 
 def check(ground: Ground) -> GateResult:

@@ -16,12 +16,10 @@ from paddock.gates.ground import Ground
 from paddock.gates.names import G4
 from paddock.gates.results import GateResult
 from paddock.gates.tally import Tally
-from paddock.packages.acceptance import AcceptanceResult
-from paddock.packages.checking import file_problem
-from paddock.packages.installed import InstalledPackage
-from paddock.packages.manifest import Acceptance
-from paddock.packages.names import manifest_path
-from paddock.packages.refusals import Failure
+from paddock.packages.installed import InstalledPackage, file_problem
+from paddock.packages.manifest import Acceptance, manifest_path
+from paddock.packages.rows import Failure
+from paddock.packages.transaction import AcceptanceResult
 from paddock.text.show import quote, show_name
 
 NOTHING_DECLARED = "no installed package declares an acceptance test"

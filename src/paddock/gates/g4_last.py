@@ -14,7 +14,7 @@ from paddock.gates.results import GateResult, Status, not_applicable
 from paddock.ledger.decided import find_decided
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.events import GATE_RESULT

@@ -18,10 +18,9 @@ from paddock.gates.names import G5
 from paddock.gates.results import GateResult, not_applicable
 from paddock.gates.tally import Tally
 from paddock.packages.installed import InstalledPackage
-from paddock.packages.keys import Keys
-from paddock.packages.names import INSTALLED, manifest_path, receipt_path
-from paddock.packages.recorded import LEDGER_FILE, RecordedPackage
-from paddock.packages.signatures import verify_signature
+from paddock.packages.ledger import LEDGER_FILE, RecordedPackage
+from paddock.packages.manifest import INSTALLED, manifest_path, receipt_path
+from paddock.packages.signing import Keys, verify_signature
 from paddock.packages.vouching import find_key_problems
 
 

@@ -10,15 +10,11 @@ from paddock.errors import PaddockError
 from paddock.gates.witness import LedgerWitness
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query_lines
-from paddock.packages.acceptance import AcceptanceRunner
-from paddock.packages.approvals import Approval, read_approvals
-from paddock.packages.attic import Attic
-from paddock.packages.installed import InstalledSet, read_installed
-from paddock.packages.keys import Keys, read_keys
-from paddock.packages.log import PackageLedger
-from paddock.packages.recorded import Record, find_deviations, replay
-from paddock.packages.refusals import Failure
-from paddock.packages.registries import Registries, read_registries
+from paddock.packages.installed import InstalledSet, Registries, read_installed, read_registries
+from paddock.packages.ledger import PackageLedger, Record, find_deviations, replay
+from paddock.packages.rows import Failure
+from paddock.packages.signing import Approval, Keys, read_approvals, read_keys
+from paddock.packages.transaction import AcceptanceRunner, Attic
 from paddock.packages.vouching import Vouched, read_vouched
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.calls import Json

@@ -13,7 +13,7 @@ from typing import Final
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.gates.witness import LedgerWitness
 from paddock.ledger.verify.verifying import ChainFault, Verification
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
 from paddock.plane.layout import LedgerName
 
 _RESTORED: Final = "if it was restored from a backup: paddock ledger accept-rollback"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from paddock.gates.results import GateResult, Status
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 from paddock.values.events import GATE_RESULT

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
 from paddock.values.calls import Json
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from paddock.gates.results import GateResult, judged
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
 from paddock.text.show import show_name
 
 

@@ -1,22 +1,22 @@
 """Governed packages: bundles of files that a plane takes only as they were declared.
 
-    names        what packages and files may be called    versions   semantic versions
+    manifest     what packages and files may be called               semantic versions
     manifest     what a package declares, and its identity
     archive      the one form of an archive, read whole, in memory
-    packing      making an archive, writing hashes        hashing    `compute_sha256`
-    keys         operators' Ed25519 keys                  signatures, approvals, approving
-    registries   specs and frameworks                     receipts   what an install left
-    installed    what is installed                        order      what stands on what
-    ownership    whose a file becomes (pure)              checking   is it still as it was brought
-    judging      the gates before an install: G5, G2      log        what the ledger says
-    swapping     from acts to one set of changes          contents   bytes as such a set takes them
-    transaction, attic      a change on its way, on disk  changing   one change at a time
-    finishing    completing it, undoing it                install, uninstall, reports
-    depot        what they work with                      acceptance the port of a package's tests
-    rows, listing   what people and models see            refusals   gate and ownership
-    recorded     what the ledger says is installed        vouching   signing the whole set
+                   making an archive, writing hashes                   `compute_sha256`
+    signing      operators' Ed25519 keys                  vouching
+    installed    specs and frameworks                                what an install left
+    installed    what is installed                                   what stands on what
+                   whose a file becomes (pure)                         is it still as it was brought
+                   the gates before an install: G5, G2      ledger     what the ledger says
+    swap         from acts to one set of changes                     bytes as such a set takes them
+    transaction             a change on its way, on disk  change     one change at a time
+                   completing it, undoing it                install
+                   what they work with                      the port of a package s tests
+    rows, listing   what people and models see                       gate and ownership
+                   what the ledger says is installed        vouching   signing the whole set
     bootstrap    the packages that a plane is made from   founding   all of them at once
-    loading      whether the plane can be opened with it  stopped    what is left of one
+                   whether the plane can be opened with it             what is left of one
 
 The idea: an archive is read into a value before anything is asked, every question is
 answered before anything is written, and then the plane changes as one set of its journal.

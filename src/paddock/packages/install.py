@@ -13,51 +13,117 @@ Nothing is written before all of this has said yes:
 
 Then the swap, the acceptance commands, the ledger entry, the receipt; see `finishing` for
 what a crash leaves.
+
+Also here:
+
+- Uninstalling a package: one swap.
+- What an install or an uninstall came to.
 """
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from paddock.packages.acceptance import AcceptanceResult
-from paddock.packages.approvals import Approval
+from paddock.errors import UsageError
 from paddock.packages.archive import Archive, PackedFile
-from paddock.packages.attic import new_transaction_id
-from paddock.packages.changing import (
+from paddock.packages.change import (
     Standing,
     carry_out,
     changing,
+    complete,
+    decide,
     require_as_recorded,
     require_repairable,
     require_room,
+    undo,
 )
-from paddock.packages.checking import check_package
-from paddock.packages.depot import Depot
-from paddock.packages.finishing import complete, decide, undo
-from paddock.packages.installed import InstalledPackage, digest_of_rows, row_of
-from paddock.packages.judging import (
+from paddock.packages.installed import (
+    Act,
+    InstalledFile,
+    InstalledPackage,
+    InstalledSet,
+    Receipt,
+    check_package,
+    digest_of_rows,
+    digest_of_set,
+    plan_ownership,
+    row_of,
+)
+from paddock.packages.ledger import about, find_deviations_of, installed_entry, uninstalled_entry
+from paddock.packages.manifest import (
+    FILE_MODE,
+    Acceptance,
+    Manifest,
+    find_graph_problems,
+    manifest_path,
+    receipt_path,
+)
+from paddock.packages.rows import Failure, GateRefusedError
+from paddock.packages.signing import Approval, Signature, read_keys
+from paddock.packages.swap import Swap
+from paddock.packages.transaction import (
+    POLICIES,
+    AcceptanceResult,
+    Depot,
+    PathChange,
+    Phase,
+    Transaction,
+    find_loading_problems,
+    new_transaction_id,
+)
+from paddock.packages.vouching import (
     Bench,
     require_approval,
     require_no_rollback,
     require_signature,
 )
-from paddock.packages.keys import read_keys
-from paddock.packages.loading import POLICIES, find_loading_problems
-from paddock.packages.log import installed_entry
-from paddock.packages.manifest import Acceptance, Manifest
-from paddock.packages.names import FILE_MODE, manifest_path
-from paddock.packages.order import find_graph_problems
-from paddock.packages.ownership import Act, plan_ownership
-from paddock.packages.receipts import InstalledFile, Receipt
-from paddock.packages.recorded import find_deviations_of
-from paddock.packages.refusals import Failure, GateRefusedError
-from paddock.packages.reports import Report
-from paddock.packages.signatures import Signature
-from paddock.packages.swapping import Swap
-from paddock.packages.transaction import Phase, Transaction
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an install or an uninstall came to, or would come to."""
+
+    status: str
+    """`installed`, `upgraded`, `uninstalled`, `unchanged` or `planned`."""
+    package_id: str
+    version: str
+    digest: str
+    previous: str | None = None
+    """The version that gave way."""
+    wo_id: str | None = None
+    changes: tuple[PathChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    acceptance: tuple[AcceptanceResult, ...] = ()
+    ledger_entry: str | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        """For programs."""
+        return {
+            "status": self.status,
+            "package_id": self.package_id,
+            "version": self.version,
+            "digest": self.digest,
+            "previous": self.previous,
+            "wo_id": self.wo_id,
+            "changes": [
+                {"path": change.path, "change": word_of(change)} for change in self.changes
+            ],
+            "handed_over": [],
+            "notes": list(self.notes),
+            "acceptance": [result.as_json() for result in self.acceptance],
+            "ledger_entry": self.ledger_entry,
+        }
+
+
+def word_of(change: PathChange) -> str:
+    """`created`, `replaced` or `removed`."""
+    if change.before is None:
+        return "created"
+    return "removed" if change.after is None else "replaced"
+
 
 _LONGEST_S: Final = 1e9
 """More than any command takes, with what it takes to end it."""
@@ -320,3 +386,73 @@ def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
 def installed_file(packed: PackedFile) -> InstalledFile:
     """What a receipt says of a file."""
     return InstalledFile(packed.path, digest_of(packed.content), packed.mode)
+
+
+def uninstall(depot: Depot, package_id: str) -> Report:
+    """Remove a package. Needs no approval.
+
+    Raises:
+        UsageError: it is not installed.
+        GateRefusedError: another package needs it, it holds what a plane cannot be without, or
+            the plane is not as its packages ledger says.
+        Otherwise as `install`.
+    """
+    with changing(depot):
+        installed = require_as_recorded(depot).installed
+        old = installed.packages.get(package_id)
+        if old is None:
+            raise UsageError(
+                f"{quote(package_id)} is not installed", hint="see: paddock package list"
+            )
+        needed_by = installed.dependents_of(package_id)
+        if needed_by:
+            failures = [Failure(name, f"it depends on {package_id}") for name in needed_by]
+            raise GateRefusedError("G3", failures, hint="uninstall these first")
+        return _remove(depot, installed, old)
+
+
+def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Report:
+    acts = plan_ownership(None, old, installed)
+    swap = Swap(depot.workspace, depot.attic, new_transaction_id())
+    for act in acts:
+        swap.add(act, {})
+    swap.remove(receipt_path(old.package_id))
+    swap.remove(manifest_path(old.package_id))
+    swap.finish()
+    transaction = _transaction(installed, old, swap)
+    require_room(transaction)
+    carry_out(depot, transaction, swap)
+    entry_id = complete(depot, decide(depot, transaction))
+    return Report(
+        status="uninstalled",
+        package_id=old.package_id,
+        version=old.manifest.version.text,
+        digest=old.manifest.digest,
+        changes=tuple(swap.paths),
+        notes=tuple(swap.notes),
+        ledger_entry=entry_id,
+    )
+
+
+def _transaction(installed: InstalledSet, old: InstalledPackage, swap: Swap) -> Transaction:
+    left = (
+        package.manifest for name, package in installed.packages.items() if name != old.package_id
+    )
+    metadata: dict[str, Json] = {
+        **about(row_of(old.manifest)),
+        "files": len(old.manifest.assets),
+        "set_digest": digest_of_set(left),
+    }
+    return Transaction(
+        id=swap.transaction_id,
+        package_id=old.package_id,
+        phase=Phase.BEGUN,
+        is_tested=False,
+        manifest_before=old.manifest.digest,
+        manifest_after=None,
+        changes=tuple(swap.paths),
+        made=tuple(swap.made),
+        removed=tuple(swap.removed),
+        entry=uninstalled_entry(swap.transaction_id, old.package_id, metadata),
+        receipt=None,
+    )

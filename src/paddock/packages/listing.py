@@ -5,13 +5,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.packages.attic import Attic
-from paddock.packages.checking import check_package, file_problem
-from paddock.packages.installed import InstalledPackage, InstalledSet, read_installed
-from paddock.packages.log import PackageLedger
-from paddock.packages.order import install_order
-from paddock.packages.refusals import GateRefusedError
-from paddock.packages.rows import PackageRow, State
+from paddock.packages.installed import (
+    InstalledPackage,
+    InstalledSet,
+    check_package,
+    file_problem,
+    read_installed,
+)
+from paddock.packages.ledger import PackageLedger
+from paddock.packages.manifest import install_order
+from paddock.packages.rows import GateRefusedError, PackageRow, State
+from paddock.packages.transaction import Attic
 from paddock.plane.layout import PlaneLayout
 from paddock.values.calls import Json
 from paddock.workspace import Workspace

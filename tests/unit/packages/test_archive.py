@@ -15,7 +15,7 @@ from paddock.packages.archive import (
     wrap,
     write_members,
 )
-from paddock.packages.refusals import ArchiveRefusedError
+from paddock.packages.rows import ArchiveRefusedError
 from tests.support.bad_archives import BAD, FILES, GOOD
 from tests.support.disks import tree
 from tests.support.packages import archive_bytes, gzipped, manifest_of, members_of, tar_bytes

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import HostError, UsageError
-from paddock.packages.finishing import Decided, settle
+from paddock.packages.change import Decided, settle
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import read_installed
-from paddock.packages.recorded import find_deviations, replay
-from paddock.packages.refusals import GateRefusedError
+from paddock.packages.ledger import find_deviations, replay
+from paddock.packages.rows import GateRefusedError
 from paddock.packages.transaction import Phase
 from tests.support.changes import memory_directory
 from tests.support.packages import Bench, Meddling, Runner, archive_of, open_bench, require_whole

@@ -16,15 +16,14 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.ledger.keys import make_key
-from paddock.packages.approving import approve
-from paddock.packages.finishing import Decided, settle
+from paddock.packages.change import Decided, settle
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_set, read_installed
-from paddock.packages.keys import enrol_key, public_half
-from paddock.packages.names import PLANE_MARKER
-from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.signatures import sign_digest
+from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
+from paddock.packages.signing import enrol_key, public_half, sign_digest
 from paddock.packages.transaction import Phase, Transaction
+from paddock.packages.vouching import approve
 from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
 from tests.support.changes import memory_directory

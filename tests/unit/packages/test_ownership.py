@@ -2,9 +2,8 @@
 
 import pytest
 
-from paddock.packages.installed import read_installed
-from paddock.packages.ownership import Put, Remove, plan_ownership
-from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
+from paddock.packages.installed import Put, Remove, plan_ownership, read_installed
+from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from tests.support.changes import memory_directory
 from tests.support.packages import Runner, manifest_of, open_bench
 

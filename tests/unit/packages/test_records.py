@@ -6,12 +6,18 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, IntegrityError
-from paddock.packages.installed import read_installed
+from paddock.packages.installed import (
+    Framework,
+    InstalledFile,
+    Receipt,
+    Spec,
+    parse_receipt,
+    read_installed,
+    read_registries,
+)
 from paddock.packages.listing import PlanePackages
-from paddock.packages.receipts import InstalledFile, Receipt, parse_receipt
-from paddock.packages.registries import Framework, Spec, read_registries
 from paddock.packages.rows import State
-from paddock.packages.signatures import sign_digest
+from paddock.packages.signing import sign_digest
 from paddock.packages.transaction import (
     After,
     Before,

@@ -4,10 +4,10 @@ from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
-from paddock.packages.approving import Approved
+from paddock.packages.install import Report, word_of
 from paddock.packages.listing import Ownership
-from paddock.packages.reports import Report, word_of
 from paddock.packages.rows import PackageRow
+from paddock.packages.vouching import Approved
 from paddock.text.show import show_name
 
 _SHOWN_MAX: Final = 20

@@ -3,8 +3,14 @@
 Every path is looked at once; what stands there decides whether the file is put, replaced,
 left as it is, or refused. The set then expects exactly what was seen: whoever comes between
 the look and the swap makes the swap fail as a whole.
+
+Also here:
+
+- Content from memory, as a set of changes takes it.
 """
 
+import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,12 +18,10 @@ from typing import Final
 from paddock import limits
 from paddock.errors import InternalError, PathError, SpecialFileError, ToolError
 from paddock.packages.archive import PackedFile
-from paddock.packages.attic import Attic
-from paddock.packages.contents import given
-from paddock.packages.names import PLANE_MARKER
-from paddock.packages.ownership import Act, Put
-from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.transaction import After, Before, Kind, PathChange, RemovedDirectory
+from paddock.packages.installed import Act, Put
+from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
+from paddock.packages.transaction import After, Attic, Before, Kind, PathChange, RemovedDirectory
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.text.show import quote
 from paddock.values.digests import digest_of
@@ -26,6 +30,7 @@ from paddock.workspace.changes import (
     Absent,
     AtVersion,
     EntryState,
+    LazyContent,
     MakeDirectory,
     RemoveDirectory,
     RemoveFile,
@@ -34,6 +39,40 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.entries import EntryKind
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """Opened when it is needed, so that thousands of files are not open at once."""
+
+    content: bytes
+
+    def open(self) -> int:
+        """A descriptor to read from, the caller's to close."""
+        fd = _unnamed()
+        try:
+            rest = memoryview(self.content)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.lseek(fd, 0, os.SEEK_SET)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _unnamed() -> int:
+    """A file that nobody else can open: in memory, memfd_create(2), where there is that."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("package", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def given(content: bytes) -> LazyContent:
+    """These bytes, as the content of a file to be written."""
+    return LazyContent(InMemory(content))
+
 
 DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
