@@ -44,7 +44,6 @@ class ShellAcceptance:
         )
 
     def close(self) -> None:
-        """End the sandbox, if there ever was one."""
         self._shell.close()
 
 

@@ -84,7 +84,6 @@ class Founder:
     environment: Environment
 
     def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
-        """See `Builder`. Raises: as `found`."""
         with ExitStack() as held:
             store = str(layout.objects)
             history = History(store, bytes_max=HistorySettings().bytes_max)
@@ -111,7 +110,6 @@ class _Opening:
     environment: Environment
 
     def open(self) -> KeptLedger:
-        """To append."""
         return open_plane_ledger(self.layout, self.environment, LEDGER)
 
 

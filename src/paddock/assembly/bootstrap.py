@@ -74,7 +74,6 @@ class _InItsPlace:
     environment: Environment
 
     def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
-        """See `Builder`. Raises: as `found`, and as `open_plane_ledger`."""
         _require_no_plane(layout)
         made = self.founder.build(layout, blueprint)
         _let_earlier_go(layout, self.environment)
@@ -119,11 +118,8 @@ def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A plane that was put right."""
-
     project: Project
     reports: tuple[Report, ...]
-    """What became of each package."""
 
 
 def repair_bare_plane(

@@ -39,8 +39,6 @@ OPERATOR: Final = "operator"
 
 @dataclass(frozen=True, slots=True)
 class GateRun:
-    """What a run of gates came to."""
-
     results: tuple[GateResult, ...]
     unrecorded: PaddockError | None = None
     """Why governance was not told."""

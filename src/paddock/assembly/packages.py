@@ -112,7 +112,6 @@ class _Opening:
     project: Project
 
     def open(self) -> KeptLedger:
-        """To append."""
         return open_ledger(self.project, LEDGER)
 
     def verify(self, path: Path) -> Verification | None:
@@ -145,7 +144,6 @@ class _Rooted:
     project: Project
 
     def open(self) -> Workspace:
-        """On the plane's root."""
         return Workspace.open(os.fspath(self.project.layout.root))
 
 

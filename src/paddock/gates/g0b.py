@@ -45,7 +45,6 @@ _SPECIAL_BITS: Final = 0o7000
 
 
 def check(ground: Ground) -> GateResult:
-    """See the module. Raises: ConfigError, IntegrityError, HostError: it cannot be told."""
     tally = Tally(G0B)
     tally.fail(ground.deviations)
     owners = _owners(ground, tally)

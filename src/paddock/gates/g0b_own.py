@@ -80,7 +80,6 @@ def find_ledger_detail(path: str) -> Detail | None:
 
 
 def find_own_problem(standing: Standing, own: OwnFile) -> str:
-    """What is wrong with it; empty where nothing is."""
     if standing.kind is not Kind.FILE:
         return f"it is a {standing.kind.value}, and should be a file"
     if standing.mode & _NOT_OURS:

@@ -18,7 +18,6 @@ from paddock.text.show import quote
 
 
 def check(ground: Ground) -> GateResult:
-    """See the module. Raises: IntegrityError, HostError: it cannot be told."""
     tally = Tally(G1)
     tally.fail(ground.deviations)
     tally.fail(ground.registries.problems)
@@ -62,10 +61,8 @@ def row_problem(path: str, ground: Ground) -> str:
 
 
 def spec_path(spec_id: str) -> str:
-    """Where a spec's row stands."""
     return f"{SPECS}/{spec_id}.json"
 
 
 def framework_path(framework_id: str) -> str:
-    """Where a framework's row stands."""
     return f"{FRAMEWORKS}/{framework_id}.json"

@@ -18,7 +18,6 @@ from paddock.text.show import quote
 
 
 def check(ground: Ground) -> GateResult:
-    """See the module. Raises: IntegrityError, HostError: it cannot be told."""
     tally = Tally(G1_COMPLETE)
     tally.fail(ground.deviations)
     tally.fail(ground.registries.problems)

@@ -24,7 +24,6 @@ from paddock.packages.signing import signature_problem
 
 
 def check(ground: Ground) -> GateResult:
-    """See the module. Raises: ConfigError, IntegrityError, HostError: it cannot be told."""
     if ground.tools.plane_is_dev:
         return not_applicable(G2, MADE_WITH_DEV)
     tally = Tally(G2)

@@ -17,7 +17,6 @@ from paddock.packages.manifest import find_graph_problems, manifest_path
 
 
 def check(ground: Ground) -> GateResult:
-    """See the module. Raises: ConfigError, IntegrityError, HostError: it cannot be told."""
     tally = Tally(G3)
     tally.fail(ground.deviations)
     packages = ground.installed.packages

@@ -26,7 +26,6 @@ NOTHING_DECLARED = "no installed package declares an acceptance test"
 
 
 def check(ground: Ground) -> GateResult:
-    """See the module. Raises: IntegrityError, HostError: it cannot be told."""
     tally = Tally(G4)
     tally.fail(ground.deviations)
     if ground.deviations:

@@ -25,7 +25,6 @@ from paddock.packages.vouching import find_key_problems
 
 
 def check(ground: Ground) -> GateResult:
-    """See the module. Raises: ConfigError, IntegrityError, HostError: it cannot be told."""
     if ground.tools.plane_is_dev:
         return not_applicable(G5, MADE_WITH_DEV)
     if ground.is_empty and not ground.keys and not ground.vouched.statements:

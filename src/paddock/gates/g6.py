@@ -28,7 +28,6 @@ NOTHING_OUTSIDE: Final = (
 
 
 def check(ground: Ground) -> GateResult:
-    """See the module. Raises: ConfigError, IntegrityError, HostError: it cannot be told."""
     tally = Tally(G6)
     whole = True
     for name, path in ground.layout.ledger_paths().items():

@@ -48,14 +48,11 @@ class Tools:
     """What the gates work with besides the plane itself."""
 
     workspace: Workspace
-    """On the plane's root."""
     ledger: PackageLedger
     acceptance: AcceptanceRunner
     witness: LedgerWitness
     now: float
-    """Seconds since 1970."""
     plane_is_dev: bool
-    """It was made with `--dev`."""
     watcher: Watcher = NOBODY
 
 
@@ -68,22 +65,18 @@ class Ground:
 
     @cached_property
     def installed(self) -> InstalledSet:
-        """What is installed. Raises: HostError."""
         return read_installed(self.layout)
 
     @cached_property
     def entries(self) -> Sequence[StoredEntry]:
-        """The packages ledger, verified. Raises: LedgerDamagedError, HostError."""
         return self.tools.ledger.read().entries
 
     @cached_property
     def record(self) -> Record:
-        """What that ledger comes to. Raises: as `entries`."""
         return replay(self.entries)
 
     @cached_property
     def vouched(self) -> Vouched:
-        """What its signatures come to. Raises: as `entries`."""
         return read_vouched(self.entries)
 
     @cached_property
@@ -102,17 +95,14 @@ class Ground:
 
     @cached_property
     def registries(self) -> Registries:
-        """Specs and frameworks. Raises: HostError."""
         return read_registries(self.layout)
 
     @cached_property
     def keys(self) -> Keys:
-        """The plane's keys. Raises: ConfigError, HostError."""
         return read_keys(self.layout)
 
     @cached_property
     def approvals(self) -> Mapping[str, Approval]:
-        """Every approval that stands there, by its id. Raises: ConfigError, HostError."""
         return {approval.wo_id: approval for approval in read_approvals(self.layout)}
 
     @cached_property
@@ -137,7 +127,6 @@ class Ground:
         self.__dict__.pop("recorded_config", None)
 
     def ledger_path(self, name: LedgerName) -> Path:
-        """Where that ledger stands, or would stand."""
         return self.layout.ledger_paths()[name]
 
 

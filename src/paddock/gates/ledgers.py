@@ -22,8 +22,6 @@ _PLACE: Final = re.compile(r"""(['"])/(?:[^'"/]*/)*([^'"/]*)\1""")
 
 @dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """What G6 found of one ledger."""
-
     entries: int
     """That were read and verified; 0 where there is no such ledger yet."""
     failures: tuple[Failure, ...] = ()

@@ -20,10 +20,7 @@ class Gates(Protocol):
 
 
 class _NoGates:
-    """Of a workspace that is on no bare plane."""
-
     def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
-        """See `Gates`."""
         return tuple(not_applicable(name, "this is no bare plane") for name in names)
 
 

@@ -23,13 +23,11 @@ class GateResult:
     gate: str
     status: Status
     checks: int
-    """How many things it looked at."""
     failures: tuple[Failure, ...] = ()
     note: str = ""
     """Why it is not applicable, when it was run or what it could not see; may be empty."""
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
         return {
             "gate": self.gate,
             "status": self.status,
@@ -54,7 +52,6 @@ def not_applicable(gate: str, why: str) -> GateResult:
 
 
 def results_json(results: Sequence[GateResult]) -> dict[str, Json]:
-    """Several gates, and how many came to what."""
     return {
         "gates": [result.as_json() for result in results],
         "passed": count_of(results, Status.PASS),
@@ -64,5 +61,4 @@ def results_json(results: Sequence[GateResult]) -> dict[str, Json]:
 
 
 def count_of(results: Sequence[GateResult], status: Status) -> int:
-    """How many came to that."""
     return sum(1 for result in results if result.status is status)

@@ -32,10 +32,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
         G6: g6.check,
     }
 )
-"""Every gate, for an operator."""
 
 CHECKS_FOR_MODELS: Final[Mapping[str, Check]] = MappingProxyType({**CHECKS, G4: g4_last.report})
-"""The same, and no acceptance command runs."""
 
 
 def run_gates(

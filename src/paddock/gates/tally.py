@@ -8,8 +8,6 @@ from paddock.text.show import show_name
 
 
 class Tally:
-    """One gate's looks on their way to a result."""
-
     def __init__(self, gate: str) -> None:
         self._gate = gate
         self._checks = 0

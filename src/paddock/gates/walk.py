@@ -16,8 +16,6 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Kind(Enum):
-    """What stands at a name."""
-
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
@@ -34,7 +32,6 @@ class Standing:
     mode: int
     """Permission bits, set-id and sticky bits included."""
     owner: int
-    """The user's number."""
     is_too_deep: bool = False
     """A directory that was not entered: `limits.path_depth_max` lie above what is in it."""
 

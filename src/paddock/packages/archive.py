@@ -77,12 +77,9 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """One file of a package, with its content."""
-
     path: str
     content: bytes
     mode: int
-    """0644 or 0755."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,12 +366,9 @@ ARCHIVE_MODE: Final = 0o644
 
 @dataclass(frozen=True, slots=True)
 class PackReport:
-    """An archive that was made."""
-
     archive: Path
     manifest: Manifest
     sha256: str
-    """Of the archive."""
     size_bytes: int
     left_out: tuple[str, ...]
     """Names below the source that are in no package; a directory ends in a slash."""
@@ -386,9 +380,7 @@ class PackedSource:
 
     manifest: Manifest
     files: tuple[PackedFile, ...]
-    """By path."""
     left_out: tuple[str, ...]
-    """See `PackReport`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +464,6 @@ def write_hashes(source: Path, *, check: bool) -> HashReport:
 
 
 def read_source_manifest(source: Path) -> Manifest:
-    """The manifest of a source. Raises: ConfigError, UsageError, HostError."""
     path = source / MANIFEST
     return parse_manifest(_manifest_bytes(path), str(path))
 
@@ -493,7 +484,6 @@ class _Survey:
         self.refused: list[Failure] = []
 
     def look(self) -> None:
-        """Walk through it; no link is followed."""
         waiting = [""]
         while waiting:
             waiting += self._directory(waiting.pop())

@@ -48,7 +48,6 @@ INDEX: Final = "bootstrap.json"
 FORMAT: Final = 1
 
 PROGRAM: Final = Path(__file__).parents[1]
-"""This program's own directory."""
 SOURCES: Final = PROGRAM / "bootstrap" / "packages"
 """A directory a package, as `pack` takes it."""
 _TOP: Final = {
@@ -68,7 +67,6 @@ class Unpacked:
 
     directory: Path
     archives: tuple[Archive, ...]
-    """In the order of their install."""
     names: frozenset[str]
     """Every file of it, its index included, relative to the directory."""
 

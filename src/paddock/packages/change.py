@@ -79,8 +79,6 @@ class Decided(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A change of packages that was settled."""
-
     package_id: str
     outcome: Decided
     changed_since: tuple[str, ...] = ()
@@ -217,8 +215,6 @@ def _settle_swap(depot: Depot, transaction: Transaction) -> None:
 
 
 class _Undoing:
-    """The set that undoes a swap, on its way."""
-
     def __init__(self, depot: Depot) -> None:
         self._depot = depot
         self._workspace = depot.workspace
@@ -299,7 +295,6 @@ class Standing:
     installed: InstalledSet
     log: PackageLog
     record: Record
-    """What that ledger comes to."""
 
 
 @contextmanager

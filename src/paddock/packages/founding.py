@@ -168,8 +168,6 @@ def recorded_approval(known: StoredEntry, standing: Sequence[Approval], keys: Ke
 
 @dataclass(frozen=True, slots=True)
 class Founding:
-    """What is founded, and whose word stands for it."""
-
     archives: tuple[Archive, ...]
     key: SigningKey | None
     """The operator's; None for a plane that asks nobody (`--dev`)."""
@@ -178,7 +176,6 @@ class Founding:
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
-        """Those of the packages, in the order of their install."""
         return tuple(archive.manifest for archive in self.archives)
 
 
@@ -198,22 +195,17 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """One package on record."""
-
     entry_id: str
     receipt: Receipt
     """As it was before it named its entry."""
 
 
 class _Founder:
-    """One founding on its way."""
-
     def __init__(self, depot: Depot, founding: Founding) -> None:
         self._depot = depot
         self._founding = founding
 
     def run(self) -> tuple[Path, ...]:
-        """See `found`."""
         founding, depot = self._founding, self._depot
         _require_sound(founding)
         log = _read(depot)
@@ -310,7 +302,6 @@ class _Founder:
     # On record
 
     def _record(self, log: PackageLog, approvals: Mapping[str, Approval]) -> dict[str, _Recorded]:
-        """Every package in the packages ledger, once."""
         found: dict[str, _Recorded] = {}
         entries: list[Entry] = []
         key = self._founding.key

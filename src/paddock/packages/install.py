@@ -84,15 +84,12 @@ from paddock.values.digests import digest_of
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an install or an uninstall came to, or would come to."""
-
     status: str
     """`installed`, `upgraded`, `uninstalled`, `unchanged` or `planned`."""
     package_id: str
     version: str
     digest: str
     previous: str | None = None
-    """The version that gave way."""
     wo_id: str | None = None
     changes: tuple[PathChange, ...] = ()
     notes: tuple[str, ...] = ()
@@ -100,7 +97,6 @@ class Report:
     ledger_entry: str | None = None
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
         return {
             "status": self.status,
             "package_id": self.package_id,
@@ -119,7 +115,6 @@ class Report:
 
 
 def word_of(change: PathChange) -> str:
-    """`created`, `replaced` or `removed`."""
     if change.before is None:
         return "created"
     return "removed" if change.after is None else "replaced"
@@ -131,8 +126,6 @@ _LONGEST_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class InstallWish:
-    """What is asked for besides the archive itself."""
-
     is_dry_run: bool = False
     """Answer everything, change nothing."""
     dev: bool = False
@@ -140,7 +133,6 @@ class InstallWish:
     plane_is_dev: bool = False
     """The plane was made with `--dev`: it asks for neither approval nor signature."""
     signature: Signature | None = None
-    """What lay beside the archive."""
     repairs: bool = False
     """Install this very digest once more where files are not as it brought them."""
 
@@ -181,7 +173,6 @@ def _stands(
     standing: Standing,
     wish: InstallWish,
 ) -> bool:
-    """Whether there is nothing to be done."""
     if old.manifest.digest != archive.manifest.digest:
         return False
     if not wish.repairs:
@@ -193,8 +184,6 @@ def _stands(
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """Everything said yes."""
-
     acts: tuple[Act, ...]
     approval: Approval | None
     swap: Swap
@@ -202,8 +191,6 @@ class _Judged:
 
 
 class _Installing:
-    """One install on its way; the lock is held."""
-
     def __init__(
         self,
         depot: Depot,
@@ -258,11 +245,9 @@ class _Installing:
         return self._depot.workspace.resolve_entry(path).exists
 
     def planned(self, judged: _Judged) -> Report:
-        """What would happen."""
         return replace(self._report(judged.approval, judged.swap), status="planned")
 
     def run(self, judged: _Judged) -> Report:
-        """See `install`."""
         depot, approval = self._depot, judged.approval
         swap = self._swap(judged.acts, is_dry=False)
         transaction = self._transaction(approval, swap)
@@ -384,7 +369,6 @@ def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
 
 
 def installed_file(packed: PackedFile) -> InstalledFile:
-    """What a receipt says of a file."""
     return InstalledFile(packed.path, digest_of(packed.content), packed.mode)
 
 

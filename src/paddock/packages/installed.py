@@ -79,8 +79,6 @@ class InstalledFile:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one package came to in one plane."""
-
     package_id: str
     version: str
     digest: str
@@ -96,11 +94,9 @@ class Receipt:
     files: tuple[InstalledFile, ...]
 
     def to_bytes(self) -> bytes:
-        """As it stands in the plane."""
         return write_object(self.as_json())
 
     def as_json(self) -> dict[str, Json]:
-        """All of it."""
         return {
             "format": FORMAT,
             "package_id": self.package_id,
@@ -122,7 +118,6 @@ class Receipt:
 
 
 def parse_receipt(content: bytes, file: str) -> Receipt:
-    """The receipt that `content` is. Raises: ConfigError."""
     fields = parse_object(content, file)
     fields.require_only(_KEYS)
     if fields.number("format") != FORMAT:
@@ -185,12 +180,9 @@ def _flag(fields: Fields, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InstalledPackage:
-    """One package of a plane."""
-
     manifest: Manifest
     receipt: Receipt
     files: Mapping[str, InstalledFile] = field(init=False, repr=False, compare=False)
-    """What it brought, by path."""
 
     def __post_init__(self) -> None:
         # Worked out once; a frozen value takes its own fields only so.
@@ -198,7 +190,6 @@ class InstalledPackage:
 
     @property
     def package_id(self) -> str:
-        """Its id."""
         return self.manifest.package_id
 
 
@@ -215,7 +206,6 @@ class InstalledSet:
         return owners[0] if len(owners) == 1 else None
 
     def dependents_of(self, package_id: str) -> tuple[str, ...]:
-        """The packages that need this one directly."""
         found = [
             name
             for name, package in self.packages.items()
@@ -225,7 +215,6 @@ class InstalledSet:
 
     @property
     def digest(self) -> str:
-        """One digest for the whole set; see `digest_of_set`."""
         return digest_of_set(package.manifest for package in self.packages.values())
 
 
@@ -234,7 +223,6 @@ SetRow = tuple[str, str, str]
 
 
 def digest_of_set(manifests: Iterable[Manifest]) -> str:
-    """The digest of the set of these packages; see `digest_of_rows`."""
     return digest_of_rows(map(row_of, manifests))
 
 
@@ -317,8 +305,6 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A number of specs that belong together."""
-
     framework_id: str
     title: str
     specs: tuple[str, ...]
@@ -335,7 +321,6 @@ class Registries:
 
 
 def read_registries(layout: PlaneLayout) -> Registries:
-    """Read both directories. Raises: HostError."""
     problems: list[Failure] = []
     specs = _read(layout, SPECS, parse_spec, problems)
     frameworks = _read(layout, FRAMEWORKS, parse_framework, problems)
@@ -343,7 +328,6 @@ def read_registries(layout: PlaneLayout) -> Registries:
 
 
 def parse_spec(content: bytes, file: str) -> Spec:
-    """The spec that `content` is. Raises: ConfigError."""
     fields = parse_object(content, file)
     fields.require_only(frozenset({"spec_id", "framework_id", "title"}))
     spec = Spec(fields.text("spec_id"), fields.text("framework_id"), fields.text("title"))
@@ -352,7 +336,6 @@ def parse_spec(content: bytes, file: str) -> Spec:
 
 
 def parse_framework(content: bytes, file: str) -> Framework:
-    """The framework that `content` is. Raises: ConfigError."""
     fields = parse_object(content, file)
     fields.require_only(frozenset({"framework_id", "title", "specs"}))
     found = Framework(fields.text("framework_id"), fields.text("title"), fields.texts("specs", ()))
@@ -406,7 +389,6 @@ def check_package(package: InstalledPackage, workspace: Workspace) -> tuple[Fail
 
 
 def file_problem(package: InstalledPackage, path: str, workspace: Workspace) -> str:
-    """What is wrong with one file of a package; empty where nothing is."""
     try:
         state = workspace.entry_state(workspace.resolve_entry(path))
     except PaddockError as error:
@@ -442,14 +424,11 @@ class Put:
 
     @property
     def path(self) -> str:
-        """Where."""
         return self.asset.path
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """The file goes away."""
-
     path: str
     before: InstalledFile
 

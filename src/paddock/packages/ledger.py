@@ -47,13 +47,10 @@ _USING: Final = frozenset({PACKAGE_INSTALLED, PACKAGE_APPROVED})
 
 @dataclass(frozen=True, slots=True)
 class PackageLog:
-    """The entries of one packages ledger, oldest first."""
-
     entries: tuple[StoredEntry, ...]
 
     @property
     def used_approvals(self) -> frozenset[str]:
-        """The ids of the approvals that were used."""
         return frozenset(
             wo_id
             for stored in self.entries
@@ -82,11 +79,9 @@ class PackageLog:
         return None
 
     def holds(self, event_type: str) -> bool:
-        """Whether it has an entry of this type."""
         return any(stored.entry.event_type == event_type for stored in self.entries)
 
     def find(self, transaction_id: str) -> StoredEntry | None:
-        """The entry of a change of packages, if it was recorded."""
         for stored in reversed(self.entries):
             if stored.entry.call_id == transaction_id:
                 return stored
@@ -113,7 +108,6 @@ def verify_alone(path: Path) -> Verification | None:
 
 
 def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
-    """What to say of a packages ledger that was there."""
     return LedgerDamagedError(
         f"the packages ledger is gone: {witness} says that there was one",
         where=str(path),
@@ -123,8 +117,6 @@ def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
 
 @dataclass(frozen=True, slots=True)
 class PackageLedger:
-    """The packages ledger of one plane."""
-
     path: Path
     open: Callable[[], Ledger]
     """Opens it to append, made on first use; the caller closes it."""
@@ -206,13 +198,11 @@ def installed_entry(
 
 
 def about(row: SetRow) -> dict[str, Json]:
-    """What of a package names it in an entry."""
     package_id, version, digest = row
     return {"package_id": package_id, "version": version, "digest": digest}
 
 
 def uninstalled_entry(transaction_id: str, package_id: str, metadata: Mapping[str, Json]) -> Entry:
-    """A package was removed."""
     return Entry(
         event_type=PACKAGE_UNINSTALLED,
         decision="allow",
@@ -279,7 +269,6 @@ class RecordedPackage:
 
     @property
     def row(self) -> SetRow:
-        """What of it stands in the digest of the set."""
         return self.package_id, self.version, self.digest
 
 
@@ -298,8 +287,6 @@ class ApprovalUse:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the entries come to."""
-
     packages: Mapping[str, RecordedPackage]
     uses: tuple[ApprovalUse, ...] = ()
     """Every use of an approval there ever was, oldest first."""
@@ -308,7 +295,6 @@ class Record:
 
     @property
     def set_digest(self) -> str:
-        """The digest of the set that should be installed."""
         return digest_of_rows(package.row for package in self.packages.values())
 
 
@@ -334,7 +320,6 @@ def find_deviations(record: Record, installed: InstalledSet) -> tuple[Failure, .
 def find_deviations_of(
     package_id: str, record: Record, installed: InstalledSet
 ) -> tuple[Failure, ...]:
-    """The same for one package alone."""
     told, found = record.packages.get(package_id), installed.packages.get(package_id)
     if found is not None and told is not None:
         return tuple(_differences(told, found))
@@ -361,15 +346,12 @@ def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Fai
 
 
 class _Replaying:
-    """The state of one pass."""
-
     def __init__(self) -> None:
         self.packages: dict[str, RecordedPackage] = {}
         self.uses: list[ApprovalUse] = []
         self.problems: list[Failure] = []
 
     def take(self, stored: StoredEntry) -> None:
-        """The next entry."""
         event, metadata = stored.entry.event_type, stored.entry.metadata
         fields = Fields(LEDGER_FILE, metadata)
         try:

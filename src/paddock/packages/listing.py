@@ -25,15 +25,11 @@ TIER_OF: Final = {"hot": "HOT", "ho2": "HO2", "ho1": "HO1"}
 
 @dataclass(frozen=True, slots=True)
 class PlanePackages:
-    """The packages of one plane."""
-
     layout: PlaneLayout
     ledger: PackageLedger
     open_workspace: Callable[[], AbstractContextManager[Workspace]]
-    """On the plane's root."""
 
     def list_all(self) -> tuple[PackageRow, ...]:
-        """See `Packages`."""
         installed = read_installed(self.layout)
         log = self.ledger.read()
         rows: list[PackageRow] = []
@@ -88,16 +84,12 @@ def _places(installed: InstalledSet) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Whose one file is."""
-
     path: str
     owner: PackageRow | None
     classification: str = ""
     problem: str = ""
-    """What is wrong with it; empty where nothing is."""
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
         owner = self.owner
         return {
             "path": self.path,

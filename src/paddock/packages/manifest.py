@@ -80,22 +80,18 @@ def is_digest(text: str) -> bool:
 
 
 def manifest_path(package_id: str) -> str:
-    """Where the manifest of an installed package stands, relative to the plane."""
     return f"{INSTALLED}/{package_id}/{MANIFEST}"
 
 
 def receipt_path(package_id: str) -> str:
-    """Where its receipt stands."""
     return f"{INSTALLED}/{package_id}/{RECEIPT}"
 
 
 def approval_file(wo_id: str) -> str:
-    """Where an approval of a package stands, relative to the plane."""
     return f"{APPROVALS}/{wo_id}.json"
 
 
 def key_file(key_id: str) -> str:
-    """Where an operator's public key stands."""
     return f"{KEYS}/{key_id}.json"
 
 
@@ -137,7 +133,6 @@ def _fits(name: bytes) -> bool:
 
 
 def fold_unicode(text: str) -> str:
-    """`text` in Unicode's composed form."""
     import unicodedata  # noqa: PLC0415 - names are nearly always ASCII
 
     return text if text.isascii() else unicodedata.normalize("NFC", text)
@@ -197,7 +192,6 @@ def _collision_of(known: str, path: str) -> tuple[str, str] | None:
 
 
 def shown_collision(found: tuple[str, str]) -> str:
-    """What is wrong with two such names."""
     return f"{quote(found[0])} and {quote(found[1])} are one name on some file systems"
 
 
@@ -234,7 +228,6 @@ class Version:
 
 
 def parse_version(text: str) -> Version | None:
-    """The version that `text` is, or None where it is none."""
     found = _SEMVER.fullmatch(text) if len(text) <= _CHARS_MAX else None
     if found is None:
         return None
@@ -273,7 +266,6 @@ class Asset:
 
     @property
     def is_config(self) -> bool:
-        """Whether it is owned by path: operators edit it."""
         return self.classification == CONFIG
 
 
@@ -305,7 +297,6 @@ class Manifest:
     digest: str = field(init=False, repr=False, compare=False)
     """The identity: `sha256:` and the digest of the canonical form."""
     by_path: Mapping[str, Asset] = field(init=False, repr=False, compare=False)
-    """Its assets by their paths."""
 
     def __post_init__(self) -> None:
         text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -318,7 +309,6 @@ class Manifest:
         object.__setattr__(self, "by_path", by_path)
 
     def as_json(self) -> dict[str, Json]:
-        """All that counts."""
         return {
             "package_id": self.package_id,
             "version": self.version.text,

@@ -71,8 +71,6 @@ def _shown(failures: Sequence[Failure]) -> str:
 
 
 class State(StrEnum):
-    """How a package stands in its plane."""
-
     INSTALLED = "installed"
     """Every file that it owns is as it brought it; configuration is there."""
     CHANGED = "changed"
@@ -104,7 +102,6 @@ class PackageRow:
     failures: tuple[Failure, ...] = ()
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
         return {
             "package_id": self.package_id,
             "version": self.version,
@@ -134,10 +131,7 @@ class Packages(Protocol):
 
 
 class _NoPackages:
-    """Of a workspace that is on no bare plane."""
-
     def list_all(self) -> tuple[PackageRow, ...]:
-        """Nothing."""
         return ()
 
 

@@ -62,8 +62,6 @@ _KEY_FILE: Final = re.compile(r"([0-9a-f]{32})\.json", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """The public half of an operator's key."""
-
     public: bytes
 
     @property
@@ -89,26 +87,21 @@ class PublicKey:
 
 
 Keys = Mapping[str, PublicKey]
-"""Keys by their ids."""
 
 
 def is_key_id(text: str) -> bool:
-    """Whether a key can have that id."""
     return _KEY_ID.fullmatch(text) is not None
 
 
 def sign_bytes(key: SigningKey, message: bytes) -> str:
-    """The signature of a message, in base64."""
     return base64.b64encode(key.sign(message)).decode("ascii")
 
 
 def public_half(key: SigningKey) -> PublicKey:
-    """What goes into a plane."""
     return PublicKey(key.verifier.public)
 
 
 def parse_public_key(text: str) -> PublicKey | None:
-    """The key that this base64 is; None where it is none."""
     raw = _from_base64(text, _PUBLIC_BYTES)
     return None if raw is None else PublicKey(raw)
 
@@ -155,12 +148,10 @@ def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
 
 
 def key_path(layout: PlaneLayout, key: PublicKey) -> Path:
-    """Where a public key stands in a plane."""
     return _directory(layout) / f"{key.key_id}.json"
 
 
 def key_bytes(key: PublicKey) -> bytes:
-    """What stands there."""
     return write_object(
         {
             "key_id": key.key_id,
@@ -233,20 +224,15 @@ _FIELDS: Final = frozenset({"digest", "key_id", "signature"})
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Who vouches for a digest."""
-
     digest: str
     key_id: str
     signature: str
-    """Base64."""
 
     def as_json(self) -> dict[str, Json]:
-        """As it stands in a file."""
         return {"digest": self.digest, "key_id": self.key_id, "signature": self.signature}
 
 
 def sign_digest(key: SigningKey, digest: str) -> Signature:
-    """Vouch for a package."""
     return Signature(digest, public_half(key).key_id, sign_bytes(key, digest.encode("ascii")))
 
 
@@ -270,12 +256,10 @@ def verify_signature(signature: Signature, digest: str, keys: Keys) -> None:
 
 
 def signature_path(archive: Path) -> Path:
-    """Where an archive's signature lies."""
     return archive.with_name(archive.name + SUFFIX)
 
 
 def write_signature(archive: Path, signature: Signature) -> Path:
-    """Put it beside the archive; where it lies. Raises: HostError."""
     path = signature_path(archive)
     replace_file(path, write_object(signature.as_json()), mode=SIGNATURE_MODE)
     return path
@@ -289,7 +273,6 @@ def read_signature(archive: Path) -> Signature | None:
 
 
 def parse_signature(fields: Fields) -> Signature:
-    """The signature that these fields are. Raises: ConfigError."""
     fields.require_only(_FIELDS)
     return Signature(fields.text("digest"), fields.text("key_id"), fields.text("signature"))
 
@@ -323,15 +306,12 @@ class Approval:
 
     @property
     def expires_at(self) -> float:
-        """Seconds since 1970."""
         return datetime.fromisoformat(self.expires).timestamp()
 
     def signed_bytes(self) -> bytes:
-        """What the signature covers."""
         return _signed_bytes(self.wo_id, self.digest, self.scope, self.expires, self.key_id)
 
     def as_json(self) -> dict[str, Json]:
-        """As it stands in its file."""
         return {
             "wo_id": self.wo_id,
             "digest": self.digest,
@@ -349,7 +329,6 @@ class Claim:
     digest: str
     paths: tuple[str, ...]
     now: float
-    """Seconds since 1970."""
 
 
 def make_approval(
@@ -392,7 +371,6 @@ def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def approval_path(layout: PlaneLayout, approval: Approval) -> Path:
-    """Where an approval stands in a plane."""
     return _directory_approvals(layout) / f"{approval.wo_id}.json"
 
 

@@ -48,7 +48,6 @@ class InMemory:
     content: bytes
 
     def open(self) -> int:
-        """A descriptor to read from, the caller's to close."""
         fd = _unnamed()
         try:
             rest = memoryview(self.content)
@@ -70,7 +69,6 @@ def _unnamed() -> int:
 
 
 def given(content: bytes) -> LazyContent:
-    """These bytes, as the content of a file to be written."""
     return LazyContent(InMemory(content))
 
 
@@ -80,8 +78,6 @@ _ENTRIES_MAX: Final = limits.change_set_paths_max
 
 @dataclass(slots=True)
 class Swap:
-    """One set on its way to be committed."""
-
     workspace: Workspace
     attic: Attic
     transaction_id: str

@@ -64,8 +64,6 @@ FORMAT: Final = 1
 
 
 class Phase(StrEnum):
-    """How far it is."""
-
     BEGUN = "begun"
     DECIDED = "decided"
 
@@ -79,8 +77,6 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What stood at a path."""
-
     kind: Kind
     version: str
     """The digest of a file's content, or of a link's text."""
@@ -92,8 +88,6 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What is to stand there: a file."""
-
     version: str
     mode: int
 
@@ -117,8 +111,6 @@ class RemovedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """See the module."""
-
     id: str
     package_id: str
     phase: Phase
@@ -127,7 +119,6 @@ class Transaction:
     manifest_before: str | None
     """Digest of the manifest that stood in the plane; None where the package was not there."""
     manifest_after: str | None
-    """None for an uninstall."""
     changes: tuple[PathChange, ...]
     made: tuple[str, ...]
     """Directories that the swap makes, parents first."""
@@ -138,7 +129,6 @@ class Transaction:
     """Without its ledger entry; None for an uninstall."""
 
     def to_bytes(self) -> bytes:
-        """As it stands on the disk."""
         return write_object(
             {
                 "format": FORMAT,
@@ -254,7 +244,6 @@ _ID: Final = re.compile(r"TX-[0-9a-f]{32}", re.ASCII)
 
 
 def new_transaction_id() -> str:
-    """An id that nobody has."""
     return f"TX-{secrets.token_hex(16)}"
 
 
@@ -277,7 +266,6 @@ class Attic:
     __slots__ = ("_directory", "_transaction")
 
     def __init__(self, layout: PlaneLayout) -> None:
-        """Nothing is made."""
         self._directory = layout.package_changes
         self._transaction = layout.package_transaction
 
@@ -386,8 +374,6 @@ class Attic:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceResult:
-    """What one command came to."""
-
     command: str
     passed: bool
     """It exited by itself, with 0."""
@@ -407,8 +393,6 @@ class AcceptanceResult:
 
 
 class AcceptanceRunner(Protocol):
-    """Runs commands on the plane."""
-
     def run(self, acceptance: Acceptance) -> AcceptanceResult:
         """Run one command, to its end or its time-out.
 
@@ -421,7 +405,6 @@ class NoAcceptance:
     """Of a plane that was opened without a sandbox."""
 
     def run(self, acceptance: Acceptance) -> AcceptanceResult:
-        """Raises: SandboxUnavailableError."""
         raise SandboxUnavailableError(
             f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
             hint="paddock doctor says what this host lacks for one",
@@ -439,24 +422,18 @@ _CONTRACTS: Final = "HO1/contracts/"
 class Loading(Protocol):
     """Loads configuration as whoever opens the plane does."""
 
-    def load_admin(self, content: bytes) -> None:
-        """The admin's configuration. Raises: ConfigError: it does not load."""
-        ...
+    def load_admin(self, content: bytes) -> None: ...
 
-    def load_policy(self, name: str, content: bytes) -> None:
-        """The plane's policy, of that file name. Raises: ConfigError: it does not load."""
-        ...
+    def load_policy(self, name: str, content: bytes) -> None: ...
 
 
 class LoadsAlone:
     """Loads each by itself, whatever the user's own configuration and the known tools are."""
 
     def load_admin(self, content: bytes) -> None:
-        """See `Loading`."""
         parse_admin_config(content, Path(PLANE_MARKER))
 
     def load_policy(self, name: str, content: bytes) -> None:
-        """See `Loading`."""
         load_policy(PolicySource(name, content, True), None, PlaneKind.BARE)
 
 
@@ -499,21 +476,16 @@ def _require_size(content: bytes, bytes_max: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Depot:
-    """One plane, opened for a change of its packages."""
-
     layout: PlaneLayout
     workspace: Workspace
     """On the plane's root: what is installed goes through the same fence as any write."""
     objects: Objects
-    """Keeps what is replaced."""
     journal: Journal
     ledger: PackageLedger
     clock: Callable[[], float]
-    """Seconds since 1970."""
     acceptance: AcceptanceRunner = field(default_factory=NoAcceptance)
     loading: Loading = field(default_factory=LoadsAlone)
 
     @property
     def attic(self) -> Attic:
-        """Where changes on their way are told."""
         return Attic(self.layout)

@@ -93,17 +93,14 @@ class SignedSet:
 
     set_digest: str
     keys: tuple[PublicKey, ...]
-    """By their ids."""
     after: str
     key_id: str
     signature: str
 
     def signed_bytes(self) -> bytes:
-        """What the signature covers."""
         return _signed_bytes(self.set_digest, self.keys, self.after, self.key_id)
 
     def as_json(self) -> dict[str, Json]:
-        """As it stands in its entry."""
         return {
             "set_digest": self.set_digest,
             "keys": [
@@ -193,8 +190,6 @@ def last_telling(entries: Sequence[StoredEntry]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What the statements of a ledger come to."""
-
     statements: int = 0
     keys: Mapping[str, PublicKey] = field(default_factory=dict[str, PublicKey])
     """That count now: those of the newest statement that holds."""
@@ -250,8 +245,6 @@ def find_key_problems(vouched: Vouched, keys: Keys) -> Iterator[Failure]:
 
 
 class _Reading:
-    """The state of one pass."""
-
     def __init__(self, entries: Sequence[StoredEntry]) -> None:
         self._entries = entries
         self._first: str | None = None
@@ -307,7 +300,6 @@ class _Reading:
 
 
 def parse_signed_set(fields: Fields) -> SignedSet:
-    """The statement that an entry's metadata is. Raises: ConfigError."""
     fields.require_only(frozenset({"set_digest", "keys", "after", "key_id", "signature"}))
     return SignedSet(
         fields.text("set_digest"),
@@ -366,7 +358,6 @@ class Bench:
     log: PackageLog
     keys: Keys
     now: float
-    """Seconds since 1970."""
 
 
 def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> None:
@@ -446,8 +437,6 @@ def _expiry(approval: Approval) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """An approval that was made."""
-
     approval: Approval
     enrolled: bool
     """The plane had no key, and has this one now."""
