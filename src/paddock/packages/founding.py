@@ -24,24 +24,26 @@ Also here:
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.keys import SigningKey
 from paddock.packages.archive import Archive
-from paddock.packages.install import installed_file
+from paddock.packages.install import (
+    draft_receipt,
+)
 from paddock.packages.installed import Put, Receipt, digest_of_set, row_of
 from paddock.packages.ledger import LEDGER_FILE, PackageLog, enrolled_entry, installed_entry
 from paddock.packages.manifest import (
     FILE_MODE,
     PLANE_MARKER,
     Manifest,
+    approval_file,
     find_collision,
     install_order,
+    key_file,
     manifest_path,
     place_problem,
     receipt_path,
@@ -51,48 +53,38 @@ from paddock.packages.signing import (
     Approval,
     Claim,
     Keys,
-    approval_path,
     approval_problem,
     exact_scope,
     key_bytes,
-    key_path,
     make_approval,
     public_half,
     read_approvals,
     read_keys,
     sign_digest,
     signature_problem,
+    timestamp_of,
 )
 from paddock.packages.swap import Swap
 from paddock.packages.transaction import Attic, Depot, new_transaction_id
-from paddock.packages.vouching import read_vouched, sign_now
+from paddock.packages.vouching import (
+    ABOUT_PACKAGES,
+    read_vouched,
+    sign_now,
+)
 from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object
 from paddock.text.show import quote, show_name
 from paddock.values.entries import Entry
 from paddock.values.events import (
     OPERATOR_KEY_ENROLLED,
-    PACKAGE_APPROVED,
     PACKAGE_INSTALLED,
     PACKAGE_SET_SIGNED,
-    PACKAGE_UNINSTALLED,
 )
 
 #     OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED of each package, PACKAGE_SET_SIGNED
 #
 # Only the beginning of that, by the same word, is gone on with. On record for good is only what
 # happened once: whoever lost the plane's configuration does not get its packages anew.
-
-_ABOUT_PACKAGES: Final = frozenset(
-    {
-        OPERATOR_KEY_ENROLLED,
-        PACKAGE_APPROVED,
-        PACKAGE_INSTALLED,
-        PACKAGE_SET_SIGNED,
-        PACKAGE_UNINSTALLED,
-    }
-)
-"""Others begin the ledger, or tell of itself."""
 
 
 def require_beginning(
@@ -108,7 +100,7 @@ def require_beginning(
     digests = {manifest.digest for manifest in manifests}
     for stored in log.entries:
         entry = stored.entry
-        if entry.event_type not in _ABOUT_PACKAGES:
+        if entry.event_type not in ABOUT_PACKAGES:
             continue
         if not _begins(entry, digests):
             raise was_a_plane(f"its packages ledger says: {show_name(entry.reason)}", ledger)
@@ -258,7 +250,7 @@ class _Founder:
             )
         swap = self._swap()
         if not known:
-            swap.write(self._relative(key_path(layout, public)), key_bytes(public), OWN_MODE)
+            swap.write(key_file(public.key_id), key_bytes(public), OWN_MODE)
         found: dict[str, Approval] = {}
         standing = read_approvals(layout)
         for manifest in self._founding.manifests:
@@ -268,7 +260,7 @@ class _Founder:
             else:
                 approval = recorded_approval(known, standing, {public.key_id: public})
             found[manifest.package_id] = approval
-            path = self._relative(approval_path(layout, approval))
+            path = approval_file(approval.wo_id)
             swap.write(path, write_object(approval.as_json()), OWN_MODE)
         self._commit(swap, "approvals")
         return found
@@ -337,21 +329,15 @@ class _Founder:
         self, archive: Archive, approval: Approval | None, known: StoredEntry | None
     ) -> Receipt:
         """The receipt before it names its entry: one that is on record is made once more."""
-        manifest, key = archive.manifest, self._founding.key
-        now = datetime.fromtimestamp(int(self._depot.clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        key = self._founding.key
         at = None if known is None else known.entry.metadata.get("installed_at")
-        return Receipt(
-            package_id=manifest.package_id,
-            version=manifest.version.text,
-            digest=manifest.digest,
-            archive=archive.sha256,
-            transaction=new_transaction_id() if known is None else known.entry.call_id,
-            ledger_entry="",
-            installed_at=at if isinstance(at, str) else now,
-            wo_id=None if approval is None else approval.wo_id,
+        return draft_receipt(
+            archive,
+            new_transaction_id() if known is None else known.entry.call_id,
+            at if isinstance(at, str) else timestamp_of(self._depot.clock()),
+            approval,
+            None if key is None else sign_digest(key, archive.manifest.digest),
             dev=key is None,
-            signature=None if key is None else sign_digest(key, manifest.digest),
-            files=tuple(map(installed_file, archive.files)),
         )
 
     # In their places
@@ -379,9 +365,6 @@ class _Founder:
             label = f"founding-{what}"
             depot = self._depot
             depot.workspace.commit([swap.changes], depot.objects, depot.journal, label=label)
-
-    def _relative(self, path: Path) -> str:
-        return path.relative_to(self._depot.layout.root).as_posix()
 
 
 def _require_sound(founding: Founding) -> None:

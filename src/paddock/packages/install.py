@@ -21,11 +21,10 @@ Also here:
 """
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from paddock.errors import UsageError
-from paddock.packages.archive import Archive, PackedFile
+from paddock.packages.archive import Archive
 from paddock.packages.change import (
     Standing,
     carry_out,
@@ -59,7 +58,13 @@ from paddock.packages.manifest import (
     receipt_path,
 )
 from paddock.packages.rows import Failure, GateRefusedError
-from paddock.packages.signing import Approval, Signature, read_keys
+from paddock.packages.signing import (
+    Approval,
+    Claim,
+    Signature,
+    read_keys,
+    timestamp_of,
+)
 from paddock.packages.swap import Swap
 from paddock.packages.transaction import (
     POLICIES,
@@ -72,7 +77,6 @@ from paddock.packages.transaction import (
     new_transaction_id,
 )
 from paddock.packages.vouching import (
-    Bench,
     require_approval,
     require_no_rollback,
     require_signature,
@@ -218,11 +222,12 @@ class _Installing:
         require_no_rollback(manifest, self._old, self._log)
         approval = None
         if not self._wish.asks_nothing:
-            layout = self._depot.layout
-            keys, now = read_keys(layout), self._depot.clock()
-            bench = Bench(layout, self._installed, self._log, keys, now)
-            require_signature(manifest, self._wish.signature, bench.keys)
-            approval = require_approval(manifest, tuple(act.path for act in acts), bench)
+            require_signature(manifest, self._wish.signature, read_keys(self._depot.layout))
+            receipts = (each.receipt.wo_id for each in self._installed.packages.values())
+            used = self._log.used_approvals.union(wo_id for wo_id in receipts if wo_id)
+            paths = tuple(act.path for act in acts)
+            claim = Claim(manifest.digest, paths, self._depot.clock())
+            approval = require_approval(self._depot, manifest.package_id, claim, used)
         swap = self._swap(acts, is_dry=True)
         self._require_loading(swap)
         longest = tuple(map(_longest_result, manifest.acceptance))
@@ -270,7 +275,14 @@ class _Installing:
 
     def _transaction(self, approval: Approval | None, swap: Swap) -> Transaction:
         manifest, old = self._manifest, self._old
-        receipt = self._receipt(approval, swap)
+        receipt = draft_receipt(
+            self._archive,
+            swap.transaction_id,
+            timestamp_of(self._depot.clock()),
+            approval,
+            None if self._wish.asks_nothing else self._wish.signature,
+            dev=self._wish.asks_nothing,
+        )
         recorded = self._record.packages
         told = recorded.get(manifest.package_id)
         after = {name: package.row for name, package in recorded.items()}
@@ -296,23 +308,6 @@ class _Installing:
                 is_upgrade=old is not None,
             ),
             receipt=receipt,
-        )
-
-    def _receipt(self, approval: Approval | None, swap: Swap) -> Receipt:
-        manifest, wish = self._manifest, self._wish
-        installed_at = datetime.fromtimestamp(int(self._depot.clock()), UTC)
-        return Receipt(
-            package_id=manifest.package_id,
-            version=manifest.version.text,
-            digest=manifest.digest,
-            archive=self._archive.sha256,
-            transaction=swap.transaction_id,
-            ledger_entry="",
-            installed_at=installed_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            wo_id=None if approval is None else approval.wo_id,
-            dev=wish.asks_nothing,
-            signature=None if wish.asks_nothing else wish.signature,
-            files=tuple(map(installed_file, self._archive.files)),
         )
 
     def _manifests_after(self) -> dict[str, Manifest]:
@@ -368,8 +363,32 @@ def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
     )
 
 
-def installed_file(packed: PackedFile) -> InstalledFile:
-    return InstalledFile(packed.path, digest_of(packed.content), packed.mode)
+def draft_receipt(
+    archive: Archive,
+    transaction_id: str,
+    installed_at: str,
+    approval: Approval | None,
+    signature: Signature | None,
+    *,
+    dev: bool,
+) -> Receipt:
+    """The receipt before it names its entry."""
+    manifest = archive.manifest
+    return Receipt(
+        package_id=manifest.package_id,
+        version=manifest.version.text,
+        digest=manifest.digest,
+        archive=archive.sha256,
+        transaction=transaction_id,
+        ledger_entry="",
+        installed_at=installed_at,
+        wo_id=None if approval is None else approval.wo_id,
+        dev=dev,
+        signature=signature,
+        files=tuple(
+            InstalledFile(each.path, digest_of(each.content), each.mode) for each in archive.files
+        ),
+    )
 
 
 def uninstall(depot: Depot, package_id: str) -> Report:

@@ -23,7 +23,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
 from paddock.ledger.keys import SigningKey, create_key, load_key
-from paddock.packages.manifest import is_digest
+from paddock.packages.manifest import APPROVALS, KEYS, approval_file, is_digest, key_file
 from paddock.plane.environment import Environment
 from paddock.plane.files import (
     FILE_MODE,
@@ -97,6 +97,16 @@ def sign_bytes(key: SigningKey, message: bytes) -> str:
     return base64.b64encode(key.sign(message)).decode("ascii")
 
 
+def timestamp_of(seconds: float) -> str:
+    """RFC 3339 in UTC, cut to whole seconds."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def signed_json(fields: Mapping[str, Json]) -> bytes:
+    """The one spelling of what is signed: compact JSON in UTF-8, members in their order."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
 def public_half(key: SigningKey) -> PublicKey:
     return PublicKey(key.verifier.public)
 
@@ -139,16 +149,12 @@ def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
 
     Raises: ConfigError (something else stands there), HostError.
     """
-    path = key_path(layout, key)
+    path = layout.root / key_file(key.key_id)
     make_directories(path.parent)
     if create_file(path, key_bytes(key), FILE_MODE):
         return True
     _read_key(path, key.key_id)
     return False
-
-
-def key_path(layout: PlaneLayout, key: PublicKey) -> Path:
-    return _directory(layout) / f"{key.key_id}.json"
 
 
 def key_bytes(key: PublicKey) -> bytes:
@@ -167,7 +173,7 @@ def read_keys(layout: PlaneLayout) -> Keys:
     Raises:
         ConfigError: something in their directory is no key, or others can write there.
     """
-    directory = _directory(layout)
+    directory = layout.root / KEYS
     require_private(directory)
     if not directory.is_dir():
         return {}
@@ -200,10 +206,6 @@ def _read_key(path: Path, key_id: str) -> PublicKey:
     return key
 
 
-def _directory(layout: PlaneLayout) -> Path:
-    return layout.registries / "keys"
-
-
 def _from_base64(text: str, size_bytes: int) -> bytes | None:
     try:
         raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
@@ -229,7 +231,7 @@ class Signature:
     signature: str
 
     def as_json(self) -> dict[str, Json]:
-        return {"digest": self.digest, "key_id": self.key_id, "signature": self.signature}
+        return asdict(self)
 
 
 def sign_digest(key: SigningKey, digest: str) -> Signature:
@@ -309,17 +311,12 @@ class Approval:
         return datetime.fromisoformat(self.expires).timestamp()
 
     def signed_bytes(self) -> bytes:
-        return _signed_bytes(self.wo_id, self.digest, self.scope, self.expires, self.key_id)
+        fields = self.as_json()
+        del fields["signature"]
+        return signed_json(fields)
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "wo_id": self.wo_id,
-            "digest": self.digest,
-            "scope": list(self.scope),
-            "expires": self.expires,
-            "key_id": self.key_id,
-            "signature": self.signature,
-        }
+        return {**asdict(self), "scope": list(self.scope)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,13 +338,11 @@ def make_approval(
             of range.
     """
     try:
-        moment = datetime.fromtimestamp(int(expires_at), UTC)
+        expires = timestamp_of(expires_at)
     except (ValueError, OverflowError, OSError):
         raise UsageError("the approval would expire at no date", where="--expires") from None
-    expires = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-    key_id = public_half(key).key_id
-    signed = _signed_bytes(wo_id, digest, scope, expires, key_id)
-    approval = Approval(wo_id, digest, scope, expires, key_id, sign_bytes(key, signed))
+    draft = Approval(wo_id, digest, scope, expires, public_half(key).key_id, "")
+    approval = replace(draft, signature=sign_bytes(key, draft.signed_bytes()))
     _require_readable(approval)
     _scope_of(scope)
     return approval
@@ -355,7 +350,7 @@ def make_approval(
 
 def _require_readable(approval: Approval) -> None:
     # Whoever reads one approval reads all: one that is too long stops every other as well.
-    size_bytes = len(_file_bytes(approval))
+    size_bytes = len(write_object(approval.as_json()))
     if size_bytes > limits.approval_file_bytes_max:
         raise UsageError(
             f"the approval would have {size_bytes} bytes,"
@@ -370,18 +365,14 @@ def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(_SPECIAL.sub(r"\\\1", path) for path in sorted(set(paths)))
 
 
-def approval_path(layout: PlaneLayout, approval: Approval) -> Path:
-    return _directory_approvals(layout) / f"{approval.wo_id}.json"
-
-
 def write_approval(layout: PlaneLayout, approval: Approval) -> Path:
     """Put it into the plane; where it stands.
 
     Raises: HostError: something stands there already, or it cannot be written.
     """
-    path = approval_path(layout, approval)
+    path = layout.root / approval_file(approval.wo_id)
     make_directories(path.parent)
-    if not create_file(path, _file_bytes(approval), FILE_MODE):
+    if not create_file(path, write_object(approval.as_json()), FILE_MODE):
         raise HostError(f"an approval {approval.wo_id} stands there already", where=str(path))
     return path
 
@@ -392,7 +383,7 @@ def read_approvals(layout: PlaneLayout) -> tuple[Approval, ...]:
     Raises:
         ConfigError: a file there does not load, or others can write there.
     """
-    directory = _directory_approvals(layout)
+    directory = layout.root / APPROVALS
     require_private(directory)
     if not directory.is_dir():
         return ()
@@ -471,23 +462,6 @@ def paths_outside(approval: Approval, paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(path for path in paths if listed.find(path) is None)
 
 
-def _file_bytes(approval: Approval) -> bytes:
-    return write_object(approval.as_json())
-
-
-def _signed_bytes(
-    wo_id: str, digest: str, scope: tuple[str, ...], expires: str, key_id: str
-) -> bytes:
-    fields: dict[str, Json] = {
-        "wo_id": wo_id,
-        "digest": digest,
-        "scope": list(scope),
-        "expires": expires,
-        "key_id": key_id,
-    }
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
 def _scope_of(scope: tuple[str, ...]) -> PathList:
     if not 0 < len(scope) <= limits.approval_scope_max:
         raise UsageError(
@@ -510,7 +484,3 @@ def _is_time(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _directory_approvals(layout: PlaneLayout) -> Path:
-    return layout.registries / "approvals"

@@ -23,7 +23,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -140,7 +140,7 @@ class Transaction:
                 "manifest_after": self.manifest_after,
                 "changes": [_change_json(change) for change in self.changes],
                 "made": list(self.made),
-                "removed": [{"path": each.path, "mode": each.mode} for each in self.removed],
+                "removed": [asdict(each) for each in self.removed],
                 "entry": _entry_json(self.entry),
                 "receipt": None if self.receipt is None else self.receipt.as_json(),
             }
@@ -183,18 +183,11 @@ def parse_transaction(content: bytes, file: str) -> Transaction:
 
 
 def _change_json(change: PathChange) -> Json:
-    before, after = change.before, change.after
     shown: dict[str, Json] = {"path": change.path}
-    if before is not None:
-        shown["before"] = {
-            "kind": before.kind,
-            "version": before.version,
-            "mode": before.mode,
-            "link_text": before.link_text,
-            "backup": before.backup,
-        }
-    if after is not None:
-        shown["after"] = {"version": after.version, "mode": after.mode}
+    if change.before is not None:
+        shown["before"] = asdict(change.before)
+    if change.after is not None:
+        shown["after"] = asdict(change.after)
     return shown
 
 

@@ -21,10 +21,9 @@ Also here:
 """
 
 import base64
-import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import ConfigError, IntegrityError
@@ -58,11 +57,11 @@ from paddock.packages.signing import (
     read_approvals,
     read_keys,
     sign_bytes,
+    signed_json,
     verify_signature,
     write_approval,
 )
 from paddock.packages.transaction import Depot
-from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import Fields
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
@@ -75,7 +74,7 @@ from paddock.values.events import (
 )
 
 STATEMENT: Final = "installed-set"
-_TELLING: Final = frozenset(
+ABOUT_PACKAGES: Final = frozenset(
     {
         OPERATOR_KEY_ENROLLED,
         PACKAGE_APPROVED,
@@ -84,7 +83,7 @@ _TELLING: Final = frozenset(
         PACKAGE_UNINSTALLED,
     }
 )
-"""The entries that change what a statement is about."""
+"""The entries that change what a statement is about; others begin a ledger, or tell of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,15 @@ class SignedSet:
     signature: str
 
     def signed_bytes(self) -> bytes:
-        return _signed_bytes(self.set_digest, self.keys, self.after, self.key_id)
+        return signed_json(
+            {
+                "statement": STATEMENT,
+                "after": self.after,
+                "set_digest": self.set_digest,
+                "keys": [key.key_id for key in self.keys],
+                "key_id": self.key_id,
+            }
+        )
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -144,12 +151,19 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
             where=first.file,
             hint="paddock gate --gate G6",
         )
-    keys = _sorted(read_keys(depot.layout))
-    after = last_telling(log.entries)
-    key_id = public_half(key).key_id
-    signature = sign_bytes(key, _signed_bytes(installed.digest, keys, after, key_id))
-    signed = SignedSet(installed.digest, keys, after, key_id, signature)
-    depot.ledger.append(_entry(signed))
+    keys = read_keys(depot.layout)
+    listed = tuple(keys[key_id] for key_id in sorted(keys))
+    after, key_id = last_telling(log.entries), public_half(key).key_id
+    draft = SignedSet(installed.digest, listed, after, key_id, "")
+    signed = replace(draft, signature=sign_bytes(key, draft.signed_bytes()))
+    depot.ledger.append(
+        Entry(
+            event_type=PACKAGE_SET_SIGNED,
+            decision="allow",
+            reason="an operator vouches for all that is installed",
+            metadata=signed.as_json(),
+        )
+    )
     return signed
 
 
@@ -181,7 +195,7 @@ def enrol_first(depot: Depot, key: SigningKey) -> bool:
 
 def last_telling(entries: Sequence[StoredEntry]) -> str:
     """The id of the newest entry that a statement has to follow; empty where there is none."""
-    found = (stored.id for stored in reversed(entries) if stored.entry.event_type in _TELLING)
+    found = (stored.id for stored in reversed(entries) if stored.entry.event_type in ABOUT_PACKAGES)
     return next(found, "")
 
 
@@ -317,47 +331,12 @@ def _key(fields: Fields) -> PublicKey:
     return key
 
 
-def _entry(signed: SignedSet) -> Entry:
-    return Entry(
-        event_type=PACKAGE_SET_SIGNED,
-        decision="allow",
-        reason="an operator vouches for all that is installed",
-        metadata=signed.as_json(),
-    )
-
-
-def _signed_bytes(set_digest: str, keys: Sequence[PublicKey], after: str, key_id: str) -> bytes:
-    fields: dict[str, Json] = {
-        "statement": STATEMENT,
-        "after": after,
-        "set_digest": set_digest,
-        "keys": [key.key_id for key in keys],
-        "key_id": key_id,
-    }
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
-def _sorted(keys: Keys) -> tuple[PublicKey, ...]:
-    return tuple(keys[key_id] for key_id in sorted(keys))
-
-
 #     G5  no version below the one that was installed last; a signature that comes along holds
 #     G2  an approval for exactly this digest: signed by a key of the plane, unused, in time,
 #         and covering every path
 #
 # A plane that was made with `--dev` asks for none of it but the version, and neither does
 # `--dev` on another plane; there, G2 and G5 say so afterwards.
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What is known of a plane when an install is judged."""
-
-    layout: PlaneLayout
-    installed: InstalledSet
-    log: PackageLog
-    keys: Keys
-    now: float
 
 
 def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> None:
@@ -399,40 +378,31 @@ def require_signature(manifest: Manifest, signature: Signature | None, keys: Key
         ) from error
 
 
-def require_approval(manifest: Manifest, paths: tuple[str, ...], bench: Bench) -> Approval:
+def require_approval(
+    depot: Depot, package_id: str, claim: Claim, used: Collection[str]
+) -> Approval:
     """The approval that an install uses: of those that hold, the one that expires first.
 
     Raises:
         GateRefusedError: G2: there is none; why, for each that speaks of this package.
         ConfigError: an approval does not load.
     """
-    claim = Claim(manifest.digest, paths, bench.now)
-    used = bench.log.used_approvals | _named_by_receipts(bench.installed)
+    keys = read_keys(depot.layout)
     refused: list[Failure] = []
     holding: list[Approval] = []
-    for approval in read_approvals(bench.layout):
-        problem = approval_problem(approval, claim, bench.keys, used)
+    for approval in read_approvals(depot.layout):
+        problem = approval_problem(approval, claim, keys, used)
         if not problem:
             holding.append(approval)
         elif approval.digest == claim.digest:
             refused.append(Failure(approval_file(approval.wo_id), problem))
     if holding:
-        return min(holding, key=_expiry)
-    nobody = "nobody has approved this digest on this plane"
+        return min(holding, key=lambda each: (each.expires, each.wo_id))
     raise GateRefusedError(
         "G2",
-        refused or [Failure(manifest.package_id, nobody)],
+        refused or [Failure(package_id, "nobody has approved this digest on this plane")],
         hint="paddock package approve ARCHIVE",
     )
-
-
-def _named_by_receipts(installed: InstalledSet) -> frozenset[str]:
-    found = (each.receipt.wo_id for each in installed.packages.values())
-    return frozenset(wo_id for wo_id in found if wo_id is not None)
-
-
-def _expiry(approval: Approval) -> tuple[str, str]:
-    return approval.expires, approval.wo_id
 
 
 @dataclass(frozen=True, slots=True)
