@@ -28,10 +28,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from paddock.gates.checks import CHECKS, run_gates
 from paddock.gates.ground import Ground, Tools
-from paddock.gates.names import G3, G6
-from paddock.gates.results import Status
-from paddock.gates.running import CHECKS, run_gates
+from paddock.gates.results import G3, G6, Status
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.store import LedgerFile
 from paddock.packages.change import changing

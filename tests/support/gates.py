@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paddock.gates.ground import Ground, Tools
-from paddock.gates.records import gate_entry
-from paddock.gates.results import GateResult, Status
-from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gate
-from paddock.gates.witness import LedgerWitness
+from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gate
+from paddock.gates.ground import Ground, LedgerWitness, Tools
+from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import make_key
 from paddock.ledger.store import LedgerFile

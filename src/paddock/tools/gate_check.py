@@ -6,8 +6,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
-from paddock.gates.names import ALL_GATES, PLANE_GATES
-from paddock.gates.results import GateResult, Status, count_of
+from paddock.gates.results import ALL_GATES, PLANE_GATES, GateResult, Status, count_of
 from paddock.packages.rows import Failure
 from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, filled_text

@@ -12,8 +12,8 @@ import pytest
 from paddock.assembly.gates import check_gates, check_gates_for_model
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
-from paddock.gates.g6 import NOTHING_OUTSIDE
-from paddock.gates.names import PLANE_GATES
+from paddock.gates.checks import NOTHING_OUTSIDE
+from paddock.gates.results import PLANE_GATES
 from paddock.history.journal import Journal
 from paddock.history.objects import ObjectStore
 from paddock.packages.swap import given

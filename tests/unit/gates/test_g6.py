@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.gates.g6 import NOTHING_OUTSIDE
+from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import Status
 from paddock.ledger.verify.verifying import ChainFault, Problem, verify
 from paddock.packages.rows import Failure

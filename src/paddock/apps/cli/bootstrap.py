@@ -188,8 +188,7 @@ def _unpacked(options: Options, console: Console) -> "Unpacked | None":
 def _conclude(project: "Project", done: str, options: Options, console: Console) -> int:
     """Run the gates, say what there is now, and end as they answer."""
     from paddock.assembly.gates import check_gates
-    from paddock.gates.names import PLANE_GATES
-    from paddock.gates.results import Status, results_json
+    from paddock.gates.results import PLANE_GATES, Status, results_json
 
     run = check_gates(project, PLANE_GATES)
     root = str(project.layout.root)
