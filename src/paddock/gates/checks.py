@@ -6,7 +6,7 @@ G0A looks at an archive; G0B, which stands in `owned`, and the others look at a 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -455,23 +455,17 @@ def _keys_of_install(package: InstalledPackage, ground: Ground) -> Keys:
     return ground.keys if told is None or seq is None else keys_at(seq, told, ground)
 
 
-# `judge_ledger` is the one place where G6 looks at a ledger: it has its witness verify it, with
-# all that the witness holds.
-
 _RESTORED: Final = "if it was restored from a backup: paddock ledger accept-rollback"
 _PLACE: Final = re.compile(r"""(['"])/(?:[^'"/]*/)*([^'"/]*)\1""")
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerFinding:
-    entries: int
-    """That were read and verified; 0 where there is no such ledger yet."""
-    failures: tuple[Failure, ...] = ()
+_Finding = tuple[int, tuple[Failure, ...]]
+"""How many entries were read and verified, and what was wrong."""
 
 
 def judge_ledger(
     name: LedgerName, path: Path, file: str, witness: LedgerWitness, *, is_required: bool
-) -> LedgerFinding:
+) -> _Finding:
     """Look at one ledger; `file` is what it is called in a failure.
 
     Raises: ConfigError, IntegrityError: what is known of it outside cannot be read.
@@ -480,15 +474,15 @@ def judge_ledger(
         return _missing(name, path, file, witness, is_required=is_required)
     if path.is_symlink() or not path.is_file():
         # Threat: a link leads to a ledger that grows elsewhere, or to none.
-        return LedgerFinding(0, (Failure(file, "it is not a regular file"),))
+        return 0, (Failure(file, "it is not a regular file"),)
     try:
         found = _verified(name, path, witness)
     except (HostError, LedgerDamagedError) as error:
-        return LedgerFinding(0, (Failure(file, _without_places(error.message)),))
+        return 0, (Failure(file, _without_places(error.message)),)
     another = witness.problem(name, found)
     reasons = [another] if another else []
     reasons += map(_without_places, _problems(found))
-    return LedgerFinding(found.entries, tuple(Failure(file, why) for why in reasons))
+    return found.entries, tuple(Failure(file, why) for why in reasons)
 
 
 def _verified(name: LedgerName, path: Path, witness: LedgerWitness) -> Verification:
@@ -517,16 +511,16 @@ def _without_places(text: str) -> str:
 
 def _missing(
     name: LedgerName, path: Path, file: str, witness: LedgerWitness, *, is_required: bool
-) -> LedgerFinding:
+) -> _Finding:
     if path.is_symlink():
-        return LedgerFinding(0, (Failure(file, "it is a link that leads nowhere"),))
+        return 0, (Failure(file, "it is a link that leads nowhere"),)
     if path.with_suffix(".d").exists():
         # Threat: a ledger that was removed whole has no line left to complain of.
         why = "it is gone: what is kept beside it says that there was one"
-        return LedgerFinding(0, (Failure(file, why),))
+        return 0, (Failure(file, why),)
     if is_required or witness.expects(name):
-        return LedgerFinding(0, (Failure(file, "it is not there, and there has to be one"),))
-    return LedgerFinding(0)
+        return 0, (Failure(file, "it is not there, and there has to be one"),)
+    return 0, ()
 
 
 # G6: every ledger verifies, and the packages ledger agrees with what is installed.
@@ -557,10 +551,12 @@ def check_ledgers(ground: Ground) -> GateResult:
             and bool(ground.installed.packages or ground.installed.problems)
         )
         file = path.relative_to(ground.layout.root).as_posix()
-        found = judge_ledger(name, path, file, ground.tools.witness, is_required=is_required)
-        tally.count(found.entries)
-        tally.fail(found.failures)
-        whole = whole and not (name is LedgerName.PACKAGES and found.failures)
+        entries, failures = judge_ledger(
+            name, path, file, ground.tools.witness, is_required=is_required
+        )
+        tally.count(entries)
+        tally.fail(failures)
+        whole = whole and not (name is LedgerName.PACKAGES and failures)
     if whole:
         tally.fail(ground.deviations)
         tally.count(len(ground.record.packages))
@@ -573,14 +569,9 @@ def check_ledgers(ground: Ground) -> GateResult:
 Check = Callable[[Ground], GateResult]
 
 
-def _no_archive(ground: Ground) -> GateResult:
-    del ground
-    return not_applicable(G0A, NO_ARCHIVE)
-
-
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
     {
-        G0A: _no_archive,
+        G0A: lambda _: not_applicable(G0A, NO_ARCHIVE),
         G0B: owned.check_owned,
         G1: check_specs,
         G1_COMPLETE: check_frameworks,
