@@ -257,7 +257,6 @@ def check_dependencies(ground: Ground) -> GateResult:
 
 
 def _look_at_dependencies(name: str, ground: Ground, tally: Tally) -> None:
-    """What one package depends on, as it says and as the ledger said."""
     now = set(ground.installed.packages[name].manifest.dependencies)
     told = ground.record.packages.get(name)
     then = frozenset(() if told is None else told.dependencies)
@@ -315,7 +314,6 @@ def _changed_tests(
 
 
 def _run(acceptance: Acceptance, ground: Ground) -> str:
-    """What is wrong with one command; empty where it passed."""
     ground.tools.watcher.begins(G4, acceptance.command)
     try:
         result = ground.tools.acceptance.run(acceptance)
@@ -415,7 +413,6 @@ def check_signatures(ground: Ground) -> GateResult:
 
 
 def _look_at_set(ground: Ground, tally: Tally) -> None:
-    """The set as a whole: its digest, and the statements about it."""
     found, told = ground.installed.digest, ground.record.set_digest
     tally.look(INSTALLED, "" if found == told else f"the digest of the set is {found}, not {told}")
     tally.fail(ground.vouched.problems)
@@ -427,7 +424,6 @@ def _look_at_set(ground: Ground, tally: Tally) -> None:
 
 
 def _vouching_problem(told: RecordedPackage, ground: Ground) -> str:
-    """Why nobody vouches for a package; empty where somebody does."""
     if told.row in ground.vouched.rows:
         return ""
     package = ground.installed.packages.get(told.package_id)
@@ -492,7 +488,6 @@ def _verified(name: LedgerName, path: Path, witness: LedgerWitness) -> Verificat
 
 
 def _problems(found: Verification) -> Iterator[str]:
-    """What a verification found, each in words."""
     for each in found.problems:
         if each.kind in {ChainFault.ROLLED_BACK, ChainFault.REWRITTEN}:
             yield f"{each.detail}; {_RESTORED}"

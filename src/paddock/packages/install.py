@@ -11,7 +11,7 @@ Nothing is written before all of this has said yes:
     G0B  what is read whenever the plane is opened loads as it will be
     room: an entry of the packages ledger can tell of it
 
-Then the swap, the acceptance commands, the ledger entry, the receipt; see `finishing` for
+Then the swap, the acceptance commands, the ledger entry, the receipt; see `change` for
 what a crash leaves.
 
 Also here:

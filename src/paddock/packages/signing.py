@@ -7,7 +7,7 @@ A key id is the first 32 hexadecimal digits of the SHA-256 of the public key's 3
 names one key and no other, and who reads a key checks that it does.
 
 Threat: whoever can put a file into `HOT/registries/keys` is an operator of the plane. No
-package brings one there (`names.OWN_PLACES`), no agent writes there (the policy's own
+package brings one there (`manifest.OWN_PLACES`), no agent writes there (the policy's own
 files), and what stands there is no link and not writable for others.
 
 Also here:

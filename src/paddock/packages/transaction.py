@@ -7,11 +7,11 @@
     decided   the swap happened and was accepted: it stands
 
 The record holds all that is needed to go on from it: which paths change from what to what,
-the ledger entry and the receipt. See `finishing` for what is made of it.
+the ledger entry and the receipt. See `change` for what is made of it.
 
 Also here:
 
-- Where a plane keeps what belongs to changes of packages on their way; see `transaction`.
+- Where a plane keeps what belongs to changes of packages on their way.
 - The port by which a package's acceptance commands run.
 - What every act on the packages of one plane works with.
 - What is read whenever a plane is opened: one that does not load locks the plane.
