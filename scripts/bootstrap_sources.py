@@ -16,8 +16,8 @@ from typing import Final
 from paddock.agent.contract_defaults import CLASSIFY, EXECUTE, SYNTHESIZE, default_contracts
 from paddock.agent.contracts import PromptContract
 from paddock.assembly.blueprint import admin_config_bytes
+from paddock.packages.archive import write_hashes
 from paddock.packages.bootstrap import SOURCES
-from paddock.packages.packing import write_hashes
 from paddock.plane.admin_schema import admin_config_schema_bytes
 from paddock.plane.files import make_directories, replace_file
 from paddock.plane.strict_json import write_object

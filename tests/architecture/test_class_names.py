@@ -70,7 +70,6 @@ REPEATED: Final = {
     "modules have each their own, and none knows two of them": {
         "Approval": 2,
         "Area": 2,
-        "Bench": 2,
         "Change": 2,
         "Child": 2,
         "Claim": 2,

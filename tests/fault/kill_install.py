@@ -1,9 +1,9 @@
-"""Kill processes while they install, upgrade, hand over and remove packages, and look at the plane.
+"""Kill processes while they install, upgrade and remove packages, and look at the plane.
 
     python tests/fault/kill_install.py --rounds 200
 
 Two operators share one plane. Each goes round with packages of its own: install, upgrade
-with acceptance commands, another package that takes a file over, and both removed again.
+with acceptance commands, another package that depends on it, and both removed again.
 Each says the number of the state that it reached only after the command returned. All are
 killed with SIGKILL at a random moment, then recoverers are killed too; the last one may
 finish. Afterwards, for the round:
@@ -28,13 +28,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from paddock.gates.checks import CHECKS, run_gates
 from paddock.gates.ground import Ground, Tools
-from paddock.gates.names import G3, G6
-from paddock.gates.results import Status
-from paddock.gates.running import CHECKS, run_gates
+from paddock.gates.results import G3, G6, Status
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.store import LedgerFile
-from paddock.packages.changing import changing
+from paddock.packages.change import changing
 from paddock.packages.installed import read_installed
 from tests.support.changes import memory_directory
 from tests.support.children import Broken, await_first_words, kill_after, start
@@ -98,7 +97,7 @@ def advance(bench: Bench, operator: int, state: int) -> None:
         bench.install(files, package_id=base, version=version, acceptance=tested)
     elif step == 2:
         bench.install(
-            {f"HOT/kernel/o{operator}/shared.txt": b"taken over\n"},
+            {f"HOT/kernel/o{operator}/over.txt": b"over\n"},
             package_id=over,
             version=f"{turn}.0.0",
             dependencies=[base],

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from paddock.packages.changing import recover_packages
-from paddock.packages.finishing import tidy
+from paddock.packages.change import recover_packages, tidy
 from paddock.packages.install import InstallWish
-from paddock.packages.refusals import GateRefusedError
+from paddock.packages.rows import GateRefusedError
 from tests.support.changes import memory_directory
 from tests.support.dying import run_until
 from tests.support.packages import PROGRAM, Bench, Runner, open_bench, require_whole
 
 BASE = {"HOT/kernel/base": b"base\n", "HOT/scripts/sub/run.sh": PROGRAM}
 OLD = {"HOT/kernel/a": b"old\n", "HOT/kernel/gone/x": b"x\n"}
-NEW = {"HOT/kernel/a": b"new\n", "HOT/kernel/made/y": b"y\n", "HOT/kernel/base": b"over\n"}
+NEW = {"HOT/kernel/a": b"new\n", "HOT/kernel/made/y": b"y\n", "HOT/kernel/more": b"over\n"}
 STRIDE = int(os.environ.get("PADDOCK_DYING_STRIDE", "7"))
 """Every so many-th step; 1 for all of them."""
 TESTED = [{"command": "pass", "timeout_s": 5}]

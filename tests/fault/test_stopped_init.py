@@ -16,9 +16,8 @@ from paddock.assembly.project import find_project
 from paddock.assembly.rollback import ORDER
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.installed import read_installed
-from paddock.packages.keys import read_keys
-from paddock.packages.log import PackageLedger
-from paddock.packages.recorded import find_deviations, replay
+from paddock.packages.ledger import PackageLedger, find_deviations, replay
+from paddock.packages.signing import read_keys
 from paddock.packages.vouching import find_key_problems, read_vouched
 from paddock.plane.discovery import is_bare_plane
 from paddock.plane.environment import Environment, read_environment

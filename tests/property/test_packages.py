@@ -10,13 +10,9 @@ from pathlib import Path
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from paddock.packages.archive import read_archive
-from paddock.packages.gzip_format import unwrap, wrap
-from paddock.packages.manifest import parse_manifest
-from paddock.packages.names import find_collision, path_problem
-from paddock.packages.packing import is_litter, pack
-from paddock.packages.refusals import ArchiveRefusedError
-from paddock.packages.versions import parse_version
+from paddock.packages.archive import is_litter, pack, read_archive, unwrap, wrap
+from paddock.packages.manifest import find_collision, parse_manifest, parse_version, path_problem
+from paddock.packages.rows import ArchiveRefusedError
 from paddock.policy.globs import fold
 from tests.support.bad_archives import GOOD, GOOD_TAR
 from tests.support.packages import archive_bytes, gzipped, lay_source, manifest_json, manifest_of

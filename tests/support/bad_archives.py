@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from paddock.packages.gzip_format import unwrap
+from paddock.packages.archive import unwrap
 from tests.support.packages import (
     Member,
     archive_bytes,
@@ -236,11 +236,11 @@ BAD: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "a pax sparse map": (lambda: with_headers(tarfile.PAX_FORMAT, {"GNU.sparse.name": "x"}), "pax"),
     "a global pax header": (global_header, "pax"),
     "a long name of GNU tar": (long_name, "long|ustar"),
-    "a base-256 size": (size_as_base256, "octal"),
-    "a size with spaces": (lambda: spoiled(124, b"         2 \0"), "octal"),
+    "a base-256 size": (size_as_base256, "header"),
+    "a size with spaces": (lambda: spoiled(124, b"         2 \0"), "header"),
     "the magic of GNU tar": (lambda: spoiled(257, b"ustar  \0"), "ustar"),
     "no magic": (lambda: spoiled(257, b"\0" * 8), "ustar"),
-    "bytes behind the name's NUL": (lambda: spoiled(60, b"\0evil"), "control"),
+    "bytes behind the name's NUL": (lambda: spoiled(60, b"\0evil"), "header"),
     "a link target in a file's header": (lambda: spoiled(157, b"/etc/passwd"), "header"),
     "an owner": (lambda: spoiled(108, b"0001750\0"), "header"),
     "an owner's name": (lambda: spoiled(265, b"root\0"), "header"),

@@ -11,23 +11,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paddock.gates.ground import Ground, Tools
-from paddock.gates.records import gate_entry
-from paddock.gates.results import GateResult, Status
-from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gate
-from paddock.gates.witness import LedgerWitness
+from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gate
+from paddock.gates.ground import Ground, LedgerWitness, Tools
+from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import make_key
 from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify.verifying import Verification, verify
-from paddock.packages.approvals import make_approval, write_approval
-from paddock.packages.approving import approve
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_rows
-from paddock.packages.keys import enrol_key, public_half
-from paddock.packages.log import PackageLedger
-from paddock.packages.signatures import sign_digest
-from paddock.packages.vouching import sign_installed_set
+from paddock.packages.ledger import PackageLedger
+from paddock.packages.signing import (
+    enrol_key,
+    make_approval,
+    public_half,
+    sign_digest,
+    write_approval,
+)
+from paddock.packages.vouching import approve, sign_installed_set
 from paddock.plane import records
 from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.layout import PlaneLayout
@@ -95,7 +96,7 @@ BASE = {
     "HO1/contracts/PRC-A.json": b"{}\n",
 }
 CONFIGS = ("HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/settings.json")
-TOP = {"HOT/kernel/top.txt": b"top\n", "HOT/kernel/a.txt": b"A of the top\n"}
+TOP = {"HOT/kernel/top.txt": b"top\n"}
 
 
 def install_approved(

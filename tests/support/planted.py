@@ -11,9 +11,8 @@ from typing import Any
 
 from paddock.gates.results import GateResult, Status
 from paddock.ledger.keys import SigningKey
-from paddock.packages.approvals import make_approval, write_approval
-from paddock.packages.keys import find_operator_key
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
+from paddock.packages.signing import find_operator_key, make_approval, write_approval
 from paddock.values.digests import digest_of
 from tests.support.changes import memory_directory
 from tests.support.gates import Plane, failed_files

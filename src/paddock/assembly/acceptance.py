@@ -7,8 +7,8 @@ from paddock.assembly.admin import ADMIN_AGENT, ADMIN_PROFILE
 from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.history.keeping import History
-from paddock.packages.acceptance import AcceptanceResult
 from paddock.packages.manifest import Acceptance
+from paddock.packages.transaction import AcceptanceResult
 from paddock.sandbox.outcome import CommandLine, ShellOutcome, Stream
 from paddock.sandbox.values import Ending
 from paddock.values.agents import Agent
@@ -44,7 +44,6 @@ class ShellAcceptance:
         )
 
     def close(self) -> None:
-        """End the sandbox, if there ever was one."""
         self._shell.close()
 
 

@@ -8,8 +8,7 @@ from paddock.agent.contract_files import parse_contract_file
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError
 from paddock.packages.archive import Archive
-from paddock.packages.installed import read_installed
-from paddock.packages.registries import SPECS, read_registries
+from paddock.packages.installed import SPECS, read_installed, read_registries
 from paddock.plane.contracts import is_contract
 from paddock.text.show import quote
 

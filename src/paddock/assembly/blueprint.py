@@ -15,10 +15,10 @@ from paddock.ledger.keys import SigningKey
 from paddock.ledger.sealing import KeptLedger
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
-from paddock.packages.depot import Depot
 from paddock.packages.founding import Founding, found
-from paddock.packages.log import LEDGER, PackageLedger
-from paddock.packages.names import INSTALLED, PLANE_MARKER, manifest_path
+from paddock.packages.ledger import LEDGER, PackageLedger
+from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
+from paddock.packages.transaction import Depot
 from paddock.plane import admin_config as config
 from paddock.plane.bare import Blueprint
 from paddock.plane.dual_gate import ToolProfile
@@ -84,7 +84,6 @@ class Founder:
     environment: Environment
 
     def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
-        """See `Builder`. Raises: as `found`."""
         with ExitStack() as held:
             store = str(layout.objects)
             history = History(store, bytes_max=HistorySettings().bytes_max)
@@ -111,7 +110,6 @@ class _Opening:
     environment: Environment
 
     def open(self) -> KeptLedger:
-        """To append."""
         return open_plane_ledger(self.layout, self.environment, LEDGER)
 
 

@@ -14,16 +14,14 @@ from paddock.assembly.rollback import ORDER, accept_rollback, find_gone_back
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query_lines
-from paddock.packages.approving import approve
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import NAME, Unpacked, load_packages
-from paddock.packages.depot import Depot
-from paddock.packages.install import InstallWish, install
+from paddock.packages.install import InstallWish, Report, install
 from paddock.packages.installed import read_installed, row_of
-from paddock.packages.keys import make_operator_key
-from paddock.packages.names import PLANE_MARKER
-from paddock.packages.reports import Report
-from paddock.packages.vouching import read_vouched, sign_installed_set
+from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.signing import make_operator_key
+from paddock.packages.transaction import Depot
+from paddock.packages.vouching import approve, read_vouched, sign_installed_set
 from paddock.plane.bare import Blueprint, MadePlane, make_bare_plane
 from paddock.plane.discovery import is_bare_plane
 from paddock.plane.dual_gate import ToolProfile
@@ -76,7 +74,6 @@ class _InItsPlace:
     environment: Environment
 
     def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
-        """See `Builder`. Raises: as `found`, and as `open_plane_ledger`."""
         _require_no_plane(layout)
         made = self.founder.build(layout, blueprint)
         _let_earlier_go(layout, self.environment)
@@ -121,11 +118,8 @@ def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A plane that was put right."""
-
     project: Project
     reports: tuple[Report, ...]
-    """What became of each package."""
 
 
 def repair_bare_plane(

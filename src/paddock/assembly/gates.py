@@ -21,13 +21,10 @@ from paddock.assembly.packages import (
 from paddock.assembly.project import Project
 from paddock.assembly.witness import PlaneWitness
 from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
+from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.gates.ground import NOBODY, Ground, Tools, Watcher
-from paddock.gates.names import G4
-from paddock.gates.records import gate_entry
-from paddock.gates.results import GateResult, Status
-from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gates
-from paddock.packages.acceptance import AcceptanceRunner, NoAcceptance
-from paddock.packages.attic import Attic
+from paddock.gates.results import G4, GateResult, Status, gate_entry
+from paddock.packages.transaction import AcceptanceRunner, Attic, NoAcceptance
 from paddock.plane import records
 from paddock.plane.files import read_file
 from paddock.values.calls import Json
@@ -40,8 +37,6 @@ OPERATOR: Final = "operator"
 
 @dataclass(frozen=True, slots=True)
 class GateRun:
-    """What a run of gates came to."""
-
     results: tuple[GateResult, ...]
     unrecorded: PaddockError | None = None
     """Why governance was not told."""

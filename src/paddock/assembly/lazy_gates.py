@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.assembly.project import Project
-from paddock.gates.port import NO_GATES, Gates
-from paddock.gates.results import GateResult
+from paddock.gates.results import NO_GATES, GateResult, Gates
 from paddock.values.planes import PlaneKind
 
 

@@ -10,7 +10,7 @@ from paddock.plane.report import WhereReport
 from paddock.values.planes import PlaneKind
 
 if TYPE_CHECKING:
-    from paddock.packages.finishing import Recovered
+    from paddock.packages.change import Recovered
 
 
 def settle_left_packages(project: Project) -> "Recovered | None":

@@ -58,11 +58,8 @@ _TOOL_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class LoadedTools:
-    """What came of `package_tools`."""
-
     tools: tuple[Tool[Any], ...] = ()
     notices: tuple[str, ...] = ()
-    """Why others were not loaded."""
 
 
 class _NotLoadedError(Exception):

@@ -17,12 +17,10 @@ from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.verify.verifying import Verification
-from paddock.packages.attic import Attic
-from paddock.packages.changing import recover_packages
-from paddock.packages.depot import Depot
-from paddock.packages.finishing import Recovered
+from paddock.packages.change import Recovered, recover_packages
+from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.packages.listing import PlanePackages
-from paddock.packages.log import LEDGER, PackageLedger, ledger_gone, verify_alone
+from paddock.packages.transaction import Attic, Depot
 from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.files import make_directories
 from paddock.plane.layout import LedgerName
@@ -114,7 +112,6 @@ class _Opening:
     project: Project
 
     def open(self) -> KeptLedger:
-        """To append."""
         return open_ledger(self.project, LEDGER)
 
     def verify(self, path: Path) -> Verification | None:
@@ -147,7 +144,6 @@ class _Rooted:
     project: Project
 
     def open(self) -> Workspace:
-        """On the plane's root."""
         return Workspace.open(os.fspath(self.project.layout.root))
 
 

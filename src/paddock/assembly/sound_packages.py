@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from paddock.assembly.packages import is_development_plane, package_ledger
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError
-from paddock.packages.checking import check_package
-from paddock.packages.installed import InstalledPackage, InstalledSet, read_installed
+from paddock.packages.installed import InstalledPackage, InstalledSet, check_package, read_installed
+from paddock.packages.ledger import RecordedPackage, replay
 from paddock.packages.manifest import Asset
-from paddock.packages.recorded import RecordedPackage, replay
 from paddock.values.digests import digest_of
 from paddock.workspace import Workspace
 
@@ -44,7 +43,7 @@ class SoundPackages:
             raise UnsoundPackageError("its manifest is not the one that was installed")
         if told.wo_id is None and not self.plane_is_dev:
             raise UnsoundPackageError("no operator approved the package")
-        failures = check_package(package, self.installed, self.workspace).failures
+        failures = check_package(package, self.workspace)
         if failures:
             raise UnsoundPackageError(f"{failures[0].file}: {failures[0].reason}")
         return package
@@ -55,7 +54,7 @@ class SoundPackages:
         Raises: UnsoundPackageError.
         """
         if self.installed.owner_of(asset.path) is not package:
-            raise UnsoundPackageError(f"{asset.path} was taken over by another package")
+            raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
         try:
             path = self.workspace.resolve_entry(asset.path).path
             content = self.workspace.read_all(path, bytes_max).content

@@ -1,29 +1,91 @@
-"""What the gates look at: one plane, each part of it read once, when it is first asked for."""
+"""What the gates look at: one plane, each part of it read once, when it is first asked for.
 
-from collections.abc import Mapping, Sequence
+Also here:
+
+- Whether an approval carries what it was used for: what G2, G3 and G5 ask of it.
+- The port by which gates ask what is known of a ledger from outside it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol, cast
 
 from paddock.errors import PaddockError
-from paddock.gates.witness import LedgerWitness
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query_lines
-from paddock.packages.acceptance import AcceptanceRunner
-from paddock.packages.approvals import Approval, read_approvals
-from paddock.packages.attic import Attic
-from paddock.packages.installed import InstalledSet, read_installed
-from paddock.packages.keys import Keys, read_keys
-from paddock.packages.log import PackageLedger
-from paddock.packages.recorded import Record, find_deviations, replay
-from paddock.packages.refusals import Failure
-from paddock.packages.registries import Registries, read_registries
+from paddock.ledger.verify.verifying import Verification
+from paddock.packages.installed import (
+    InstalledPackage,
+    InstalledSet,
+    Registries,
+    read_installed,
+    read_registries,
+)
+from paddock.packages.ledger import (
+    ApprovalUse,
+    PackageLedger,
+    Record,
+    RecordedPackage,
+    find_deviations,
+    replay,
+)
+from paddock.packages.rows import Failure
+from paddock.packages.signing import (
+    Approval,
+    Keys,
+    paths_outside,
+    read_approvals,
+    read_keys,
+    signature_problem,
+)
+from paddock.packages.transaction import AcceptanceRunner, Attic
 from paddock.packages.vouching import Vouched, read_vouched
 from paddock.plane.layout import LedgerName, PlaneLayout
+from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.events import CONFIG_CHANGED
 from paddock.workspace import Workspace
+
+# A ledger by itself cannot tell that it was replaced as a whole, put back to an earlier copy,
+# or cut off at its end together with everything beside it.
+
+
+class LedgerWitness(Protocol):
+    """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere."""
+
+    def expects(self, name: LedgerName) -> bool:
+        """Whether there has to be a ledger of that name, whatever stands in the plane.
+
+        Raises: HostError: what tells of it cannot be read.
+        """
+        ...
+
+    def verify(self, name: LedgerName, path: Path) -> Verification:
+        """Verify the whole ledger, and compare it with every head of it that is held elsewhere.
+
+        Raises:
+            HostError, LedgerDamagedError: the ledger cannot be read.
+            ConfigError: what is held elsewhere does not load.
+        """
+        ...
+
+    def knows_plane(self) -> bool:
+        """Whether it knows anything at all of this plane's ledgers.
+
+        Raises: HostError, ConfigError: what is held elsewhere cannot be read.
+        """
+        ...
+
+    def problem(self, name: LedgerName, found: Verification) -> str:
+        """What is wrong with a ledger as a whole: it is another one. Empty where nothing is.
+
+        Raises: ConfigError: what is known of it cannot be read.
+        """
+        ...
+
 
 MADE_WITH_DEV: Final = "this plane was made with --dev: nobody has to approve or sign anything"
 NOTHING_INSTALLED: Final = "nothing is installed"
@@ -52,14 +114,11 @@ class Tools:
     """What the gates work with besides the plane itself."""
 
     workspace: Workspace
-    """On the plane's root."""
     ledger: PackageLedger
     acceptance: AcceptanceRunner
     witness: LedgerWitness
     now: float
-    """Seconds since 1970."""
     plane_is_dev: bool
-    """It was made with `--dev`."""
     watcher: Watcher = NOBODY
 
 
@@ -72,22 +131,18 @@ class Ground:
 
     @cached_property
     def installed(self) -> InstalledSet:
-        """What is installed. Raises: HostError."""
         return read_installed(self.layout)
 
     @cached_property
     def entries(self) -> Sequence[StoredEntry]:
-        """The packages ledger, verified. Raises: LedgerDamagedError, HostError."""
         return self.tools.ledger.read().entries
 
     @cached_property
     def record(self) -> Record:
-        """What that ledger comes to. Raises: as `entries`."""
         return replay(self.entries)
 
     @cached_property
     def vouched(self) -> Vouched:
-        """What its signatures come to. Raises: as `entries`."""
         return read_vouched(self.entries)
 
     @cached_property
@@ -106,17 +161,14 @@ class Ground:
 
     @cached_property
     def registries(self) -> Registries:
-        """Specs and frameworks. Raises: HostError."""
         return read_registries(self.layout)
 
     @cached_property
     def keys(self) -> Keys:
-        """The plane's keys. Raises: ConfigError, HostError."""
         return read_keys(self.layout)
 
     @cached_property
     def approvals(self) -> Mapping[str, Approval]:
-        """Every approval that stands there, by its id. Raises: ConfigError, HostError."""
         return {approval.wo_id: approval for approval in read_approvals(self.layout)}
 
     @cached_property
@@ -141,7 +193,6 @@ class Ground:
         self.__dict__.pop("recorded_config", None)
 
     def ledger_path(self, name: LedgerName) -> Path:
-        """Where that ledger stands, or would stand."""
         return self.layout.ledger_paths()[name]
 
 
@@ -157,3 +208,81 @@ def failure_of(error: PaddockError, root: Path) -> Failure:
 
 def _relative(text: str, root: Path) -> str:
     return text.replace(f"{root}/", "").replace(str(root), ".")
+
+
+UNAPPROVED = "it was installed without an approval: paddock package approve ARCHIVE, or uninstall"
+
+
+def use_problem(use: ApprovalUse, approval: Approval, keys: Keys) -> str:
+    """Why an approval does not carry one use of it, as the ledger tells that use."""
+    problem = signature_problem(approval, keys)
+    if problem:
+        return problem
+    if approval.digest != use.digest:
+        return f"it is for {approval.digest}, and {use.digest} was installed with it"
+    if approval.key_id != use.key_id:
+        return f"it is by {approval.key_id}, and the one that was used was by {use.key_id}"
+    if _moment(use.at) >= approval.expires_at:
+        return f"it expired at {approval.expires}, and was used at {use.at}"
+    return ""
+
+
+def scope_problem(approval: Approval, package: InstalledPackage) -> str:
+    """Which files of the package its approval does not cover; empty where it covers all."""
+    outside = paths_outside(approval, package.manifest.by_path)
+    if not outside:
+        return ""
+    first, *others = outside
+    more = f" (and {len(others)} more)" if others else ""
+    return f"its scope does not cover {quote(first)}{more} of {package.package_id}"
+
+
+def keys_at(seq: int, told: RecordedPackage, ground: Ground) -> Keys:
+    """The keys whose word counts for what the entry `seq` tells of an installed package.
+
+    Those of the plane; and where an operator who is one now vouched for the package since,
+    those that counted when the entry was written: who left approved it while he was one.
+
+    Threat: the key of somebody who left may be in other hands. What it says of a package
+    that came after he left is worth nothing, whoever signs the set later.
+
+    Raises: ConfigError, HostError.
+    """
+    vouched = ground.vouched
+    # Whoever made the newest statement is among the keys that it lists.
+    is_by_operators = vouched.keys.keys() <= ground.keys.keys()
+    if is_by_operators and seq < vouched.newest_seq and told.row in vouched.rows:
+        return {**vouched.counting_at(seq), **ground.keys}
+    return ground.keys
+
+
+def standing_problem(told: RecordedPackage, ground: Ground) -> str:
+    """Why an installed package does not stand on an approval; empty where it does.
+
+    Raises: ConfigError, HostError.
+    """
+    if told.wo_id is None:
+        return UNAPPROVED
+    approval = ground.approvals.get(told.wo_id)
+    if approval is None:
+        return f"its approval {told.wo_id} is not there"
+    package = ground.installed.packages.get(told.package_id)
+    problems = (
+        use_problem(use, approval, keys_at(use.seq, told, ground))
+        for use in _uses_for(told, ground.record.uses)
+    )
+    found = next((problem for problem in problems if problem), "")
+    if not found and package is not None:
+        found = scope_problem(approval, package)
+    return f"its approval {told.wo_id}: {found}" if found else ""
+
+
+def _uses_for(told: RecordedPackage, uses: Iterable[ApprovalUse]) -> Iterable[ApprovalUse]:
+    return (each for each in uses if each.wo_id == told.wo_id)
+
+
+def _moment(timestamp: str) -> float:
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return float("inf")  # A time that cannot be read is after everything.

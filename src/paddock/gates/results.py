@@ -1,11 +1,23 @@
-"""What a gate comes to."""
+"""What a gate comes to.
 
-from collections.abc import Sequence
+Also here:
+
+- Which gates there are.
+- The port by which tools ask for gates.
+- Counting what a gate looked at, and what was wrong with it.
+- What governance is told of a gate: one entry for each answer.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, Protocol, cast
 
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
+from paddock.text.show import show_name
 from paddock.values.calls import Json
+from paddock.values.entries import Entry
+from paddock.values.events import GATE_RESULT
 
 
 class Status(StrEnum):
@@ -23,13 +35,11 @@ class GateResult:
     gate: str
     status: Status
     checks: int
-    """How many things it looked at."""
     failures: tuple[Failure, ...] = ()
     note: str = ""
     """Why it is not applicable, when it was run or what it could not see; may be empty."""
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
         return {
             "gate": self.gate,
             "status": self.status,
@@ -54,7 +64,6 @@ def not_applicable(gate: str, why: str) -> GateResult:
 
 
 def results_json(results: Sequence[GateResult]) -> dict[str, Json]:
-    """Several gates, and how many came to what."""
     return {
         "gates": [result.as_json() for result in results],
         "passed": count_of(results, Status.PASS),
@@ -64,5 +73,123 @@ def results_json(results: Sequence[GateResult]) -> dict[str, Json]:
 
 
 def count_of(results: Sequence[GateResult], status: Status) -> int:
-    """How many came to that."""
     return sum(1 for result in results if result.status is status)
+
+
+G0A: Final = "G0A"
+"""At install, of an archive; not one of those that look at a plane."""
+G0B: Final = "G0B"
+G1: Final = "G1"
+G1_COMPLETE: Final = "G1-COMPLETE"
+G2: Final = "G2"
+G3: Final = "G3"
+G4: Final = "G4"
+G5: Final = "G5"
+G6: Final = "G6"
+
+PLANE_GATES: Final = (G0B, G1, G1_COMPLETE, G2, G3, G4, G5, G6)
+"""Those of `--all`, in their order."""
+ALL_GATES: Final = (G0A, *PLANE_GATES)
+
+# Loads no gate: every runtime has it, and few ask.
+
+
+class Gates(Protocol):
+    """Runs gates for a model: no acceptance command runs; G4 is told from its last run."""
+
+    def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
+        """These gates of the plane, in this order; what they said is recorded.
+
+        Raises:
+            LedgerBusyError: packages are being changed right now: ask again.
+            HostError, LedgerBusyError, LedgerFullError: it cannot be recorded.
+        """
+        ...
+
+
+class _NoGates:
+    def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
+        return tuple(not_applicable(name, "this is no bare plane") for name in names)
+
+
+NO_GATES: Final[Gates] = _NoGates()
+
+
+class Tally:
+    def __init__(self, gate: str) -> None:
+        self._gate = gate
+        self._checks = 0
+        self._failures: list[Failure] = []
+
+    def look(self, file: str, problem: str) -> None:
+        """One look at `file`; an empty `problem` is none."""
+        self._checks += 1
+        if problem:
+            self._add(Failure(file, problem))
+
+    def count(self, looks: int) -> None:
+        """Looks at which nothing was wrong."""
+        self._checks += looks
+
+    def discount(self) -> None:
+        """Looks at which nothing was wrong do not count after all."""
+        self._checks = len(self._failures)
+
+    def fail(self, failures: Iterable[Failure]) -> None:
+        """Looks at which something was wrong."""
+        for failure in failures:
+            self._checks += 1
+            self._add(failure)
+
+    def result(self, nothing: str) -> GateResult:
+        """The answer; `nothing` says why where there was nothing to look at."""
+        return judged(self._gate, self._checks, self._failures, nothing)
+
+    def _add(self, failure: Failure) -> None:
+        # Threat: a file's name may hold control characters, or bytes that are no text.
+        shown = Failure(show_name(failure.file), failure.reason)
+        if shown not in self._failures:
+            self._failures.append(shown)
+
+
+# Pure.
+
+GATE_KEY: Final = "gate"
+_FAILURES_MAX: Final = 50
+"""In one entry; how many there were stands beside them."""
+_REASON_CHARS_MAX: Final = 1_000
+_DECISIONS: Final[Mapping[Status, str]] = {Status.PASS: "allow", Status.FAIL: "deny"}
+
+
+def gate_entry(result: GateResult, set_digest: str | None, by: str) -> Entry:
+    """What one gate said, of which installed set, and who asked."""
+    shown = result.failures[:_FAILURES_MAX]
+    return Entry(
+        event_type=GATE_RESULT,
+        decision=_DECISIONS.get(result.status, ""),
+        reason=f"{result.gate}: {result.status}" + (f": {result.note}" if result.note else ""),
+        agent=by,
+        metadata={
+            GATE_KEY: result.gate,
+            "status": result.status,
+            "checks": result.checks,
+            "failures": [
+                {"file": each.file, "reason": each.reason[:_REASON_CHARS_MAX]} for each in shown
+            ],
+            "failures_total": len(result.failures),
+            "set_digest": set_digest,
+        },
+    )
+
+
+def read_failures(value: Json) -> tuple[Failure, ...]:
+    """The failures of such an entry; what is none is left out."""
+    rows = cast("list[Json]", value) if isinstance(value, list) else []
+    found: list[Failure] = []
+    for row in rows:
+        if isinstance(row, dict):
+            members = cast("dict[str, Json]", row)
+            file, reason = members.get("file"), members.get("reason")
+            if isinstance(file, str) and isinstance(reason, str):
+                found.append(Failure(file, reason))
+    return tuple(found)

@@ -5,44 +5,81 @@
 What comes out is a value: the manifest, and the content of every file in memory. Whatever
 comes later (planning, a dry run, the swap) works on this value and never opens the archive
 again, so what was judged is what is installed.
+
+The one form is ustar (POSIX.1-2017, pax) of regular files, owner and group 0, time 0, mode
+0644 or 0755, in one gzip member. A tar is accepted exactly when encoding what it holds gives
+the same bytes. It is written without compression, in stored blocks (RFC 1951, 3.2.4): what a
+compressor makes of one input differs between versions and builds of zlib, even at level 0.
+
+Threat: two programs that read one archive differently. Extended headers (pax, GNU) give a
+member a second name or size, base-256 numbers a second length, bytes behind a name's NUL a
+second name. So headers are read one by one, and nothing follows what an extended one says.
+
+Also here:
+
+- Making an archive from a directory, and writing the hashes of its manifest.
+- Digests of files, as manifests hold them: `sha256:` and 64 hexadecimal digits.
 """
 
-from collections.abc import Iterable
+import hashlib
+import os
+import re
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
-from paddock.packages.gzip_format import unwrap, wrap
-from paddock.packages.manifest import Manifest, parse_manifest
-from paddock.packages.names import MANIFEST, find_collision, path_problem, shown_collision
-from paddock.packages.refusals import ArchiveRefusedError, Failure
-from paddock.packages.tar_format import (
-    BLOCK_BYTES,
-    END,
+from paddock.packages.manifest import (
     FILE_MODE,
-    RECORD_BYTES,
-    Header,
-    decode_header,
-    encode_header,
-    padding_of,
+    MANIFEST,
+    PROGRAM_MODE,
+    Manifest,
+    find_collision,
+    parse_manifest,
+    path_problem,
+    shown_collision,
 )
-from paddock.plane.files import read_file_through_links
+from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
+from paddock.plane.files import host_errors, read_file, read_file_through_links, replace_file
+from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote
-from paddock.values.digests import digest_of
+from paddock.values.calls import Json
+from paddock.values.digests import DIGEST_PREFIX, digest_of
 
-_PADDING_BYTES_MAX: Final = len(END) + 2 * RECORD_BYTES
+# Magic, deflate, no flags, time 0, no extra flags, unknown system: the same everywhere.
+_GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_STORED_BYTES_MAX: Final = 65_535
+_GZIP_WINDOW: Final = 31
+"""zlib.h, inflateInit2: 15 bits of window, and 16 for a gzip header and nothing else."""
+_PIECE_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 512
+_KINDS: Final = {
+    b"\0": "a member of the oldest tar format",
+    b"1": "a hard link",
+    b"2": "a symbolic link",
+    b"3": "a character device",
+    b"4": "a block device",
+    b"5": "a directory",
+    b"6": "a FIFO",
+    b"7": "a contiguous file",
+    b"g": "a global pax header",
+    b"x": "a pax header",
+    b"L": "a long name of GNU tar",
+    b"S": "a sparse file of GNU tar",
+    b"V": "a volume label of GNU tar",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """One file of a package, with its content."""
-
     path: str
     content: bytes
     mode: int
-    """0644 or 0755."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +140,8 @@ def write_archive(manifest: Manifest, files: tuple[PackedFile, ...]) -> bytes:
 
 def write_members(members: Iterable[PackedFile]) -> bytes:
     """An archive in the one form, of these files and nothing else."""
-    pieces: list[bytes] = []
-    for member in sorted(members, key=_name_bytes):
-        size_bytes = len(member.content)
-        pieces.append(encode_header(Header(member.path, size_bytes, member.mode)))
-        pieces.append(member.content + b"\0" * padding_of(size_bytes))
-    pieces.append(END)
-    size_bytes = sum(map(len, pieces))
-    pieces.append(b"\0" * padding_of(size_bytes, RECORD_BYTES))
-    return wrap(b"".join(pieces))
-
-
-def read_members(content: bytes) -> dict[str, PackedFile]:
-    """The files of an archive in the one form, whatever they are, by their names.
-
-    Raises: ArchiveRefusedError: in any way not the one form.
-    """
-    return _members(unwrap(content))
+    tar = b"".join(map(_encode, sorted(members, key=lambda member: member.path.encode())))
+    return wrap(tar + _end_at(len(tar)))
 
 
 def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> list[Failure]:
@@ -139,62 +161,142 @@ def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> li
     return found
 
 
-def _name_bytes(member: PackedFile) -> bytes:
-    return member.path.encode()
+def read_members(content: bytes) -> dict[str, PackedFile]:
+    """The files of an archive in the one form, whatever they are, by their names.
 
-
-def _members(tar: bytes) -> dict[str, PackedFile]:
-    """Every member by its name; all names are safe, and no two of them collide."""
-    found: dict[str, PackedFile] = {}
-    offset = 0
-    while True:
-        block = tar[offset : offset + BLOCK_BYTES]
-        if len(block) < BLOCK_BYTES:
-            raise ArchiveRefusedError("the archive is cut off: it has no end")
-        if not any(block):
-            break
-        header = decode_header(block)
+    Raises: ArchiveRefusedError: in any way not the one form.
+    """
+    tar, found, offset = unwrap(content), dict[str, PackedFile](), 0
+    while any(tar[offset : offset + _BLOCK_BYTES]):
         if len(found) > limits.package_files_max:
             raise ArchiveRefusedError(f"it holds more than {limits.package_files_max} files")
-        offset += BLOCK_BYTES
-        found[_new_name(header.name, found)] = PackedFile(
-            header.name, _content(tar, offset, header), header.mode
+        member = _member(tar, offset, found)
+        found[member.path] = member
+        offset += len(_encode(member))
+    rest, end = tar[offset:], _end_at(offset)
+    # Threat: a second archive behind the end, which a reader that passes over NULs goes on to.
+    if rest != end:
+        is_cut = end.startswith(rest)
+        raise ArchiveRefusedError(
+            "the archive is cut off: it has no end" if is_cut else "bytes follow the archive's end"
         )
-        offset += header.size_bytes + padding_of(header.size_bytes)
-    _require_end(tar, offset)
     collision = find_collision(found)
     if collision is not None:
         raise ArchiveRefusedError(shown_collision(collision), file=collision[1])
     return found
 
 
-def _new_name(name: str, known: dict[str, PackedFile]) -> str:
+def _member(tar: bytes, offset: int, known: dict[str, PackedFile]) -> PackedFile:
+    """The member whose header stands at `offset`, where encoding it gives the same bytes."""
+    start = offset + _BLOCK_BYTES
+    header = tar[offset:start]
+    try:
+        info = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
+    except UnicodeDecodeError:
+        shown = header[:100].rstrip(b"\0").decode("utf-8", "backslashreplace")
+        raise ArchiveRefusedError("its name is not UTF-8", file=shown) from None
+    except tarfile.TarError:
+        raise ArchiveRefusedError(
+            "a header's checksum, or a number in it, is wrong: damaged, cut off, or no tar archive"
+        ) from None
+    name, kind = info.name, header[156:157]
+    if kind != tarfile.REGTYPE:
+        what = _KINDS.get(kind, f"a member of the unknown type {kind!r}")
+        raise ArchiveRefusedError(
+            f"it is {what}, and a package holds regular files only", file=name
+        )
+    if info.mode not in (FILE_MODE, PROGRAM_MODE):
+        raise ArchiveRefusedError(f"its mode is {info.mode:04o}, not 0644 or 0755", file=name)
+    if start + info.size + -info.size % _BLOCK_BYTES > len(tar):
+        raise ArchiveRefusedError("the archive is cut off in it", file=name)
+    _require_new(name, known)
+    member = PackedFile(name, tar[start : start + info.size], info.mode)
+    encoded = _encode(member)
+    if encoded[:_BLOCK_BYTES] != header:
+        raise ArchiveRefusedError(
+            "its header is not the ustar header of its name, size and mode alone",
+            file=name,
+            hint="make archives with: paddock package pack",
+        )
+    # Threat: bytes between members are shown by no listing.
+    if not tar.startswith(encoded, offset):
+        raise ArchiveRefusedError("bytes follow its content before the next file", file=name)
+    return member
+
+
+def _require_new(name: str, known: dict[str, PackedFile]) -> None:
     if name in known:
         raise ArchiveRefusedError("it is in the archive twice", file=name)
     problem = path_problem(name) if name != MANIFEST else ""
     if problem:
         raise ArchiveRefusedError(problem, file=name)
-    return name
 
 
-def _content(tar: bytes, offset: int, header: Header) -> bytes:
-    end = offset + header.size_bytes
-    padded = end + padding_of(header.size_bytes)
-    if padded > len(tar):
-        raise ArchiveRefusedError("the archive is cut off in it", file=header.name)
-    # Threat: bytes between members are shown by no listing.
-    if any(tar[end:padded]):
-        raise ArchiveRefusedError("bytes follow its content before the next file", file=header.name)
-    return tar[offset:end]
+def _encode(member: PackedFile) -> bytes:
+    info = tarfile.TarInfo(member.path)
+    info.size, info.mode = len(member.content), member.mode
+    try:
+        header = info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+    except ValueError:
+        raise ArchiveRefusedError(
+            "the name is too long for an archive", file=member.path, hint="shorten it"
+        ) from None
+    return header + member.content + b"\0" * (-info.size % _BLOCK_BYTES)
 
 
-def _require_end(tar: bytes, offset: int) -> None:
-    rest = tar[offset:]
-    if len(rest) < len(END):
-        raise ArchiveRefusedError("the archive is cut off: it has half an end")
-    # Threat: a second archive behind the end, which a reader that passes over NULs goes on to.
-    if len(rest) > _PADDING_BYTES_MAX or any(rest):
-        raise ArchiveRefusedError("bytes follow the archive's end")
+def _end_at(offset: int) -> bytes:
+    """Two blocks of NULs, and as many as fill a record of twenty blocks."""
+    end = 2 * _BLOCK_BYTES
+    return b"\0" * (end + -(offset + end) % tarfile.RECORDSIZE)
+
+
+def wrap(content: bytes) -> bytes:
+    """`content` as one gzip member (RFC 1952) of stored blocks."""
+    pieces = [_GZIP_HEADER]
+    for start in range(0, len(content), _STORED_BYTES_MAX) or range(1):
+        piece = content[start : start + _STORED_BYTES_MAX]
+        is_last = start + _STORED_BYTES_MAX >= len(content)
+        size = len(piece)
+        pieces.append(bytes([is_last]) + size.to_bytes(2, "little"))
+        pieces.append((size ^ 0xFFFF).to_bytes(2, "little") + piece)
+    pieces.append(zlib.crc32(content).to_bytes(4, "little"))
+    pieces.append((len(content) & 0xFFFFFFFF).to_bytes(4, "little"))
+    return b"".join(pieces)
+
+
+def unwrap(archive: bytes) -> bytes:
+    """What one gzip member holds.
+
+    Threat: a bomb. What comes out is counted while it comes, and never more is made than
+    the limit and one piece.
+
+    Raises:
+        ArchiveRefusedError: no gzip, damaged, cut off, followed by anything, or a bomb.
+    """
+    ceiling = min(
+        limits.package_bytes_max,
+        limits.package_ratio_allowance_bytes + limits.package_ratio_max * len(archive),
+    )
+    inflating = zlib.decompressobj(_GZIP_WINDOW)
+    found: list[bytes] = []
+    total, rest = 0, archive
+    try:
+        while not inflating.eof:
+            piece = inflating.decompress(rest, _PIECE_BYTES)
+            rest = inflating.unconsumed_tail
+            total += len(piece)
+            found.append(piece)
+            if total > ceiling:
+                raise ArchiveRefusedError(
+                    f"{len(archive)} bytes unpack to more than {ceiling}: a bomb"
+                )
+            if not piece and not rest and not inflating.eof:
+                raise ArchiveRefusedError("the archive is cut off")
+    except zlib.error as fault:
+        raise ArchiveRefusedError(f"it is no gzip archive, or a damaged one: {fault}") from fault
+    if inflating.unused_data:
+        raise ArchiveRefusedError(f"{len(inflating.unused_data)} bytes follow the archive's end")
+    return b"".join(found)
 
 
 def _manifest(members: dict[str, PackedFile]) -> Manifest:
@@ -209,3 +311,269 @@ def _manifest(members: dict[str, PackedFile]) -> Manifest:
         raise ArchiveRefusedError(
             error.message, file=error.where or MANIFEST, hint=error.hint
         ) from error
+
+
+_CHUNK_BYTES: Final = 1 << 20
+# Never waits for a FIFO's writer, and never passes a link in the last place.
+_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def compute_sha256(path: Path) -> str:
+    """The digest of a regular file's bytes, read in pieces; no link is followed.
+
+    Raises:
+        ConfigError: it is no regular file.
+        HostError: it cannot be read, or is not there.
+    """
+    with host_errors("reading", path):
+        descriptor = os.open(path, _FLAGS)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError(f"{quote(str(path))} is not a regular file", where=str(path))
+            found = hashlib.sha256()
+            while piece := os.read(descriptor, _CHUNK_BYTES):
+                found.update(piece)
+        finally:
+            os.close(descriptor)
+    return DIGEST_PREFIX + found.hexdigest()
+
+
+# A source is a directory with `manifest.json` and the declared files at their paths. What
+# tools and systems leave lying about is left out, and said; anything else that is not
+# declared stops the packing: a package never holds what nobody meant to put into it.
+
+_LITTER_NAMES: Final = frozenset(
+    {
+        ".DS_Store",
+        ".Spotlight-V100",
+        ".Trashes",
+        ".git",
+        ".hg",
+        ".hypothesis",
+        ".mypy_cache",
+        ".pytest_cache",
+        ".ruff_cache",
+        ".svn",
+        "Thumbs.db",
+        "__MACOSX",
+        "__pycache__",
+        "desktop.ini",
+    }
+)
+_LITTER_FORMS: Final = re.compile(r"\._.*|.*\.py[co]|.*~|\..*\.sw[op]", re.DOTALL)
+ARCHIVE_MODE: Final = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class PackReport:
+    archive: Path
+    manifest: Manifest
+    sha256: str
+    size_bytes: int
+    left_out: tuple[str, ...]
+    """Names below the source that are in no package; a directory ends in a slash."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedSource:
+    """A source as it was read: what goes into its archive."""
+
+    manifest: Manifest
+    files: tuple[PackedFile, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HashReport:
+    """What the manifest said of each file, and what is so."""
+
+    manifest: Path
+    stale: tuple[Failure, ...]
+    """Files whose hash was missing or another."""
+    files: int
+    written: bool
+
+
+def pack(source: Path, destination: Path) -> PackReport:
+    """Make the archive of `source` at `destination`, a file, or a directory for `<id>.tar.gz`.
+
+    The same tree gives the same bytes, whatever clock, owner, umask or order of files.
+
+    Raises:
+        ConfigError: the manifest does not load.
+        GateRefusedError: a file that is not declared, no regular file, or not at its hash.
+        UsageError: no source, or the archive would lie in it.
+        HostError: something cannot be read or written.
+    """
+    packed = read_source(source)
+    manifest = packed.manifest
+    content = write_archive(manifest, packed.files)
+    read_archive(content)  # What we could not read ourselves is not given away.
+    target = _target(source, destination, manifest)
+    replace_file(target, content, mode=ARCHIVE_MODE)
+    return PackReport(target, manifest, digest_of(content), len(content), packed.left_out)
+
+
+def read_source(source: Path) -> PackedSource:
+    """The package that a source directory holds, every file read once.
+
+    Raises: as `pack`, but for what it says of the archive.
+    """
+    manifest = read_source_manifest(source)
+    found = _Survey(source)
+    found.look()
+    failures = list(found.refused)
+    failures += [
+        Failure(path, "it is not declared in the manifest")
+        for path in sorted(found.files.keys() - manifest.by_path.keys() - {MANIFEST})
+    ]
+    files = tuple(_packed(source, found, manifest, failures))
+    if failures:
+        raise GateRefusedError(
+            "G0A", failures, hint="declare it, remove it, or: paddock package hash SRC"
+        )
+    return PackedSource(manifest, files, tuple(sorted(found.left_out)))
+
+
+def write_hashes(source: Path, *, check: bool) -> HashReport:
+    """Write each declared file's hash into the manifest of `source`; with `check`, only compare.
+
+    Raises: ConfigError (the manifest, but for its hashes), UsageError, HostError.
+    """
+    path = source / MANIFEST
+    content = _manifest_bytes(path)
+    fields = parse_object(content, str(path))
+    stale: list[Failure] = []
+    assets: list[Json] = []
+    for table in fields.tables("assets"):
+        name, before = table.text("path"), table.members.get("sha256")
+        problem = path_problem(name)  # before it is opened
+        if problem:
+            raise table.error("path", f"{quote(name)}: {problem}", "name it relative to the plane")
+        digest = _digest_at(source, name)
+        assets.append({**table.members, "sha256": digest})
+        if before != digest:
+            stale.append(Failure(name, f"the manifest says {_said(before)}, and it is {digest}"))
+    after = _with_assets(fields.members, assets)
+    parse_manifest(after, str(path))
+    is_written = bool(stale) and not check
+    if is_written:
+        mode = stat.S_IMODE(os.stat(path).st_mode) & 0o777
+        replace_file(path, after, mode=mode)
+    return HashReport(path, tuple(stale), len(assets), is_written)
+
+
+def read_source_manifest(source: Path) -> Manifest:
+    path = source / MANIFEST
+    return parse_manifest(_manifest_bytes(path), str(path))
+
+
+def is_litter(name: str) -> bool:
+    """Whether a tool or a system left it: by its name alone."""
+    return name in _LITTER_NAMES or _LITTER_FORMS.fullmatch(name) is not None
+
+
+class _Survey:
+    """What a source holds: regular files by name, and what is left out or refused."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self.files: dict[str, int] = {}
+        """Name → permission bits."""
+        self.left_out: list[str] = []
+        self.refused: list[Failure] = []
+
+    def look(self) -> None:
+        waiting = [""]
+        while waiting:
+            waiting += self._directory(waiting.pop())
+            if len(self.files) > limits.package_files_max + 1:
+                raise UsageError(
+                    f"{quote(str(self._source))} holds more than {limits.package_files_max} files"
+                )
+
+    def _directory(self, prefix: str) -> Iterator[str]:
+        place = self._source / prefix
+        with host_errors("listing", place):
+            entries = list(os.scandir(place))
+            for entry in entries:
+                name = prefix + entry.name
+                status = entry.stat(follow_symlinks=False)
+                is_directory = stat.S_ISDIR(status.st_mode)
+                if is_litter(entry.name):
+                    self.left_out.append(f"{name}/" if is_directory else name)
+                elif is_directory:
+                    yield f"{name}/"
+                elif stat.S_ISREG(status.st_mode):
+                    self.files[name] = status.st_mode
+                else:
+                    # Threat: a link packs what it leads to, from anywhere on this machine.
+                    self.refused.append(Failure(name, "it is a link or a special file"))
+
+
+def _packed(
+    source: Path, found: _Survey, manifest: Manifest, failures: list[Failure]
+) -> Iterator[PackedFile]:
+    """Every declared file with its content, read once; what is wrong goes to `failures`."""
+    refused = {failure.file for failure in found.refused}
+    left_out = set(found.left_out)
+    room = limits.package_bytes_max
+    for asset in manifest.assets:
+        mode = found.files.get(asset.path)
+        if mode is None:
+            if asset.path not in refused:
+                is_litter_of = any(_is_in(asset.path, each) for each in left_out)
+                why = "it is always left out" if is_litter_of else "it is not there"
+                failures.append(Failure(asset.path, f"it is declared, and {why}"))
+            continue
+        content = read_file(source / asset.path, room)
+        digest = "" if content is None else digest_of(content)
+        if content is None or digest != asset.sha256:
+            failures.append(
+                Failure(asset.path, f"its hash is stale: it is {digest}, not {asset.sha256}")
+            )
+            continue
+        room -= len(content)
+        yield PackedFile(asset.path, content, PROGRAM_MODE if mode & 0o100 else FILE_MODE)
+
+
+def _is_in(path: str, left_out: str) -> bool:
+    return path == left_out or (left_out.endswith("/") and path.startswith(left_out))
+
+
+def _target(source: Path, destination: Path, manifest: Manifest) -> Path:
+    target = destination
+    if destination.is_dir():
+        target = destination / f"{manifest.package_id}.tar.gz"
+    # An archive in its own source would be in the next one, or stop it.
+    inner, outer = target.parent.resolve(), source.resolve()
+    if inner == outer or outer in inner.parents:
+        raise UsageError(
+            f"the archive {quote(str(target))} would lie in its own source",
+            hint="name a place outside it",
+        )
+    return target
+
+
+def _manifest_bytes(path: Path) -> bytes:
+    content = read_file(path, limits.manifest_bytes_max)
+    if content is None:
+        raise UsageError(
+            f"there is no {MANIFEST} in {quote(str(path.parent))}", where=str(path.parent)
+        )
+    return content
+
+
+def _with_assets(members: object, assets: list[Json]) -> bytes:
+    return write_object({**cast("dict[str, Json]", members), "assets": assets})
+
+
+def _digest_at(source: Path, name: str) -> str:
+    path = source / name
+    if not os.path.lexists(path):
+        raise ConfigError(f"the manifest declares {quote(name)}, and it is not there")
+    return compute_sha256(path)
+
+
+def _said(value: Json) -> str:
+    return "nothing" if value is None else quote(value)

@@ -23,16 +23,21 @@ from paddock.errors import ConfigError, UsageError
 from paddock.packages.archive import (
     Archive,
     PackedFile,
+    is_litter,
     read_archive,
     read_members,
+    read_source,
     write_archive,
     write_members,
 )
-from paddock.packages.names import is_digest, path_problem
-from paddock.packages.order import install_order
-from paddock.packages.packing import is_litter, read_source
-from paddock.packages.refusals import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
+from paddock.packages.manifest import (
+    FILE_MODE,
+    PROGRAM_MODE,
+    install_order,
+    is_digest,
+    path_problem,
+)
+from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
 from paddock.plane.files import host_errors, read_file
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote
@@ -43,7 +48,6 @@ INDEX: Final = "bootstrap.json"
 FORMAT: Final = 1
 
 PROGRAM: Final = Path(__file__).parents[1]
-"""This program's own directory."""
 SOURCES: Final = PROGRAM / "bootstrap" / "packages"
 """A directory a package, as `pack` takes it."""
 _TOP: Final = {
@@ -63,7 +67,6 @@ class Unpacked:
 
     directory: Path
     archives: tuple[Archive, ...]
-    """In the order of their install."""
     names: frozenset[str]
     """Every file of it, its index included, relative to the directory."""
 

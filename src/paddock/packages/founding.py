@@ -15,61 +15,151 @@ nothing is installed on it under approvals that it used.
 The same questions are asked as by any install (G0A when the archives were read, G3, ownership,
 places), and the same traces are left; acceptance commands are run by the gate G4, on the plane
 that is there then.
+
+Also here:
+
+- What a founding that was stopped left on record, and what is of a plane that stood there.
 """
 
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.keys import SigningKey
-from paddock.packages.approvals import (
+from paddock.packages.archive import Archive
+from paddock.packages.install import (
+    draft_receipt,
+)
+from paddock.packages.installed import Put, Receipt, digest_of_set, row_of
+from paddock.packages.ledger import LEDGER_FILE, PackageLog, enrolled_entry, installed_entry
+from paddock.packages.manifest import (
+    FILE_MODE,
+    PLANE_MARKER,
+    Manifest,
+    approval_file,
+    find_collision,
+    install_order,
+    key_file,
+    manifest_path,
+    place_problem,
+    receipt_path,
+)
+from paddock.packages.rows import Failure, GateRefusedError
+from paddock.packages.signing import (
     Approval,
     Claim,
-    approval_path,
+    Keys,
     approval_problem,
     exact_scope,
+    key_bytes,
     make_approval,
+    public_half,
     read_approvals,
+    read_keys,
+    sign_digest,
+    signature_problem,
+    timestamp_of,
 )
-from paddock.packages.archive import Archive
-from paddock.packages.attic import Attic, new_transaction_id
-from paddock.packages.depot import Depot
-from paddock.packages.install import installed_file
-from paddock.packages.installed import digest_of_set, row_of
-from paddock.packages.keys import key_bytes, key_path, public_half, read_keys
-from paddock.packages.log import PackageLog, enrolled_entry, installed_entry
-from paddock.packages.manifest import Manifest
-from paddock.packages.names import find_collision, manifest_path, place_problem, receipt_path
-from paddock.packages.order import install_order
-from paddock.packages.ownership import Put
-from paddock.packages.receipts import Receipt
-from paddock.packages.refusals import Failure, GateRefusedError
-from paddock.packages.signatures import sign_digest
-from paddock.packages.stopped import (
-    find_install,
-    recorded_approval,
-    require_beginning,
-    was_a_plane,
+from paddock.packages.swap import Swap
+from paddock.packages.transaction import Attic, Depot, new_transaction_id
+from paddock.packages.vouching import (
+    ABOUT_PACKAGES,
+    read_vouched,
+    sign_now,
 )
-from paddock.packages.swapping import Swap
-from paddock.packages.tar_format import FILE_MODE
-from paddock.packages.vouching import read_vouched, sign_now
 from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 from paddock.values.entries import Entry
-from paddock.values.events import OPERATOR_KEY_ENROLLED, PACKAGE_SET_SIGNED
+from paddock.values.events import (
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_INSTALLED,
+    PACKAGE_SET_SIGNED,
+)
+
+#     OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED of each package, PACKAGE_SET_SIGNED
+#
+# Only the beginning of that, by the same word, is gone on with. On record for good is only what
+# happened once: whoever lost the plane's configuration does not get its packages anew.
+
+
+def require_beginning(
+    log: PackageLog, manifests: Sequence[Manifest], ledger: Path, *, is_dev: bool
+) -> None:
+    """Refuse a log that tells of more than a founding of these packages, stopped somewhere.
+
+    Threat: packages that were taken out or changed since come back under the approvals of
+    their first install, and nothing on record says so.
+
+    Raises: ConfigError; `ledger` is where the log stands.
+    """
+    digests = {manifest.digest for manifest in manifests}
+    for stored in log.entries:
+        entry = stored.entry
+        if entry.event_type not in ABOUT_PACKAGES:
+            continue
+        if not _begins(entry, digests):
+            raise was_a_plane(f"its packages ledger says: {show_name(entry.reason)}", ledger)
+        if (entry.metadata.get("dev") is True) is not is_dev:
+            how = "without" if is_dev else "with"
+            raise ConfigError(
+                f"an init {how} --dev was stopped here",
+                where=str(ledger),
+                hint=f"go on {how} --dev, or name another directory; nothing was changed",
+            )
+
+
+def _begins(entry: Entry, digests: set[str]) -> bool:
+    if entry.event_type == PACKAGE_INSTALLED:
+        return entry.metadata.get("previous") is None and entry.metadata.get("digest") in digests
+    return entry.event_type in (OPERATOR_KEY_ENROLLED, PACKAGE_SET_SIGNED)
+
+
+def was_a_plane(why: str, ledger: Path) -> ConfigError:
+    """What to say where a plane stood, and more of it is there than its beginning."""
+    return ConfigError(
+        f"a plane stood here that lost its {PLANE_MARKER}: {why}",
+        where=str(ledger),
+        hint="put that file back from a backup, or name another directory; nothing was changed",
+    )
+
+
+def find_install(log: PackageLog, manifest: Manifest) -> StoredEntry | None:
+    """The entry that a stopped founding recorded of this very package."""
+    for stored in log.entries:
+        entry = stored.entry
+        if (
+            entry.event_type == PACKAGE_INSTALLED
+            and entry.metadata.get("digest") == manifest.digest
+        ):
+            return stored
+    return None
+
+
+def recorded_approval(known: StoredEntry, standing: Sequence[Approval], keys: Keys) -> Approval:
+    """The approval under which a package is on record; its time may be over by now.
+
+    Raises: ConfigError: it is gone, or is another one.
+    """
+    metadata = known.entry.metadata
+    for approval in standing:
+        told = (metadata.get("wo_id"), metadata.get("digest"))
+        if (approval.wo_id, approval.digest) == told and not signature_problem(approval, keys):
+            return approval
+    raise ConfigError(
+        f"the approval {quote(str(metadata.get('wo_id')))} that a stopped init used is gone, or"
+        " is another one",
+        where=LEDGER_FILE,
+        hint="name an empty directory or a new one; nothing was changed",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Founding:
-    """What is founded, and whose word stands for it."""
-
     archives: tuple[Archive, ...]
     key: SigningKey | None
     """The operator's; None for a plane that asks nobody (`--dev`)."""
@@ -78,7 +168,6 @@ class Founding:
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
-        """Those of the packages, in the order of their install."""
         return tuple(archive.manifest for archive in self.archives)
 
 
@@ -98,22 +187,17 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """One package on record."""
-
     entry_id: str
     receipt: Receipt
     """As it was before it named its entry."""
 
 
 class _Founder:
-    """One founding on its way."""
-
     def __init__(self, depot: Depot, founding: Founding) -> None:
         self._depot = depot
         self._founding = founding
 
     def run(self) -> tuple[Path, ...]:
-        """See `found`."""
         founding, depot = self._founding, self._depot
         _require_sound(founding)
         log = _read(depot)
@@ -166,7 +250,7 @@ class _Founder:
             )
         swap = self._swap()
         if not known:
-            swap.write(self._relative(key_path(layout, public)), key_bytes(public), OWN_MODE)
+            swap.write(key_file(public.key_id), key_bytes(public), OWN_MODE)
         found: dict[str, Approval] = {}
         standing = read_approvals(layout)
         for manifest in self._founding.manifests:
@@ -176,7 +260,7 @@ class _Founder:
             else:
                 approval = recorded_approval(known, standing, {public.key_id: public})
             found[manifest.package_id] = approval
-            path = self._relative(approval_path(layout, approval))
+            path = approval_file(approval.wo_id)
             swap.write(path, write_object(approval.as_json()), OWN_MODE)
         self._commit(swap, "approvals")
         return found
@@ -210,7 +294,6 @@ class _Founder:
     # On record
 
     def _record(self, log: PackageLog, approvals: Mapping[str, Approval]) -> dict[str, _Recorded]:
-        """Every package in the packages ledger, once."""
         found: dict[str, _Recorded] = {}
         entries: list[Entry] = []
         key = self._founding.key
@@ -246,21 +329,15 @@ class _Founder:
         self, archive: Archive, approval: Approval | None, known: StoredEntry | None
     ) -> Receipt:
         """The receipt before it names its entry: one that is on record is made once more."""
-        manifest, key = archive.manifest, self._founding.key
-        now = datetime.fromtimestamp(int(self._depot.clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        key = self._founding.key
         at = None if known is None else known.entry.metadata.get("installed_at")
-        return Receipt(
-            package_id=manifest.package_id,
-            version=manifest.version.text,
-            digest=manifest.digest,
-            archive=archive.sha256,
-            transaction=new_transaction_id() if known is None else known.entry.call_id,
-            ledger_entry="",
-            installed_at=at if isinstance(at, str) else now,
-            wo_id=None if approval is None else approval.wo_id,
+        return draft_receipt(
+            archive,
+            new_transaction_id() if known is None else known.entry.call_id,
+            at if isinstance(at, str) else timestamp_of(self._depot.clock()),
+            approval,
+            None if key is None else sign_digest(key, archive.manifest.digest),
             dev=key is None,
-            signature=None if key is None else sign_digest(key, manifest.digest),
-            files=tuple(map(installed_file, archive.files)),
         )
 
     # In their places
@@ -288,9 +365,6 @@ class _Founder:
             label = f"founding-{what}"
             depot = self._depot
             depot.workspace.commit([swap.changes], depot.objects, depot.journal, label=label)
-
-    def _relative(self, path: Path) -> str:
-        return path.relative_to(self._depot.layout.root).as_posix()
 
 
 def _require_sound(founding: Founding) -> None:

@@ -11,54 +11,118 @@ Nothing is written before all of this has said yes:
     G0B  what is read whenever the plane is opened loads as it will be
     room: an entry of the packages ledger can tell of it
 
-Then the swap, the acceptance commands, the ledger entry, the receipt; see `finishing` for
+Then the swap, the acceptance commands, the ledger entry, the receipt; see `change` for
 what a crash leaves.
+
+Also here:
+
+- Uninstalling a package: one swap.
+- What an install or an uninstall came to.
 """
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 
-from paddock.packages.acceptance import AcceptanceResult
-from paddock.packages.approvals import Approval
-from paddock.packages.archive import Archive, PackedFile
-from paddock.packages.attic import new_transaction_id
-from paddock.packages.changing import (
+from paddock.errors import UsageError
+from paddock.packages.archive import Archive
+from paddock.packages.change import (
     Standing,
     carry_out,
     changing,
+    complete,
+    decide,
     require_as_recorded,
     require_repairable,
     require_room,
+    undo,
 )
-from paddock.packages.checking import check_package
-from paddock.packages.depot import Depot
-from paddock.packages.finishing import complete, decide, undo
-from paddock.packages.installed import InstalledPackage, digest_of_rows, row_of
-from paddock.packages.judging import (
-    Bench,
+from paddock.packages.installed import (
+    Act,
+    InstalledFile,
+    InstalledPackage,
+    InstalledSet,
+    Receipt,
+    check_package,
+    digest_of_rows,
+    digest_of_set,
+    plan_ownership,
+    row_of,
+)
+from paddock.packages.ledger import about, find_deviations_of, installed_entry, uninstalled_entry
+from paddock.packages.manifest import (
+    FILE_MODE,
+    Acceptance,
+    Manifest,
+    find_graph_problems,
+    manifest_path,
+    receipt_path,
+)
+from paddock.packages.rows import Failure, GateRefusedError
+from paddock.packages.signing import (
+    Approval,
+    Claim,
+    Signature,
+    read_keys,
+    timestamp_of,
+)
+from paddock.packages.swap import Swap
+from paddock.packages.transaction import (
+    POLICIES,
+    AcceptanceResult,
+    Depot,
+    PathChange,
+    Phase,
+    Transaction,
+    find_loading_problems,
+    new_transaction_id,
+)
+from paddock.packages.vouching import (
     require_approval,
     require_no_rollback,
     require_signature,
 )
-from paddock.packages.keys import read_keys
-from paddock.packages.loading import POLICIES, find_loading_problems
-from paddock.packages.log import installed_entry
-from paddock.packages.manifest import Acceptance, Manifest
-from paddock.packages.names import manifest_path
-from paddock.packages.order import find_graph_problems
-from paddock.packages.ownership import Act, plan_ownership
-from paddock.packages.receipts import InstalledFile, Receipt
-from paddock.packages.recorded import find_deviations_of
-from paddock.packages.refusals import Failure, GateRefusedError
-from paddock.packages.reports import Report
-from paddock.packages.signatures import Signature
-from paddock.packages.swapping import Swap
-from paddock.packages.tar_format import FILE_MODE
-from paddock.packages.transaction import Phase, Transaction
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    status: str
+    """`installed`, `upgraded`, `uninstalled`, `unchanged` or `planned`."""
+    package_id: str
+    version: str
+    digest: str
+    previous: str | None = None
+    wo_id: str | None = None
+    changes: tuple[PathChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    acceptance: tuple[AcceptanceResult, ...] = ()
+    ledger_entry: str | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "status": self.status,
+            "package_id": self.package_id,
+            "version": self.version,
+            "digest": self.digest,
+            "previous": self.previous,
+            "wo_id": self.wo_id,
+            "changes": [
+                {"path": change.path, "change": word_of(change)} for change in self.changes
+            ],
+            "handed_over": [],
+            "notes": list(self.notes),
+            "acceptance": [result.as_json() for result in self.acceptance],
+            "ledger_entry": self.ledger_entry,
+        }
+
+
+def word_of(change: PathChange) -> str:
+    if change.before is None:
+        return "created"
+    return "removed" if change.after is None else "replaced"
+
 
 _LONGEST_S: Final = 1e9
 """More than any command takes, with what it takes to end it."""
@@ -66,8 +130,6 @@ _LONGEST_S: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class InstallWish:
-    """What is asked for besides the archive itself."""
-
     is_dry_run: bool = False
     """Answer everything, change nothing."""
     dev: bool = False
@@ -75,7 +137,6 @@ class InstallWish:
     plane_is_dev: bool = False
     """The plane was made with `--dev`: it asks for neither approval nor signature."""
     signature: Signature | None = None
-    """What lay beside the archive."""
     repairs: bool = False
     """Install this very digest once more where files are not as it brought them."""
 
@@ -99,10 +160,7 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> Report:
     """
     package_id = archive.manifest.package_id
     with changing(depot):
-        if wish.repairs:
-            standing = require_repairable(depot, package_id)
-        else:
-            standing = require_as_recorded(depot)
+        standing = require_repairable(depot) if wish.repairs else require_as_recorded(depot)
         old = standing.installed.packages.get(package_id)
         if old is not None and _stands(old, depot, archive, standing, wish):
             version = old.manifest.version.text
@@ -119,20 +177,17 @@ def _stands(
     standing: Standing,
     wish: InstallWish,
 ) -> bool:
-    """Whether there is nothing to be done."""
     if old.manifest.digest != archive.manifest.digest:
         return False
     if not wish.repairs:
         return True
     installed = standing.installed
     deviations = find_deviations_of(old.package_id, standing.record, installed)
-    return not deviations and not check_package(old, installed, depot.workspace).failures
+    return not deviations and not check_package(old, depot.workspace)
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """Everything said yes."""
-
     acts: tuple[Act, ...]
     approval: Approval | None
     swap: Swap
@@ -140,8 +195,6 @@ class _Judged:
 
 
 class _Installing:
-    """One install on its way; the lock is held."""
-
     def __init__(
         self,
         depot: Depot,
@@ -165,16 +218,16 @@ class _Installing:
         problems = find_graph_problems(self._manifests_after())
         if problems:
             raise GateRefusedError("G3", problems)
-        modes = {packed.path: packed.mode for packed in self._archive.files}
-        acts = plan_ownership(manifest, self._old, self._installed, modes)
+        acts = plan_ownership(manifest, self._old, self._installed)
         require_no_rollback(manifest, self._old, self._log)
         approval = None
         if not self._wish.asks_nothing:
-            layout = self._depot.layout
-            keys, now = read_keys(layout), self._depot.clock()
-            bench = Bench(layout, self._installed, self._log, keys, now)
-            require_signature(manifest, self._wish.signature, bench.keys)
-            approval = require_approval(manifest, tuple(act.path for act in acts), bench)
+            require_signature(manifest, self._wish.signature, read_keys(self._depot.layout))
+            receipts = (each.receipt.wo_id for each in self._installed.packages.values())
+            used = self._log.used_approvals.union(wo_id for wo_id in receipts if wo_id)
+            paths = tuple(act.path for act in acts)
+            claim = Claim(manifest.digest, paths, self._depot.clock())
+            approval = require_approval(self._depot, manifest.package_id, claim, used)
         swap = self._swap(acts, is_dry=True)
         self._require_loading(swap)
         longest = tuple(map(_longest_result, manifest.acceptance))
@@ -197,11 +250,9 @@ class _Installing:
         return self._depot.workspace.resolve_entry(path).exists
 
     def planned(self, judged: _Judged) -> Report:
-        """What would happen."""
         return replace(self._report(judged.approval, judged.swap), status="planned")
 
     def run(self, judged: _Judged) -> Report:
-        """See `install`."""
         depot, approval = self._depot, judged.approval
         swap = self._swap(judged.acts, is_dry=False)
         transaction = self._transaction(approval, swap)
@@ -224,7 +275,14 @@ class _Installing:
 
     def _transaction(self, approval: Approval | None, swap: Swap) -> Transaction:
         manifest, old = self._manifest, self._old
-        receipt = self._receipt(approval, swap)
+        receipt = draft_receipt(
+            self._archive,
+            swap.transaction_id,
+            timestamp_of(self._depot.clock()),
+            approval,
+            None if self._wish.asks_nothing else self._wish.signature,
+            dev=self._wish.asks_nothing,
+        )
         recorded = self._record.packages
         told = recorded.get(manifest.package_id)
         after = {name: package.row for name, package in recorded.items()}
@@ -250,24 +308,6 @@ class _Installing:
                 is_upgrade=old is not None,
             ),
             receipt=receipt,
-        )
-
-    def _receipt(self, approval: Approval | None, swap: Swap) -> Receipt:
-        manifest, wish = self._manifest, self._wish
-        installed_at = datetime.fromtimestamp(int(self._depot.clock()), UTC)
-        return Receipt(
-            package_id=manifest.package_id,
-            version=manifest.version.text,
-            digest=manifest.digest,
-            archive=self._archive.sha256,
-            transaction=swap.transaction_id,
-            ledger_entry="",
-            installed_at=installed_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            wo_id=None if approval is None else approval.wo_id,
-            dev=wish.asks_nothing,
-            signature=None if wish.asks_nothing else wish.signature,
-            files=tuple(map(installed_file, self._archive.files)),
-            handed_over=tuple(swap.handed_over),
         )
 
     def _manifests_after(self) -> dict[str, Manifest]:
@@ -299,7 +339,6 @@ class _Installing:
             previous=None if old is None else old.manifest.version.text,
             wo_id=None if approval is None else approval.wo_id,
             changes=tuple(swap.paths),
-            handed_over=tuple((each.path, each.giver) for each in swap.handed_over),
             notes=tuple(swap.notes),
         )
 
@@ -324,6 +363,99 @@ def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
     )
 
 
-def installed_file(packed: PackedFile) -> InstalledFile:
-    """What a receipt says of a file."""
-    return InstalledFile(packed.path, digest_of(packed.content), packed.mode)
+def draft_receipt(
+    archive: Archive,
+    transaction_id: str,
+    installed_at: str,
+    approval: Approval | None,
+    signature: Signature | None,
+    *,
+    dev: bool,
+) -> Receipt:
+    """The receipt before it names its entry."""
+    manifest = archive.manifest
+    return Receipt(
+        package_id=manifest.package_id,
+        version=manifest.version.text,
+        digest=manifest.digest,
+        archive=archive.sha256,
+        transaction=transaction_id,
+        ledger_entry="",
+        installed_at=installed_at,
+        wo_id=None if approval is None else approval.wo_id,
+        dev=dev,
+        signature=signature,
+        files=tuple(
+            InstalledFile(each.path, digest_of(each.content), each.mode) for each in archive.files
+        ),
+    )
+
+
+def uninstall(depot: Depot, package_id: str) -> Report:
+    """Remove a package. Needs no approval.
+
+    Raises:
+        UsageError: it is not installed.
+        GateRefusedError: another package needs it, it holds what a plane cannot be without, or
+            the plane is not as its packages ledger says.
+        Otherwise as `install`.
+    """
+    with changing(depot):
+        installed = require_as_recorded(depot).installed
+        old = installed.packages.get(package_id)
+        if old is None:
+            raise UsageError(
+                f"{quote(package_id)} is not installed", hint="see: paddock package list"
+            )
+        needed_by = installed.dependents_of(package_id)
+        if needed_by:
+            failures = [Failure(name, f"it depends on {package_id}") for name in needed_by]
+            raise GateRefusedError("G3", failures, hint="uninstall these first")
+        return _remove(depot, installed, old)
+
+
+def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Report:
+    acts = plan_ownership(None, old, installed)
+    swap = Swap(depot.workspace, depot.attic, new_transaction_id())
+    for act in acts:
+        swap.add(act, {})
+    swap.remove(receipt_path(old.package_id))
+    swap.remove(manifest_path(old.package_id))
+    swap.finish()
+    transaction = _transaction(installed, old, swap)
+    require_room(transaction)
+    carry_out(depot, transaction, swap)
+    entry_id = complete(depot, decide(depot, transaction))
+    return Report(
+        status="uninstalled",
+        package_id=old.package_id,
+        version=old.manifest.version.text,
+        digest=old.manifest.digest,
+        changes=tuple(swap.paths),
+        notes=tuple(swap.notes),
+        ledger_entry=entry_id,
+    )
+
+
+def _transaction(installed: InstalledSet, old: InstalledPackage, swap: Swap) -> Transaction:
+    left = (
+        package.manifest for name, package in installed.packages.items() if name != old.package_id
+    )
+    metadata: dict[str, Json] = {
+        **about(row_of(old.manifest)),
+        "files": len(old.manifest.assets),
+        "set_digest": digest_of_set(left),
+    }
+    return Transaction(
+        id=swap.transaction_id,
+        package_id=old.package_id,
+        phase=Phase.BEGUN,
+        is_tested=False,
+        manifest_before=old.manifest.digest,
+        manifest_after=None,
+        changes=tuple(swap.paths),
+        made=tuple(swap.made),
+        removed=tuple(swap.removed),
+        entry=uninstalled_entry(swap.transaction_id, old.package_id, metadata),
+        receipt=None,
+    )

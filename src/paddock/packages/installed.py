@@ -2,33 +2,187 @@
 
 A package is installed when its manifest and its receipt stand there and agree. Anything
 else in that directory is a problem that is named, never passed over.
+
+Also here:
+
+- The receipt: what an install left, written last, beside the manifest.
+- Specs and frameworks: one file each, brought by packages like any other file.
+- Whether the files of installed packages are what their manifests say.
+- Whose a file becomes: two packages never own one.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, TypeVar
 
 from paddock import limits
-from paddock.errors import ConfigError
-from paddock.packages.manifest import Manifest, parse_manifest
-from paddock.packages.names import MANIFEST, RECEIPT, is_package_id
-from paddock.packages.receipts import InstalledFile, Receipt, parse_receipt
-from paddock.packages.refusals import Failure
+from paddock.errors import ConfigError, PaddockError
+from paddock.packages.manifest import (
+    FILE_MODE,
+    MANIFEST,
+    PROGRAM_MODE,
+    RECEIPT,
+    Asset,
+    Manifest,
+    find_collision,
+    is_digest,
+    is_package_id,
+    parse_manifest,
+    path_problem,
+    place_problem,
+    shown_collision,
+)
+from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
+from paddock.packages.signing import Signature, parse_signature
 from paddock.plane.files import host_errors, read_file
 from paddock.plane.layout import PlaneLayout
+from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.text.show import quote
+from paddock.values.calls import Json
 from paddock.values.digests import digest_of
+from paddock.workspace import Workspace
+from paddock.workspace.changes import EntryState
+from paddock.workspace.entries import EntryKind
 from paddock.workspace.temporary import is_temporary_name
+
+FORMAT: Final = 1
+_KEYS: Final = frozenset(
+    {
+        "format",
+        "package_id",
+        "version",
+        "digest",
+        "archive",
+        "transaction",
+        "ledger_entry",
+        "installed_at",
+        "wo_id",
+        "dev",
+        "signature",
+        "files",
+        "handed_over",
+    }
+)
+_MODES: Final = {"644": FILE_MODE, "755": PROGRAM_MODE}
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledFile:
+    """One file as the package brought it. Of `config` the content may be another by now."""
+
+    path: str
+    sha256: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    package_id: str
+    version: str
+    digest: str
+    archive: str
+    transaction: str
+    ledger_entry: str
+    """The id of its entry in the packages ledger; empty in a draft."""
+    installed_at: str
+    wo_id: str | None
+    """The approval that was used; None where the plane, or `--dev`, asked for none."""
+    dev: bool
+    signature: Signature | None
+    files: tuple[InstalledFile, ...]
+
+    def to_bytes(self) -> bytes:
+        return write_object(self.as_json())
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "format": FORMAT,
+            "package_id": self.package_id,
+            "version": self.version,
+            "digest": self.digest,
+            "archive": self.archive,
+            "transaction": self.transaction,
+            "ledger_entry": self.ledger_entry,
+            "installed_at": self.installed_at,
+            "wo_id": self.wo_id,
+            "dev": self.dev,
+            "signature": None if self.signature is None else self.signature.as_json(),
+            "files": [
+                {"path": each.path, "sha256": each.sha256, "mode": f"{each.mode:o}"}
+                for each in self.files
+            ],
+            "handed_over": [],
+        }
+
+
+def parse_receipt(content: bytes, file: str) -> Receipt:
+    fields = parse_object(content, file)
+    fields.require_only(_KEYS)
+    if fields.number("format") != FORMAT:
+        raise fields.error("format", "the format is not known", f"this version reads {FORMAT}")
+    if fields.tables("handed_over"):
+        raise fields.error(
+            "handed_over",
+            "it took a file over from another package, and one file has one package",
+            "uninstall it with the version of paddock that installed it",
+        )
+    signature = fields.members.get("signature")
+    return Receipt(
+        package_id=fields.text("package_id"),
+        version=fields.text("version"),
+        digest=_digest(fields, "digest"),
+        archive=_digest(fields, "archive"),
+        transaction=fields.text("transaction"),
+        ledger_entry=fields.text("ledger_entry"),
+        installed_at=fields.text("installed_at"),
+        wo_id=fields.text_or_null("wo_id"),
+        dev=_flag(fields, "dev"),
+        signature=None if signature is None else parse_signature(fields.table("signature")),
+        files=tuple(map(_file, fields.tables("files"))),
+    )
+
+
+def _file(fields: Fields) -> InstalledFile:
+    fields.require_only(frozenset({"path", "sha256", "mode"}))
+    return InstalledFile(_path(fields), _digest(fields, "sha256"), _mode(fields))
+
+
+def _path(fields: Fields) -> str:
+    path = fields.text("path")
+    problem = path_problem(path)
+    if problem:
+        raise fields.error("path", problem, "a path of the plane")
+    return path
+
+
+def _digest(fields: Fields, name: str) -> str:
+    text = fields.text(name)
+    if not is_digest(text):
+        raise fields.error(name, f"{name} is no digest", "sha256:…")
+    return text
+
+
+def _mode(fields: Fields) -> int:
+    mode = _MODES.get(fields.text("mode"))
+    if mode is None:
+        raise fields.error("mode", "the mode is neither 644 nor 755", "one of them")
+    return mode
+
+
+def _flag(fields: Fields, name: str) -> bool:
+    value = fields.members.get(name)
+    if not isinstance(value, bool):
+        raise fields.error(name, f"{name} is neither true nor false", "one of them")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledPackage:
-    """One package of a plane."""
-
     manifest: Manifest
     receipt: Receipt
     files: Mapping[str, InstalledFile] = field(init=False, repr=False, compare=False)
-    """What it brought, by path."""
 
     def __post_init__(self) -> None:
         # Worked out once; a frozen value takes its own fields only so.
@@ -36,7 +190,6 @@ class InstalledPackage:
 
     @property
     def package_id(self) -> str:
-        """Its id."""
         return self.manifest.package_id
 
 
@@ -48,19 +201,11 @@ class InstalledSet:
     problems: tuple[Failure, ...] = ()
 
     def owner_of(self, path: str) -> InstalledPackage | None:
-        """Whose file it is: of several that declare it, the one that nobody took it from."""
-        return owner_among(self.packages.values(), path)
-
-    def taker_from(self, package_id: str, path: str) -> InstalledPackage | None:
-        """The package that took this file over from that one."""
-        for package in self.packages.values():
-            taken = package.receipt.taken.get(path)
-            if taken is not None and taken.giver == package_id:
-                return package
-        return None
+        """Whose file it is; None where no package brings it, or more than one."""
+        owners = [each for each in self.packages.values() if path in each.manifest.by_path]
+        return owners[0] if len(owners) == 1 else None
 
     def dependents_of(self, package_id: str) -> tuple[str, ...]:
-        """The packages that need this one directly."""
         found = [
             name
             for name, package in self.packages.items()
@@ -70,18 +215,7 @@ class InstalledSet:
 
     @property
     def digest(self) -> str:
-        """One digest for the whole set; see `digest_of_set`."""
         return digest_of_set(package.manifest for package in self.packages.values())
-
-
-def owner_among(packages: Iterable[InstalledPackage], path: str) -> InstalledPackage | None:
-    """Of those that declare `path`, the one that none of the others took it from."""
-    listing = [package for package in packages if path in package.manifest.by_path]
-    givers = {
-        package.receipt.taken[path].giver for package in listing if path in package.receipt.taken
-    }
-    owners = [package for package in listing if package.package_id not in givers]
-    return owners[0] if owners else None
 
 
 SetRow = tuple[str, str, str]
@@ -89,7 +223,6 @@ SetRow = tuple[str, str, str]
 
 
 def digest_of_set(manifests: Iterable[Manifest]) -> str:
-    """The digest of the set of these packages; see `digest_of_rows`."""
     return digest_of_rows(map(row_of, manifests))
 
 
@@ -147,3 +280,200 @@ def _read_package(directory: Path) -> InstalledPackage:
     if brought != {(asset.path, asset.sha256) for asset in manifest.assets}:
         raise ConfigError(f"its {RECEIPT} lists other files than its {MANIFEST}")
     return InstalledPackage(manifest, receipt)
+
+
+#     HOT/registries/specs/<spec_id>.json            {spec_id, framework_id, title}
+#     HOT/registries/frameworks/<framework_id>.json  {framework_id, title, specs[]}
+#
+# There is no file that several packages would have to share: the registry of packages is
+# `HOT/installed`, and the others are directories. `specs` of a framework are those that it
+# expects. Whether all of it resolves is for the gates to say; here it is read.
+
+SPECS: Final = "HOT/registries/specs"
+FRAMEWORKS: Final = "HOT/registries/frameworks"
+_ENDING: Final = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What packages are made to, and the framework that it is part of."""
+
+    spec_id: str
+    framework_id: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    framework_id: str
+    title: str
+    specs: tuple[str, ...]
+    """Those that it expects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registries:
+    """All of them, by id, and the files that do not load."""
+
+    specs: Mapping[str, Spec]
+    frameworks: Mapping[str, Framework]
+    problems: tuple[Failure, ...] = ()
+
+
+def read_registries(layout: PlaneLayout) -> Registries:
+    problems: list[Failure] = []
+    specs = _read(layout, SPECS, parse_spec, problems)
+    frameworks = _read(layout, FRAMEWORKS, parse_framework, problems)
+    return Registries(specs, frameworks, tuple(problems))
+
+
+def parse_spec(content: bytes, file: str) -> Spec:
+    fields = parse_object(content, file)
+    fields.require_only(frozenset({"spec_id", "framework_id", "title"}))
+    spec = Spec(fields.text("spec_id"), fields.text("framework_id"), fields.text("title"))
+    _require_named_after(file, spec.spec_id, fields, "spec_id")
+    return spec
+
+
+def parse_framework(content: bytes, file: str) -> Framework:
+    fields = parse_object(content, file)
+    fields.require_only(frozenset({"framework_id", "title", "specs"}))
+    found = Framework(fields.text("framework_id"), fields.text("title"), fields.texts("specs", ()))
+    _require_named_after(file, found.framework_id, fields, "framework_id")
+    return found
+
+
+_Found = TypeVar("_Found", Spec, Framework)
+
+
+def _read(
+    layout: PlaneLayout,
+    place: str,
+    parse: Callable[[bytes, str], _Found],
+    problems: list[Failure],
+) -> dict[str, _Found]:
+    directory = layout.root / place
+    if not directory.is_dir():
+        return {}
+    with host_errors("listing", directory):
+        names = sorted(name for name in os.listdir(directory) if not is_temporary_name(name))
+    found: dict[str, _Found] = {}
+    for name in names:
+        path = f"{place}/{name}"
+        try:
+            found[name.removesuffix(_ENDING)] = parse(_content(directory / name), path)
+        except ConfigError as error:
+            problems.append(Failure(path, error.message))
+    return found
+
+
+def _content(path: Path) -> bytes:
+    content = read_file(path, limits.registry_file_bytes_max)
+    if content is None or path.suffix != _ENDING:
+        raise ConfigError(f"{quote(path.name)} is no file of a registry")
+    return content
+
+
+def _require_named_after(file: str, name: str, fields: Fields, key: str) -> None:
+    if file.rpartition("/")[2] != f"{name}{_ENDING}":
+        raise fields.error(key, f"{key} is {quote(name)}, and the file is not", "rename the file")
+
+
+def check_package(package: InstalledPackage, workspace: Workspace) -> tuple[Failure, ...]:
+    """Look at every file that the package brought.
+
+    Of `config` only that a regular file stands there: its content is the operators'.
+    """
+    problems = ((path, file_problem(package, path, workspace)) for path in package.manifest.by_path)
+    return tuple(Failure(path, problem) for path, problem in problems if problem)
+
+
+def file_problem(package: InstalledPackage, path: str, workspace: Workspace) -> str:
+    try:
+        state = workspace.entry_state(workspace.resolve_entry(path))
+    except PaddockError as error:
+        return error.message
+    return _difference(package, path, state)
+
+
+def _difference(package: InstalledPackage, path: str, state: EntryState | None) -> str:
+    if state is None:
+        return "it is missing"
+    if state.kind is not EntryKind.FILE:
+        return f"it is a {state.kind.value}"
+    if package.manifest.by_path[path].is_config:
+        return ""
+    brought = package.files[path]
+    if state.version != brought.sha256:
+        return f"its digest is {state.version}, not {brought.sha256}"
+    if state.mode != brought.mode:
+        return f"its mode is {state.mode:04o}, not {brought.mode:04o}"
+    return ""
+
+
+# Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The package's file is to stand there."""
+
+    asset: Asset
+    before: InstalledFile | None
+    """What an earlier version of this package brought."""
+
+    @property
+    def path(self) -> str:
+        return self.asset.path
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    path: str
+    before: InstalledFile
+
+
+Act = Put | Remove
+
+
+def plan_ownership(
+    new: Manifest | None, old: InstalledPackage | None, installed: InstalledSet
+) -> tuple[Act, ...]:
+    """What happens to each path when `old` gives way to `new`; either may be None.
+
+    Raises:
+        GateRefusedError: a file for a place where no package of its tier may bring one.
+        OwnershipRefusedError: a file that is another's.
+    """
+    own = {each.package_id for each in (new, old) if each is not None}
+    others = [package for name, package in installed.packages.items() if name not in own]
+    wanted: Mapping[str, Asset] = {} if new is None else new.by_path
+    had: Mapping[str, InstalledFile] = {} if old is None else old.files
+    if new is not None:
+        _require_places(new)
+    failures = [
+        Failure(path, f"it belongs to {other.package_id}")
+        for path in sorted(wanted)
+        for other in others
+        if path in other.manifest.by_path
+    ]
+    if failures:
+        raise OwnershipRefusedError(failures)
+    theirs = (path for package in others for path in package.manifest.by_path)
+    found = find_collision(dict.fromkeys((*theirs, *wanted))) if wanted else None
+    if found is not None:
+        raise OwnershipRefusedError([Failure(found[1], shown_collision(found))])
+    return tuple(
+        Put(wanted[path], had.get(path)) if path in wanted else Remove(path, had[path])
+        for path in sorted(wanted.keys() | had.keys())
+    )
+
+
+def _require_places(new: Manifest) -> None:
+    failures = [
+        Failure(asset.path, problem)
+        for asset in new.assets
+        if (problem := place_problem(asset.path, new.plane_id))
+    ]
+    if failures:
+        raise GateRefusedError("G0B", failures)

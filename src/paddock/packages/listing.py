@@ -5,13 +5,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.packages.attic import Attic
-from paddock.packages.checking import check_package, file_problem
-from paddock.packages.installed import InstalledPackage, InstalledSet, read_installed
-from paddock.packages.log import PackageLedger
-from paddock.packages.order import install_order
-from paddock.packages.refusals import GateRefusedError
-from paddock.packages.rows import PackageRow, State
+from paddock.packages.installed import (
+    InstalledPackage,
+    InstalledSet,
+    check_package,
+    file_problem,
+    read_installed,
+)
+from paddock.packages.ledger import PackageLedger
+from paddock.packages.manifest import install_order
+from paddock.packages.rows import GateRefusedError, PackageRow, State
+from paddock.packages.transaction import Attic
 from paddock.plane.layout import PlaneLayout
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
@@ -21,22 +25,18 @@ TIER_OF: Final = {"hot": "HOT", "ho2": "HO2", "ho1": "HO1"}
 
 @dataclass(frozen=True, slots=True)
 class PlanePackages:
-    """The packages of one plane."""
-
     layout: PlaneLayout
     ledger: PackageLedger
     open_workspace: Callable[[], AbstractContextManager[Workspace]]
-    """On the plane's root."""
 
     def list_all(self) -> tuple[PackageRow, ...]:
-        """See `Packages`."""
         installed = read_installed(self.layout)
         log = self.ledger.read()
         rows: list[PackageRow] = []
         with self.open_workspace() as workspace:
             for package in installed.packages.values():
                 wo_id = log.approval_of(package.package_id, package.manifest.digest)
-                rows.append(_row(package, installed, workspace, wo_id))
+                rows.append(_row(package, workspace, wo_id))
         places = _places(installed)
         rows.sort(key=lambda row: (places.get(row.package_id, 0), row.layer, row.package_id))
         on_its_way = Attic(self.layout).read()
@@ -53,14 +53,12 @@ def _unread(installed: InstalledSet, changing: str) -> Iterator[PackageRow]:
             yield PackageRow(name, State.DAMAGED, failures=(failure,))
 
 
-def _row(
-    package: InstalledPackage, installed: InstalledSet, workspace: Workspace, wo_id: str | None
-) -> PackageRow:
-    checked = check_package(package, installed, workspace)
+def _row(package: InstalledPackage, workspace: Workspace, wo_id: str | None) -> PackageRow:
+    failures = check_package(package, workspace)
     manifest, receipt = package.manifest, package.receipt
     return PackageRow(
         package_id=manifest.package_id,
-        state=checked.state,
+        state=State.CHANGED if failures else State.INSTALLED,
         version=manifest.version.text,
         tier=TIER_OF[manifest.plane_id],
         layer=manifest.layer,
@@ -71,7 +69,7 @@ def _row(
         installed_at=receipt.installed_at,
         wo_id=wo_id,
         dev=receipt.dev,
-        failures=checked.failures,
+        failures=failures,
     )
 
 
@@ -86,18 +84,12 @@ def _places(installed: InstalledSet) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Whose one file is."""
-
     path: str
     owner: PackageRow | None
     classification: str = ""
     problem: str = ""
-    """What is wrong with it; empty where nothing is."""
-    givers: tuple[str, ...] = ()
-    """The packages that gave it up, the last one first."""
 
     def as_json(self) -> dict[str, Json]:
-        """For programs."""
         owner = self.owner
         return {
             "path": self.path,
@@ -107,7 +99,7 @@ class Ownership:
             "wo_id": None if owner is None else owner.wo_id,
             "classification": self.classification,
             "problem": self.problem,
-            "handed_over_by": list(self.givers),
+            "handed_over_by": [],
         }
 
 
@@ -120,19 +112,7 @@ def find_owner(packages: PlanePackages, path: str) -> Ownership:
     log = packages.ledger.read()
     with packages.open_workspace() as workspace:
         wo_id = log.approval_of(owner.package_id, owner.manifest.digest)
-        row = _row(owner, installed, workspace, wo_id)
+        row = _row(owner, workspace, wo_id)
         problem = file_problem(owner, path, workspace)
     classification = owner.manifest.by_path[path].classification
-    return Ownership(path, row, classification, problem, _givers(installed, owner, path))
-
-
-def _givers(installed: InstalledSet, owner: InstalledPackage, path: str) -> tuple[str, ...]:
-    found: list[str] = []
-    package: InstalledPackage | None = owner
-    while package is not None and path in package.receipt.taken:
-        giver = package.receipt.taken[path].giver
-        if giver in found:
-            break  # a receipt that was edited may go round
-        found.append(giver)
-        package = installed.packages.get(giver)
-    return tuple(found)
+    return Ownership(path, row, classification, problem)

@@ -4,29 +4,241 @@ The identity of a package is the SHA-256 of its manifest in canonical form: comp
 UTF-8 with sorted keys, sorted assets and dependencies, and one LF. `pack` writes it so, and
 so it stands in the plane: `sha256sum manifest.json` prints the identity. How somebody laid
 out the text that it was read from does not count.
+
+Also here:
+
+- What a package and its files may be called.
+- Versions of packages: Semantic Versioning 2.0.0 (semver.org), its grammar and its order.
+- In which order packages stand on each other: by layer, then dependencies, then name.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.packages.names import (
-    find_collision,
-    is_digest,
-    is_package_id,
-    path_problem,
-    shown_collision,
-)
-from paddock.packages.versions import Version, parse_version
+from paddock.packages.rows import Failure, GateRefusedError
 from paddock.plane.strict_json import Fields, parse_object
-from paddock.text.show import quote
+from paddock.policy.globs import fold
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
+from paddock.workspace.temporary import is_temporary_name
+
+# One file has one name: what two file systems, two programs or two readers could take for
+# different files, or for one, is refused before anything is compared with it.
+
+FILE_MODE: Final = 0o644
+PROGRAM_MODE: Final = 0o755
+"""A file of a package has one of these two."""
+MANIFEST: Final = "manifest.json"
+"""The member of an archive, and the file of an installed package, that declares the rest."""
+RECEIPT: Final = "receipt.json"
+"""What an install leaves beside the manifest, last of all."""
+INSTALLED: Final = "HOT/installed"
+APPROVALS: Final = "HOT/registries/approvals"
+KEYS: Final = "HOT/registries/keys"
+
+PLANE_MARKER: Final = "HOT/config/admin_config.json"
+"""The file by which a directory is a bare plane."""
+
+TIERS_OF: Final = {
+    "hot": ("HOT", "HO2", "HO1"),
+    "ho2": ("HO2", "HO1"),
+    "ho1": ("HO1",),
+}
+"""Where the files of a package of this tier may stand: in it, and below it."""
+
+OWN_PLACES: Final = (
+    INSTALLED,
+    "HOT/ledger",
+    APPROVALS,
+    KEYS,
+    "HO2/ledger",
+    "HO2/scratch",
+    "HO1/ledger",
+)
+"""The plane's own: no package brings anything here."""
+
+_PACKAGE_ID: Final = re.compile(r"PKG-[A-Z0-9-]+", re.ASCII)
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+
+
+def is_package_id(text: str) -> bool:
+    """Whether a package can be called so: `PKG-` and upper case letters, digits, hyphens."""
+    return len(text) <= limits.package_id_chars_max and _PACKAGE_ID.fullmatch(text) is not None
+
+
+def is_digest(text: str) -> bool:
+    """Whether it is `sha256:` and 64 lower-case hexadecimal digits, and nothing more."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def manifest_path(package_id: str) -> str:
+    return f"{INSTALLED}/{package_id}/{MANIFEST}"
+
+
+def receipt_path(package_id: str) -> str:
+    return f"{INSTALLED}/{package_id}/{RECEIPT}"
+
+
+def approval_file(wo_id: str) -> str:
+    return f"{APPROVALS}/{wo_id}.json"
+
+
+def key_file(key_id: str) -> str:
+    return f"{KEYS}/{key_id}.json"
+
+
+def path_problem(path: str) -> str:
+    """Why a file of a package cannot be called so; empty where it can.
+
+    Threat: a name that leads out (`..`, `/etc/x`), that hides what it is (control,
+    direction and zero-width characters), or that another system reads otherwise (a
+    backslash, an `é` of two characters).
+    """
+    if not path:
+        return "the name is empty"
+    if show_name(path) != path:
+        return "the name holds control, direction or zero-width characters"
+    # Threat: a manifest packs 40,000 directories to nothing, and whoever looks at each one on
+    # the way pays for them.
+    if not _fits(path.encode()):
+        return "the name has no room in an archive: 100 bytes at most, or 155, a slash and 100"
+    if path.startswith("/"):
+        return "the name is absolute"
+    if "\\" in path:
+        return "the name holds a backslash"
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "the name has a component that is empty, `.` or `..`"
+    if fold_unicode(path) != path:
+        return "the name is not in Unicode's composed form (NFC)"
+    if any(is_temporary_name(part) for part in parts):
+        return "the name is kept for Paddock's temporary files"
+    if fold(path) == MANIFEST:
+        return "the name is the manifest's own"
+    return ""
+
+
+def _fits(name: bytes) -> bool:
+    """Whether a ustar header has room for it: its name, or its prefix and its name."""
+    cut = name.find(b"/", max(len(name) - 101, 0))
+    return len(name) <= 100 or (0 < cut <= 155 and cut + 1 < len(name))
+
+
+def fold_unicode(text: str) -> str:
+    import unicodedata  # noqa: PLC0415 - names are nearly always ASCII
+
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def place_problem(path: str, plane_id: str) -> str:
+    """Why a package of this tier may not bring a file to that place; empty where it may.
+
+    Threat: a package that brings a key or an approval would vouch for itself, one that
+    brings a receipt would have been installed without ever being looked at, and one of a
+    lower tier would govern the tier above.
+    """
+    folded = fold(path)
+    for place in OWN_PLACES:
+        if _is_at_or_below(folded, fold(place)):
+            return f"{place} is the plane's own"
+    tiers = TIERS_OF[plane_id]
+    if not any(path.startswith(f"{tier}/") for tier in tiers):
+        return f"a package of {plane_id} brings files to {', '.join(tiers)} only"
+    return ""
+
+
+def _is_at_or_below(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
+def find_collision(paths: Iterable[str]) -> tuple[str, str] | None:
+    """Two names that some file system takes for one, or of which one is the other's directory.
+
+    Compared without regard to case and Unicode form, every directory on the way included:
+    `Kernel/a` and `kernel/b` would lie in one directory or in two.
+    """
+    # Sorted by their components, a file stands right before what would lie in it, and what
+    # shares a directory stands together: it is enough to compare neighbours.
+    rows = sorted((fold(path).replace("/", "\0"), at, path) for at, path in enumerate(paths))
+    for one, two in pairwise(rows):
+        (_, known), (_, path) = sorted((one[1:], two[1:]))
+        found = _collision_of(known, path)
+        if found is not None:
+            return found
+    return None
+
+
+def _collision_of(known: str, path: str) -> tuple[str, str] | None:
+    one, two = known.split("/"), path.split("/")
+    depth = 0
+    for mine, other in zip(one, two, strict=False):
+        if mine != other and fold(mine) != fold(other):
+            return None
+        depth += 1
+        if depth < min(len(one), len(two)) and mine != other:
+            return "/".join(one[:depth]), path
+    if len(one) == len(two):
+        return known, path
+    shorter, longer = sorted((one, two), key=len)
+    return "/".join(shorter), "/".join(longer[:depth]) + "/"
+
+
+def shown_collision(found: tuple[str, str]) -> str:
+    return f"{quote(found[0])} and {quote(found[1])} are one name on some file systems"
+
+
+# The grammar of semver.org, section "Is there a suggested regular expression".
+_NUMBER: Final = r"(0|[1-9]\d*)"
+_IDENTIFIER: Final = r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_SEMVER: Final = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
+    rf"(?:-({_IDENTIFIER}(?:\.{_IDENTIFIER})*))?"
+    r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?",
+    re.ASCII,
+)
+_CHARS_MAX: Final = 128
+
+_Identifier = tuple[int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version; `text` is as it was written, build metadata included."""
+
+    text: str
+    release: tuple[int, int, int]
+    before_release: tuple[_Identifier, ...]
+    """The identifiers after the hyphen: (0, number, "") or (1, 0, text)."""
+
+    def is_below(self, other: "Version") -> bool:
+        """Whether it comes before `other` (semver.org, point 11); build metadata does not count."""
+        if self.release != other.release:
+            return self.release < other.release
+        if not self.before_release or not other.before_release:
+            return bool(self.before_release) and not other.before_release
+        return self.before_release < other.before_release
+
+
+def parse_version(text: str) -> Version | None:
+    found = _SEMVER.fullmatch(text) if len(text) <= _CHARS_MAX else None
+    if found is None:
+        return None
+    major, minor, patch, before = found.groups()
+    identifiers = tuple(map(_identifier, before.split("."))) if before else ()
+    return Version(text, (int(major), int(minor), int(patch)), identifiers)
+
+
+def _identifier(text: str) -> _Identifier:
+    return (0, int(text), "") if text.isdigit() else (1, 0, text)
+
 
 SCHEMA_VERSION: Final = 1
 CONFIG: Final = "config"
@@ -35,20 +247,8 @@ PLANE_IDS: Final = ("hot", "ho2", "ho1")
 LAYER_MAX: Final = 99
 
 _KEYS: Final = frozenset(
-    {
-        "package_id",
-        "version",
-        "schema_version",
-        "title",
-        "description",
-        "spec_id",
-        "framework_id",
-        "plane_id",
-        "layer",
-        "dependencies",
-        "assets",
-        "acceptance",
-    }
+    "package_id version schema_version title description spec_id framework_id plane_id layer"
+    " dependencies assets acceptance".split()
 )
 _ASSET_KEYS: Final = frozenset({"path", "sha256", "classification"})
 _ACCEPTANCE_KEYS: Final = frozenset({"command", "timeout_s"})
@@ -66,7 +266,6 @@ class Asset:
 
     @property
     def is_config(self) -> bool:
-        """Whether it is owned by path: operators edit it."""
         return self.classification == CONFIG
 
 
@@ -98,7 +297,6 @@ class Manifest:
     digest: str = field(init=False, repr=False, compare=False)
     """The identity: `sha256:` and the digest of the canonical form."""
     by_path: Mapping[str, Asset] = field(init=False, repr=False, compare=False)
-    """Its assets by their paths."""
 
     def __post_init__(self) -> None:
         text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -111,7 +309,6 @@ class Manifest:
         object.__setattr__(self, "by_path", by_path)
 
     def as_json(self) -> dict[str, Json]:
-        """All that counts."""
         return {
             "package_id": self.package_id,
             "version": self.version.text,
@@ -304,3 +501,83 @@ def _acceptance(fields: Fields) -> Acceptance:
 def _require(fields: Fields, name: str) -> None:
     if name not in fields.members:
         raise fields.error(name, f"{quote(name)} is missing", f"add {quote(name)}: a list")
+
+
+def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
+    """The packages such that each comes after what it depends on.
+
+    Of those that could come next the one with the lowest layer does, then the first by name.
+
+    Raises:
+        GateRefusedError: G3: an unknown dependency, a cycle, or one id twice.
+    """
+    waiting: dict[str, Manifest] = {}
+    for manifest in manifests:
+        if manifest.package_id in waiting:
+            raise GateRefusedError("G3", [Failure(manifest.package_id, "it is there twice")])
+        waiting[manifest.package_id] = manifest
+    problems = find_graph_problems(waiting)
+    if problems:
+        raise GateRefusedError("G3", problems)
+    done: dict[str, Manifest] = {}
+    while waiting:
+        # Without a cycle, one of them can always come next.
+        ready = [each for each in waiting.values() if done.keys() >= set(each.dependencies)]
+        first = min(ready, key=_rank)
+        done[first.package_id] = waiting.pop(first.package_id)
+    return tuple(done.values())
+
+
+def _rank(manifest: Manifest) -> tuple[int, str]:
+    return manifest.layer, manifest.package_id
+
+
+def find_graph_problems(packages: Mapping[str, Manifest]) -> tuple[Failure, ...]:
+    """G3: dependencies that are not there, stand on a higher layer, or lead back; else nothing."""
+    found: list[Failure] = []
+    for name in sorted(packages):
+        manifest = packages[name]
+        for needed in manifest.dependencies:
+            other = packages.get(needed)
+            if other is None:
+                found.append(Failure(name, f"it depends on {needed}, which is not installed"))
+            elif other.layer > manifest.layer:
+                found.append(
+                    Failure(
+                        name,
+                        f"it is of layer {manifest.layer}, and depends on {needed} of layer"
+                        f" {other.layer}",
+                    )
+                )
+    cycle = _find_cycle(packages)
+    if cycle:
+        found.append(Failure(cycle[0], f"its dependencies lead back: {' → '.join(cycle)}"))
+    return tuple(found)
+
+
+def _find_cycle(packages: Mapping[str, Manifest]) -> tuple[str, ...]:
+    """One way that leads back to its beginning; none where there is no such way."""
+    done: set[str] = set()
+    for start in sorted(packages):
+        way: list[str] = []
+        # An explicit stack: a chain of dependencies may be longer than Python's.
+        stack: list[tuple[str, list[str]]] = [(start, _needed(packages, start))]
+        way.append(start)
+        while stack:
+            name, rest = stack[-1]
+            if not rest:
+                done.add(name)
+                stack.pop()
+                way.pop()
+                continue
+            needed = rest.pop()
+            if needed in way:
+                return (*way[way.index(needed) :], needed)
+            if needed not in done:
+                way.append(needed)
+                stack.append((needed, _needed(packages, needed)))
+    return ()
+
+
+def _needed(packages: Mapping[str, Manifest], name: str) -> list[str]:
+    return [each for each in packages[name].dependencies if each in packages]

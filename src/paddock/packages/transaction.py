@@ -2,31 +2,68 @@
 
     objects/packages/transaction.json     this record; there is at most one
     objects/packages/<id>/<number>        what was replaced, where it may have to come back
-    objects/packages/kept/<64 hex>        what was handed over, until the taker lets go of it
 
     begun     everything is prepared; the swap may have happened or not, as a whole
     decided   the swap happened and was accepted: it stands
 
 The record holds all that is needed to go on from it: which paths change from what to what,
-the ledger entry and the receipt. See `finishing` for what is made of it.
+the ledger entry and the receipt. See `change` for what is made of it.
+
+Also here:
+
+- Where a plane keeps what belongs to changes of packages on their way.
+- The port by which a package's acceptance commands run.
+- What every act on the packages of one plane works with.
+- What is read whenever a plane is opened: one that does not load locks the plane.
 """
 
-from dataclasses import dataclass
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Final, cast
+from pathlib import Path
+from typing import Final, Protocol, cast
 
-from paddock.errors import IntegrityError
-from paddock.packages.receipts import Receipt, parse_receipt
+from paddock import limits
+from paddock.errors import ConfigError, IntegrityError, SandboxUnavailableError
+from paddock.history.journal import Journal
+from paddock.packages.installed import Receipt, parse_receipt
+from paddock.packages.ledger import PackageLedger
+from paddock.packages.manifest import PLANE_MARKER, Acceptance
+from paddock.packages.rows import Failure
+from paddock.plane.admin_config import parse_admin_config
+from paddock.plane.contracts import is_contract
+from paddock.plane.files import (
+    FILE_MODE,
+    create_file,
+    host_errors,
+    is_temporary_name,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+    sync_directory,
+)
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.locks import locked, shared, try_locked, try_shared
 from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.policy.engine import PolicySource, load_policy
+from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
+from paddock.values.planes import PlaneKind
+from paddock.workspace import Workspace
+from paddock.workspace.changes import Objects
 
 FORMAT: Final = 1
 
 
 class Phase(StrEnum):
-    """How far it is."""
-
     BEGUN = "begun"
     DECIDED = "decided"
 
@@ -40,8 +77,6 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What stood at a path."""
-
     kind: Kind
     version: str
     """The digest of a file's content, or of a link's text."""
@@ -53,8 +88,6 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What is to stand there: a file."""
-
     version: str
     mode: int
 
@@ -78,8 +111,6 @@ class RemovedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """See the module."""
-
     id: str
     package_id: str
     phase: Phase
@@ -88,7 +119,6 @@ class Transaction:
     manifest_before: str | None
     """Digest of the manifest that stood in the plane; None where the package was not there."""
     manifest_after: str | None
-    """None for an uninstall."""
     changes: tuple[PathChange, ...]
     made: tuple[str, ...]
     """Directories that the swap makes, parents first."""
@@ -99,7 +129,6 @@ class Transaction:
     """Without its ledger entry; None for an uninstall."""
 
     def to_bytes(self) -> bytes:
-        """As it stands on the disk."""
         return write_object(
             {
                 "format": FORMAT,
@@ -111,7 +140,7 @@ class Transaction:
                 "manifest_after": self.manifest_after,
                 "changes": [_change_json(change) for change in self.changes],
                 "made": list(self.made),
-                "removed": [{"path": each.path, "mode": each.mode} for each in self.removed],
+                "removed": [asdict(each) for each in self.removed],
                 "entry": _entry_json(self.entry),
                 "receipt": None if self.receipt is None else self.receipt.as_json(),
             }
@@ -154,18 +183,11 @@ def parse_transaction(content: bytes, file: str) -> Transaction:
 
 
 def _change_json(change: PathChange) -> Json:
-    before, after = change.before, change.after
     shown: dict[str, Json] = {"path": change.path}
-    if before is not None:
-        shown["before"] = {
-            "kind": before.kind,
-            "version": before.version,
-            "mode": before.mode,
-            "link_text": before.link_text,
-            "backup": before.backup,
-        }
-    if after is not None:
-        shown["after"] = {"version": after.version, "mode": after.mode}
+    if change.before is not None:
+        shown["before"] = asdict(change.before)
+    if change.after is not None:
+        shown["after"] = asdict(change.after)
     return shown
 
 
@@ -206,3 +228,257 @@ def _entry(fields: Fields) -> Entry:
         call_id=fields.text("call_id"),
         metadata=dict(fields.table("metadata").members),
     )
+
+
+# It lies in the plane's own store, which no package brings files to and no agent writes to.
+# Everything here is small, written whole and synced before anything relies on it.
+
+_ID: Final = re.compile(r"TX-[0-9a-f]{32}", re.ASCII)
+
+
+def new_transaction_id() -> str:
+    return f"TX-{secrets.token_hex(16)}"
+
+
+def sweep_drafts(directory: Path) -> None:
+    """Remove drafts of files that killed writers left; whoever writes there holds our lock.
+
+    Raises: HostError.
+    """
+    if not directory.is_dir():
+        return
+    with host_errors("tidying", directory):
+        for name in os.listdir(directory):
+            if is_temporary_name(name):
+                os.unlink(directory / name)
+
+
+class Attic:
+    """One plane's. Whoever changes anything here holds the lock."""
+
+    __slots__ = ("_directory", "_transaction")
+
+    def __init__(self, layout: PlaneLayout) -> None:
+        self._directory = layout.package_changes
+        self._transaction = layout.package_transaction
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """One change of packages at a time, across processes.
+
+        Raises: ConfigError (others can write here), HostError (another one goes on for long).
+        """
+        make_directories(self._directory)
+        require_private(self._directory)
+        with locked(self._directory):
+            yield
+
+    @contextmanager
+    def try_locked(self) -> Generator[bool]:
+        """The same without waiting: whether nobody else is changing packages now."""
+        if not self._directory.is_dir():
+            make_directories(self._directory)
+        require_private(self._directory)
+        with try_locked(self._directory) as is_ours:
+            yield is_ours
+
+    @contextmanager
+    def at_rest(self) -> Generator[None]:
+        """No change of packages meanwhile; any number may look at once. Raises: as `locked`."""
+        make_directories(self._directory)
+        require_private(self._directory)
+        with shared(self._directory):
+            yield
+
+    @contextmanager
+    def try_at_rest(self) -> Generator[bool]:
+        """The same without waiting: False where packages are being changed now. Raises: HostError.
+
+        It is for looks that write nothing here, so it is not asked who else can.
+        """
+        if not self._directory.is_dir():
+            make_directories(self._directory)
+        with try_shared(self._directory) as is_at_rest:
+            yield is_at_rest
+
+    def has_transaction(self) -> bool:
+        """Whether a change was left half done, or is on its way: one look."""
+        return os.path.lexists(self._transaction)
+
+    def read(self) -> Transaction | None:
+        """The change that is on its way, if there is one. Raises: ConfigError, IntegrityError."""
+        path = self._transaction
+        content = read_file(path, limits.receipt_bytes_max)
+        if content is None:
+            return None
+        found = parse_transaction(content, str(path))
+        if _ID.fullmatch(found.id) is None:
+            raise IntegrityError("the record of a change of packages has no id", where=str(path))
+        return found
+
+    def write(self, transaction: Transaction) -> None:
+        """Put it on the device, in the place of its earlier phase."""
+        replace_file(self._transaction, transaction.to_bytes())
+
+    def forget(self) -> None:
+        """The change is over: its record first, then what was put aside for it."""
+        with host_errors("ending a change of packages in", self._directory):
+            self._transaction.unlink(missing_ok=True)
+            sync_directory(self._directory)
+
+    def put_aside(self, transaction_id: str, number: int, content: bytes) -> str:
+        """Keep what is about to be replaced; its name."""
+        directory = self._directory / transaction_id
+        make_directories(directory)
+        create_file(directory / str(number), content, FILE_MODE)
+        return self.name_aside(transaction_id, number)
+
+    def name_aside(self, transaction_id: str, number: int) -> str:
+        """The name under which `put_aside` keeps something."""
+        return f"{transaction_id}/{number}"
+
+    def read_aside(self, name: str, version: str) -> bytes:
+        """What was put aside under that name. Raises: IntegrityError: it is not that content."""
+        transaction_id, _, number = name.partition("/")
+        if _ID.fullmatch(transaction_id) is None or not number.isdigit():
+            raise IntegrityError("the record of a change of packages names no place here")
+        return self._read(self._directory / transaction_id / number, version)
+
+    def sweep(self) -> None:
+        """Remove what only changes that are over put aside."""
+        sweep_drafts(self._directory)
+        with host_errors("tidying", self._directory):
+            for entry in list(os.scandir(self._directory)):
+                if _ID.fullmatch(entry.name) is not None:
+                    shutil.rmtree(entry.path)
+
+    def _read(self, path: Path, version: str) -> bytes:
+        content = read_file(path, limits.package_bytes_max)
+        if content is None or digest_of(content) != version:
+            raise IntegrityError(
+                "what a package replaced was kept, and is damaged", where=str(path)
+            )
+        return content
+
+
+# They run after the swap, in the plane's root, in the sandbox of the shell tools, and change
+# nothing: what such a command writes is thrown away.
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceResult:
+    command: str
+    passed: bool
+    """It exited by itself, with 0."""
+    exit_code: int
+    output: str
+    """The end of what it printed, within `limits.acceptance_output_chars_max`; a cut is said."""
+    duration_s: float
+
+    def as_json(self) -> dict[str, Json]:
+        """Without its output, which may hold anything."""
+        return {
+            "command": self.command,
+            "passed": self.passed,
+            "exit_code": self.exit_code,
+            "duration_ms": round(self.duration_s * 1000),
+        }
+
+
+class AcceptanceRunner(Protocol):
+    def run(self, acceptance: Acceptance) -> AcceptanceResult:
+        """Run one command, to its end or its time-out.
+
+        Raises: SandboxUnavailableError: this host cannot confine it, so it does not run.
+        """
+        ...
+
+
+class NoAcceptance:
+    """Of a plane that was opened without a sandbox."""
+
+    def run(self, acceptance: Acceptance) -> AcceptanceResult:
+        raise SandboxUnavailableError(
+            f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
+            hint="paddock doctor says what this host lacks for one",
+        )
+
+
+# No command works then, and none that takes the package out again. So it is loaded before the
+# package is installed, as whoever opens the plane would.
+
+POLICIES: Final = ("HOT/config/policy.toml", "HOT/config/policy.json")
+"""A plane has one of them, or none."""
+_CONTRACTS: Final = "HO1/contracts/"
+
+
+class Loading(Protocol):
+    """Loads configuration as whoever opens the plane does."""
+
+    def load_admin(self, content: bytes) -> None: ...
+
+    def load_policy(self, name: str, content: bytes) -> None: ...
+
+
+class LoadsAlone:
+    """Loads each by itself, whatever the user's own configuration and the known tools are."""
+
+    def load_admin(self, content: bytes) -> None:
+        parse_admin_config(content, Path(PLANE_MARKER))
+
+    def load_policy(self, name: str, content: bytes) -> None:
+        load_policy(PolicySource(name, content, True), None, PlaneKind.BARE)
+
+
+def find_loading_problems(
+    put: Mapping[str, bytes], standing: frozenset[str], loading: Loading
+) -> Iterator[Failure]:
+    """What would keep a plane from being opened.
+
+    `put` is what a change writes, by path; `standing` are the policies that are there afterwards.
+    """
+    for path, content in put.items():
+        try:
+            _load(path, content, loading)
+        except ConfigError as error:
+            yield Failure(path, f"it does not load: {error.message}")
+    if len(standing) > 1 and not standing.isdisjoint(put):
+        yield Failure(POLICIES[1], "the plane would have two policies")
+
+
+def _load(path: str, content: bytes, loading: Loading) -> None:
+    if path == PLANE_MARKER:
+        _require_size(content, limits.admin_config_bytes_max)
+        loading.load_admin(content)
+    elif path in POLICIES:
+        _require_size(content, limits.policy_bytes_max)
+        loading.load_policy(path.rpartition("/")[2], content)
+    elif path.startswith(_CONTRACTS):
+        name, below, _ = path.removeprefix(_CONTRACTS).partition("/")
+        if not is_contract(name):
+            return
+        if below:
+            raise ConfigError("a directory stands in the place of a prompt contract")
+        _require_size(content, limits.prompt_contract_bytes_max)
+
+
+def _require_size(content: bytes, bytes_max: int) -> None:
+    if len(content) > bytes_max:
+        raise ConfigError(f"it has {len(content)} bytes, over {bytes_max}")
+
+
+@dataclass(frozen=True, slots=True)
+class Depot:
+    layout: PlaneLayout
+    workspace: Workspace
+    """On the plane's root: what is installed goes through the same fence as any write."""
+    objects: Objects
+    journal: Journal
+    ledger: PackageLedger
+    clock: Callable[[], float]
+    acceptance: AcceptanceRunner = field(default_factory=NoAcceptance)
+    loading: Loading = field(default_factory=LoadsAlone)
+
+    @property
+    def attic(self) -> Attic:
+        return Attic(self.layout)

@@ -13,33 +13,55 @@ that was made by a key which counted before.
 
 Threat: whoever can put a file into `HOT/registries/keys`, and approvals of his own beside
 it, is an operator to everyone who only looks there.
+
+Also here:
+
+- What operators do besides installing: approving a package on a plane.
+- The gates before an install that look at who vouches for it: G5 and G2.
 """
 
 import base64
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import ConfigError, IntegrityError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.keys import SigningKey
-from paddock.packages.changing import changing
-from paddock.packages.depot import Depot
-from paddock.packages.installed import SetRow, read_installed
-from paddock.packages.keys import (
+from paddock.packages.change import changing, require_installed
+from paddock.packages.installed import InstalledPackage, InstalledSet, SetRow, read_installed
+from paddock.packages.ledger import (
+    LEDGER_FILE,
+    PackageLog,
+    approved_entry,
+    enrolled_entry,
+    find_deviations,
+    find_deviations_of,
+    replay,
+)
+from paddock.packages.manifest import KEYS, Manifest, approval_file, key_file
+from paddock.packages.rows import Failure, GateRefusedError
+from paddock.packages.signing import (
+    Approval,
+    Claim,
     Keys,
     PublicKey,
+    Signature,
+    approval_problem,
     enrol_key,
+    exact_scope,
+    make_approval,
     parse_public_key,
     public_half,
+    read_approvals,
     read_keys,
     sign_bytes,
+    signed_json,
+    verify_signature,
+    write_approval,
 )
-from paddock.packages.log import enrolled_entry
-from paddock.packages.names import KEYS, key_file
-from paddock.packages.recorded import LEDGER_FILE, find_deviations, replay
-from paddock.packages.refusals import Failure
+from paddock.packages.transaction import Depot
 from paddock.plane.strict_json import Fields
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
@@ -52,7 +74,7 @@ from paddock.values.events import (
 )
 
 STATEMENT: Final = "installed-set"
-_TELLING: Final = frozenset(
+ABOUT_PACKAGES: Final = frozenset(
     {
         OPERATOR_KEY_ENROLLED,
         PACKAGE_APPROVED,
@@ -61,7 +83,7 @@ _TELLING: Final = frozenset(
         PACKAGE_UNINSTALLED,
     }
 )
-"""The entries that change what a statement is about."""
+"""The entries that change what a statement is about; others begin a ledger, or tell of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +92,22 @@ class SignedSet:
 
     set_digest: str
     keys: tuple[PublicKey, ...]
-    """By their ids."""
     after: str
     key_id: str
     signature: str
 
     def signed_bytes(self) -> bytes:
-        """What the signature covers."""
-        return _signed_bytes(self.set_digest, self.keys, self.after, self.key_id)
+        return signed_json(
+            {
+                "statement": STATEMENT,
+                "after": self.after,
+                "set_digest": self.set_digest,
+                "keys": [key.key_id for key in self.keys],
+                "key_id": self.key_id,
+            }
+        )
 
     def as_json(self) -> dict[str, Json]:
-        """As it stands in its entry."""
         return {
             "set_digest": self.set_digest,
             "keys": [
@@ -124,12 +151,19 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
             where=first.file,
             hint="paddock gate --gate G6",
         )
-    keys = _sorted(read_keys(depot.layout))
-    after = last_telling(log.entries)
-    key_id = public_half(key).key_id
-    signature = sign_bytes(key, _signed_bytes(installed.digest, keys, after, key_id))
-    signed = SignedSet(installed.digest, keys, after, key_id, signature)
-    depot.ledger.append(_entry(signed))
+    keys = read_keys(depot.layout)
+    listed = tuple(keys[key_id] for key_id in sorted(keys))
+    after, key_id = last_telling(log.entries), public_half(key).key_id
+    draft = SignedSet(installed.digest, listed, after, key_id, "")
+    signed = replace(draft, signature=sign_bytes(key, draft.signed_bytes()))
+    depot.ledger.append(
+        Entry(
+            event_type=PACKAGE_SET_SIGNED,
+            decision="allow",
+            reason="an operator vouches for all that is installed",
+            metadata=signed.as_json(),
+        )
+    )
     return signed
 
 
@@ -161,7 +195,7 @@ def enrol_first(depot: Depot, key: SigningKey) -> bool:
 
 def last_telling(entries: Sequence[StoredEntry]) -> str:
     """The id of the newest entry that a statement has to follow; empty where there is none."""
-    found = (stored.id for stored in reversed(entries) if stored.entry.event_type in _TELLING)
+    found = (stored.id for stored in reversed(entries) if stored.entry.event_type in ABOUT_PACKAGES)
     return next(found, "")
 
 
@@ -170,8 +204,6 @@ def last_telling(entries: Sequence[StoredEntry]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What the statements of a ledger come to."""
-
     statements: int = 0
     keys: Mapping[str, PublicKey] = field(default_factory=dict[str, PublicKey])
     """That count now: those of the newest statement that holds."""
@@ -227,8 +259,6 @@ def find_key_problems(vouched: Vouched, keys: Keys) -> Iterator[Failure]:
 
 
 class _Reading:
-    """The state of one pass."""
-
     def __init__(self, entries: Sequence[StoredEntry]) -> None:
         self._entries = entries
         self._first: str | None = None
@@ -284,7 +314,6 @@ class _Reading:
 
 
 def parse_signed_set(fields: Fields) -> SignedSet:
-    """The statement that an entry's metadata is. Raises: ConfigError."""
     fields.require_only(frozenset({"set_digest", "keys", "after", "key_id", "signature"}))
     return SignedSet(
         fields.text("set_digest"),
@@ -302,25 +331,142 @@ def _key(fields: Fields) -> PublicKey:
     return key
 
 
-def _entry(signed: SignedSet) -> Entry:
-    return Entry(
-        event_type=PACKAGE_SET_SIGNED,
-        decision="allow",
-        reason="an operator vouches for all that is installed",
-        metadata=signed.as_json(),
+#     G5  no version below the one that was installed last; a signature that comes along holds
+#     G2  an approval for exactly this digest: signed by a key of the plane, unused, in time,
+#         and covering every path
+#
+# A plane that was made with `--dev` asks for none of it but the version, and neither does
+# `--dev` on another plane; there, G2 and G5 say so afterwards.
+
+
+def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> None:
+    """Refuse a version below the last one, whether that is installed now or not.
+
+    Threat: an old version with a known hole, signed and approved when it was new.
+
+    Raises: GateRefusedError: G5.
+    """
+    problem = rollback_problem(manifest, old, log)
+    if problem:
+        raise GateRefusedError(
+            "G5",
+            [Failure(manifest.package_id, problem)],
+            hint="nothing was changed; to go back, pack the old content under a higher version",
+        )
+
+
+def rollback_problem(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> str:
+    """Why a version is none to install; "" where it is not below the last one."""
+    known = [log.last_version(manifest.package_id)]
+    if old is not None:
+        known.append(old.manifest.version)
+    for last in known:
+        if last is not None and manifest.version.is_below(last):
+            return f"{manifest.version.text} is below {last.text}, which was installed before"
+    return ""
+
+
+def require_signature(manifest: Manifest, signature: Signature | None, keys: Keys) -> None:
+    """Refuse a signature that is there and does not hold. Raises: GateRefusedError: G5."""
+    if signature is None:
+        return
+    try:
+        verify_signature(signature, manifest.digest, keys)
+    except IntegrityError as error:
+        raise GateRefusedError(
+            "G5", [Failure(manifest.package_id, error.message)], hint=error.hint
+        ) from error
+
+
+def require_approval(
+    depot: Depot, package_id: str, claim: Claim, used: Collection[str]
+) -> Approval:
+    """The approval that an install uses: of those that hold, the one that expires first.
+
+    Raises:
+        GateRefusedError: G2: there is none; why, for each that speaks of this package.
+        ConfigError: an approval does not load.
+    """
+    keys = read_keys(depot.layout)
+    refused: list[Failure] = []
+    holding: list[Approval] = []
+    for approval in read_approvals(depot.layout):
+        problem = approval_problem(approval, claim, keys, used)
+        if not problem:
+            holding.append(approval)
+        elif approval.digest == claim.digest:
+            refused.append(Failure(approval_file(approval.wo_id), problem))
+    if holding:
+        return min(holding, key=lambda each: (each.expires, each.wo_id))
+    raise GateRefusedError(
+        "G2",
+        refused or [Failure(package_id, "nobody has approved this digest on this plane")],
+        hint="paddock package approve ARCHIVE",
     )
 
 
-def _signed_bytes(set_digest: str, keys: Sequence[PublicKey], after: str, key_id: str) -> bytes:
-    fields: dict[str, Json] = {
-        "statement": STATEMENT,
-        "after": after,
-        "set_digest": set_digest,
-        "keys": [key.key_id for key in keys],
-        "key_id": key_id,
-    }
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+@dataclass(frozen=True, slots=True)
+class Approved:
+    approval: Approval
+    enrolled: bool
+    """The plane had no key, and has this one now."""
+    settles_install: bool
+    """The package was installed without one: the approval is used by that install."""
+    rollback: str
+    """Why no install will take the package, where its version is below the last one."""
 
 
-def _sorted(keys: Keys) -> tuple[PublicKey, ...]:
-    return tuple(keys[key_id] for key_id in sorted(keys))
+def approve(
+    depot: Depot, manifest: Manifest, key: SigningKey, scope: tuple[str, ...], expires_s: float
+) -> Approved:
+    """Approve one package on one plane. Without `scope` it is exactly what an install touches.
+
+    A plane that has no key gets this one as its first; where nothing is installed yet,
+    the empty set is signed with it.
+
+    Raises:
+        ConfigError: the plane has keys, and this is none of them.
+        UsageError: a pattern that can match nothing, or a time out of range.
+        HostError, LedgerBusyError, LedgerFullError, IntegrityError.
+    """
+    with changing(depot):
+        installed = require_installed(depot)
+        require_known(depot, key)
+        old = installed.packages.get(manifest.package_id)
+        # An upgrade takes away what the version before it brought alone.
+        had = () if old is None else tuple(old.manifest.by_path)
+        paths = tuple(dict.fromkeys((*manifest.by_path, *had)))
+        now = depot.clock()
+        approval = make_approval(
+            key,
+            f"WO-{secrets.token_hex(16)}",
+            manifest.digest,
+            scope or exact_scope(paths),
+            now + expires_s,
+        )
+        enrolled = enrol_first(depot, key)
+        if not installed.packages and not read_vouched(depot.ledger.read().entries).statements:
+            # With nothing installed there is nothing to look at first.
+            sign_now(depot, key)
+        write_approval(depot.layout, approval)
+        settles = False
+        if old is not None and old.manifest.digest == manifest.digest:
+            settles = _settle_install(depot, manifest, approval, installed)
+        rollback = rollback_problem(manifest, old, depot.ledger.read())
+        return Approved(approval, enrolled, settles, rollback)
+
+
+def _settle_install(
+    depot: Depot, manifest: Manifest, approval: Approval, installed: InstalledSet
+) -> bool:
+    """Use the approval for the package as it stands there, if that has none."""
+    log = depot.ledger.read()
+    if log.approval_of(manifest.package_id, manifest.digest) is not None:
+        return False
+    if find_deviations_of(manifest.package_id, replay(log.entries), installed):
+        return False  # what stands there is not what the record says: an entry would not heal it
+    claim = Claim(manifest.digest, tuple(manifest.by_path), depot.clock())
+    if approval_problem(approval, claim, read_keys(depot.layout), log.used_approvals):
+        return False  # its scope is narrower than what was installed
+    depot.ledger.append(approved_entry(manifest.package_id, manifest.version.text, approval))
+    return True

@@ -6,9 +6,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
-from paddock.gates.names import ALL_GATES, PLANE_GATES
-from paddock.gates.results import GateResult, Status, count_of
-from paddock.packages.refusals import Failure
+from paddock.gates.results import ALL_GATES, PLANE_GATES, GateResult, Status, count_of
+from paddock.packages.rows import Failure
 from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, filled_text
 from paddock.tools.outputs import result_schema

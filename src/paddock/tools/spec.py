@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from paddock.gates.port import NO_GATES, Gates
+from paddock.gates.results import NO_GATES, Gates
 from paddock.history.notes import DoingEntry, DoingKind
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages

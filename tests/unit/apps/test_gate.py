@@ -12,12 +12,12 @@ import pytest
 from paddock.assembly.gates import check_gates, check_gates_for_model
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
-from paddock.gates.g6 import NOTHING_OUTSIDE
-from paddock.gates.names import PLANE_GATES
+from paddock.gates.checks import NOTHING_OUTSIDE
+from paddock.gates.results import PLANE_GATES
 from paddock.history.journal import Journal
 from paddock.history.objects import ObjectStore
-from paddock.packages.attic import Attic
-from paddock.packages.contents import given
+from paddock.packages.swap import given
+from paddock.packages.transaction import Attic
 from paddock.plane.layout import plane_name
 from paddock.testing.failing_disk import FailingDisk, Fault
 from paddock.workspace import Workspace

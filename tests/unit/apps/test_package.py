@@ -58,38 +58,36 @@ def approve(operator: Operator, archive: str, *options: str) -> dict:
 
 # A package that no command could load
 
+NEXT_POLICY = {"package_id": "PKG-POLICY-001", "version": "99.0.0"}
+
 
 @pytest.mark.parametrize(
-    ("path", "content", "giver", "why"),
+    ("path", "content", "fields", "why"),
     [
-        ("HOT/config/policy.json", b"{}", "PKG-POLICY-001", "the plane would have two policies"),
-        ("HOT/config/policy.toml", b"[paths", "PKG-POLICY-001", "it does not load"),
+        ("HOT/config/policy.json", b"{}", {}, "the plane would have two policies"),
+        ("HOT/config/policy.toml", b"[paths", NEXT_POLICY, "it does not load"),
         (
             "HOT/config/admin_config.json",
             b'{"tools": [{"tool_id": "nothing", "description": "d", "parameters": {}}]}',
-            "PKG-ADMIN-001",
+            {"package_id": "PKG-ADMIN-001", "version": "99.0.0"},
             "'nothing' is no core tool",
         ),
     ],
 )
 def test_a_package_that_would_lock_the_plane_is_refused_and_the_plane_goes_on(
-    operator, path, content, giver, why
+    operator, path, content, fields, why
 ):
-    fields = {"dependencies": [giver], "layer": 5, "config": (path,)}
-    archive = packed(operator, files={path: content}, **fields)
+    archive = packed(operator, files={path: content}, **fields, config=(path,))
     before = plane_tree(operator.plane)
     ran = package(operator, "install", archive, "--dev")
     assert (ran.status, plane_tree(operator.plane)) == (2, before)
     assert "error[package.gate]: G0B" in ran.err
     assert why in ran.err
     assert own_rows(operator) == []
-    loads = packed(
-        operator,
-        files={"HOT/config/policy.toml": b"# ours\n"},
-        **{**fields, "dependencies": ["PKG-POLICY-001"], "config": ("HOT/config/policy.toml",)},
-    )
-    assert package(operator, "install", loads, "--dev").json["status"] == "installed"
-    assert len(own_rows(operator)) == 1
+    policy = "HOT/config/policy.toml"
+    loads = packed(operator, files={policy: b"# ours\n"}, **NEXT_POLICY, config=(policy,))
+    assert package(operator, "install", loads, "--dev").json["status"] == "upgraded"
+    assert (operator.plane / policy).read_bytes() == b"# ours\n"
 
 
 # The whole way
@@ -395,7 +393,7 @@ def test_why_says_whose_a_file_is(dev):
     assert (ran.status, ran.json["owner"]) == (1, None)
 
 
-def test_why_names_who_gave_it_up(dev):
+def test_a_file_of_another_package_is_not_taken(dev):
     package(dev, "install", packed(dev))
     other = packed(
         dev,
@@ -404,11 +402,10 @@ def test_why_names_who_gave_it_up(dev):
         package_id="PKG-B",
         dependencies=["PKG-A-001"],
     )
-    assert package(dev, "install", other).json["handed_over"] == [
-        {"path": "HOT/kernel/a.txt", "from": "PKG-A-001"}
-    ]
+    ran = package(dev, "install", other)
+    assert (ran.status, ran.json["status"], ran.json["code"]) == (3, "refused", "package.ownership")
     found = package(dev, "why", "HOT/kernel/a.txt").json
-    assert (found["owner"], found["handed_over_by"]) == ("PKG-B", ["PKG-A-001"])
+    assert (found["owner"], found["problem"], found["handed_over_by"]) == ("PKG-A-001", "", [])
 
 
 def test_the_admin_lists_the_packages(dev):

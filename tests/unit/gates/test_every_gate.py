@@ -5,10 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from paddock.gates.names import ALL_GATES, G0A, G2, G5, PLANE_GATES
-from paddock.gates.results import GateResult, Status, judged, not_applicable, results_json
-from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS
-from paddock.packages.refusals import Failure
+from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS
+from paddock.gates.results import (
+    ALL_GATES,
+    G0A,
+    G2,
+    G5,
+    PLANE_GATES,
+    GateResult,
+    Status,
+    judged,
+    not_applicable,
+    results_json,
+)
+from paddock.packages.rows import Failure
 
 INPUTS = {
     "G0B": ("HOT/installed", "HOT/kernel", "HOT", "HOT/scripts/run.sh"),

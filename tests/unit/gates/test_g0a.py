@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from paddock.gates import g0a
+from paddock.gates import checks
 from paddock.gates.results import Status
 from tests.support.bad_archives import BAD
 from tests.support.packages import (
@@ -20,7 +20,7 @@ FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/kernel/b.txt": b"b\n"}
 
 
 def test_a_good_archive_passes_and_every_file_counts():
-    result = g0a.check(archive_bytes(FILES))
+    result = checks.check_archive(archive_bytes(FILES))
 
     assert (result.status, result.checks, result.failures) == (Status.PASS, 3, ())
 
@@ -79,7 +79,7 @@ MUTANTS = {
 
 @pytest.mark.parametrize("change", MUTANTS.values(), ids=MUTANTS)
 def test_an_archive_that_is_not_what_it_declares_fails(change):
-    result = g0a.check(spoiled(change))
+    result = checks.check_archive(spoiled(change))
 
     assert result.status is Status.FAIL
     assert result.failures[0].reason
@@ -89,10 +89,10 @@ def test_an_archive_that_is_not_what_it_declares_fails(change):
     "content", [b"", b"x", archive_bytes(FILES)[:-9], archive_bytes(FILES) + b"x"]
 )
 def test_no_archive_or_half_of_one_fails(content):
-    assert g0a.check(content).status is Status.FAIL
+    assert checks.check_archive(content).status is Status.FAIL
 
 
 @pytest.mark.parametrize("name", sorted(BAD))
 def test_the_malicious_set_fails(name):
     make, _ = BAD[name]
-    assert g0a.check(make()).status is Status.FAIL
+    assert checks.check_archive(make()).status is Status.FAIL

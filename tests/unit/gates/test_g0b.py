@@ -41,6 +41,34 @@ def replaced_by_copy_behind_a_link(plane, path):
     plane.at(path).symlink_to(plane.at("HO2/scratch/copy"))
 
 
+TAKEN = [
+    {"path": "HOT/kernel/top.txt", "from": "PKG-A-001", "sha256": digest_of(b"a\n"), "mode": "644"}
+]
+
+
+def brought_twice(plane, path):
+    """Another past, in which a second package brought the very same file."""
+    folder = plane.at("HOT/installed/PKG-T-001")
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    receipt = json.loads((folder / "receipt.json").read_bytes())
+    row = {"path": path, "sha256": digest_of(plane.at(path).read_bytes())}
+    files = sorted([*receipt["files"], {**row, "mode": "644"}], key=lambda each: each["path"])
+    plane.edit_json("HOT/installed/PKG-T-001/receipt.json", files=files)
+    more = [*manifest["assets"], {**row, "classification": "text"}]
+    assets = sorted(more, key=lambda each: each["path"])
+    plane.forge_package("PKG-T-001", assets=assets)
+
+
+def test_a_file_has_one_package(plane):
+    brought_twice(plane, "HOT/kernel/a.txt")
+
+    failures = plane.check("G0B").failures
+
+    assert [(each.file, each.reason) for each in failures] == [
+        ("HOT/kernel/a.txt", "it has 2 owners: PKG-A-001, PKG-T-001")
+    ]
+
+
 ORPHANS = {
     "a file": lambda p: p.write("HOT/kernel/x.txt", b"x"),
     "an empty file": lambda p: p.write("HOT/scripts/x", b""),
@@ -48,7 +76,7 @@ ORPHANS = {
     "a hidden file deep down": lambda p: p.write("HOT/kernel/sub/.x/.y", b"x"),
     "a name of our temporaries": lambda p: p.write(f"HOT/kernel/.paddock-{'0' * 32}.tmp", b"x"),
     "a cache": lambda p: p.write("HOT/kernel/__pycache__/a.pyc", b"x"),
-    "a copy in another case": lambda p: p.write("HOT/kernel/A.txt", b"A of the top\n"),
+    "a copy in another case": lambda p: p.write("HOT/kernel/A.txt", b"a\n"),
     "an empty directory": lambda p: p.at("HOT/kernel/empty").mkdir(),
     "an empty directory in a tier": lambda p: p.at("HO1/more").mkdir(),
     "a file in the session tier": lambda p: p.write("HO2/kernel/x", b"x"),
@@ -122,7 +150,7 @@ CHANGES = {
         p.write("HOT/schemas", b""),
     ),
     "a directory that others can write": lambda p: p.at("HOT/kernel/sub").chmod(0o777),
-    "what a package gave up": lambda p: p.write("HOT/kernel/a.txt", b"a\n"),
+    "a file that two packages brought": lambda p: brought_twice(p, "HOT/kernel/a.txt"),
     "two contents swapped": lambda p: (
         p.write("HOT/kernel/sub/deep.txt", b"two\n"),
         p.write("HO2/kernel/two.txt", b"deep\n"),
@@ -148,11 +176,11 @@ CHANGES = {
     "a receipt of another package": lambda p: shutil.copy(
         p.at("HOT/installed/PKG-T-001/receipt.json"), p.at("HOT/installed/PKG-A-001/receipt.json")
     ),
-    "a receipt that lost its hand-over": lambda p: p.edit_json(
-        "HOT/installed/PKG-T-001/receipt.json", handed_over=[]
+    "a receipt that took a file over": lambda p: p.edit_json(
+        "HOT/installed/PKG-T-001/receipt.json", handed_over=TAKEN
     ),
-    "a receipt that lost its hand-over, in another past": lambda p: p.edit_receipt(
-        "PKG-T-001", handed_over=[]
+    "a receipt that took a file over, in another past": lambda p: p.edit_receipt(
+        "PKG-T-001", handed_over=TAKEN
     ),
     "a receipt that lets a file be a program, in another past": lambda p: p.edit_receipt(
         "PKG-R-001",

@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from paddock.gates.results import Status
-from paddock.packages.approvals import exact_scope, make_approval, write_approval
-from paddock.packages.approving import approve
 from paddock.packages.install import InstallWish
+from paddock.packages.signing import exact_scope, make_approval, write_approval
+from paddock.packages.vouching import approve
 from tests.support.gates import REGISTRIES, failed_files, install_approved
 from tests.support.packages import KEY, NOW, manifest_of
 

@@ -7,8 +7,8 @@ import pytest
 from paddock.errors import SandboxUnavailableError
 from paddock.gates.results import GateResult, Status, not_applicable
 from paddock.ledger.query import Filter, query
-from paddock.packages.acceptance import AcceptanceResult
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
+from paddock.packages.transaction import AcceptanceResult
 from tests.support.gates import failed_files, install_approved, make_plain_plane
 from tests.support.packages import Runner
 from tests.support.postings import hide_all

@@ -9,10 +9,9 @@ import pytest
 from paddock.errors import ConfigError, IntegrityError
 from paddock.gates.results import Status
 from paddock.ledger.keys import make_key
-from paddock.packages.approving import approve
 from paddock.packages.install import InstallWish
-from paddock.packages.keys import enrol_key, public_half, sign_bytes
-from paddock.packages.vouching import SignedSet, sign_installed_set
+from paddock.packages.signing import enrol_key, public_half, sign_bytes
+from paddock.packages.vouching import SignedSet, approve, sign_installed_set
 from tests.support.gates import THIEF, failed_files, install_approved
 from tests.support.packages import KEY, manifest_of
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.gates.g6 import NOTHING_OUTSIDE
+from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import Status
 from paddock.ledger.verify.verifying import ChainFault, Problem, verify
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import Failure
 from tests.support.gates import failed_files
 
 LEDGERS = ("governance", "packages", "ho2m", "ho1m")

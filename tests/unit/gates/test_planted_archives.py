@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from paddock.gates import g0a
+from paddock.gates import checks
 from paddock.gates.results import Status
 from paddock.values.digests import digest_of
 from tests.support.packages import Member, gzipped, manifest_json, tar_bytes
@@ -106,10 +106,10 @@ EVERY = ARCHIVES | OWN_PLACES
 
 @pytest.mark.parametrize("make", ARCHIVES.values(), ids=ARCHIVES)
 def test_g0a_finds_what_was_planted_in_an_archive(make):
-    assert g0a.check(planted_archive()).status is Status.PASS
-    assert g0a.check(with_manifest(str)).status is Status.PASS
+    assert checks.check_archive(planted_archive()).status is Status.PASS
+    assert checks.check_archive(with_manifest(str)).status is Status.PASS
 
-    assert g0a.check(make()).status is Status.FAIL
+    assert checks.check_archive(make()).status is Status.FAIL
 
 
 @pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.gates.results import Status
 from paddock.packages.installed import digest_of_rows
-from paddock.packages.keys import public_half
+from paddock.packages.signing import public_half
 from tests.support.gates import THIEF, failed_files
 from tests.support.planted import (
     KERNEL,

@@ -10,16 +10,16 @@ import pytest
 from paddock import limits
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.keys import make_key
-from paddock.packages.approvals import (
+from paddock.packages.signing import (
     Claim,
     approval_problem,
     exact_scope,
     make_approval,
     paths_outside,
+    public_half,
     read_approvals,
     write_approval,
 )
-from paddock.packages.keys import public_half
 from paddock.plane.layout import PlaneLayout
 from paddock.values.planes import PlaneKind
 from tests.support.packages import KEY, NOW

@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, UsageError
-from paddock.packages.archive import PackedFile, load_archive, read_archive
-from paddock.packages.gzip_format import unwrap, wrap
-from paddock.packages.refusals import ArchiveRefusedError
-from paddock.packages.tar_format import Header, encode_header
+from paddock.packages.archive import (
+    PackedFile,
+    load_archive,
+    read_archive,
+    unwrap,
+    wrap,
+    write_members,
+)
+from paddock.packages.rows import ArchiveRefusedError
 from tests.support.bad_archives import BAD, FILES, GOOD
 from tests.support.disks import tree
 from tests.support.packages import archive_bytes, gzipped, manifest_of, members_of, tar_bytes
@@ -54,7 +59,12 @@ def test_other_programs_split_a_long_name_alike():
 
 def test_a_name_without_room_is_not_packed():
     with pytest.raises(ArchiveRefusedError, match="too long"):
-        encode_header(Header("HOT/" + "/".join(["d" * 70] * 3) + "/" + "f" * 37, 1, 0o644))
+        write_members([PackedFile("HOT/" + "/".join(["d" * 70] * 3) + "/" + "f" * 37, b"x", 0o644)])
+
+
+def test_an_archive_has_the_same_bytes_whichever_python_makes_it():
+    digest = "sha256:a4a2aa0cc879fcee0f10deced2b3999c6cfd0840f9bce1c45be91875989ce71e"
+    assert read_archive(GOOD).sha256 == digest
 
 
 @pytest.mark.parametrize("what", BAD)

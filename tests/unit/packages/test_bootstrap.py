@@ -18,7 +18,7 @@ import paddock
 from paddock.agent.contract_defaults import default_contracts
 from paddock.agent.contract_files import load_contracts
 from paddock.errors import ConfigError, UsageError
-from paddock.packages.archive import PackedFile, read_members, write_members
+from paddock.packages.archive import PackedFile, read_members, write_hashes, write_members
 from paddock.packages.bootstrap import (
     INDEX,
     SOURCES,
@@ -27,9 +27,8 @@ from paddock.packages.bootstrap import (
     load_packages,
     read_unpacked,
 )
-from paddock.packages.names import place_problem
-from paddock.packages.packing import write_hashes
-from paddock.packages.refusals import ArchiveRefusedError, Failure
+from paddock.packages.manifest import place_problem
+from paddock.packages.rows import ArchiveRefusedError, Failure
 from paddock.values.digests import digest_of
 from scripts.bootstrap_sources import generated_files
 from tests.support.bad_archives import BAD

@@ -15,16 +15,22 @@ from paddock.assembly.packages import is_development_plane
 from paddock.errors import ConfigError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.keys import make_key
-from paddock.packages.approvals import exact_scope, make_approval, write_approval
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.founding import Founding, found
 from paddock.packages.installed import read_installed
-from paddock.packages.keys import enrol_key, find_operator_key, public_half, read_keys
-from paddock.packages.log import PackageLedger
-from paddock.packages.names import PLANE_MARKER
-from paddock.packages.recorded import find_deviations, replay
-from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
-from paddock.packages.signatures import verify_signature
+from paddock.packages.ledger import PackageLedger, find_deviations, replay
+from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
+from paddock.packages.signing import (
+    enrol_key,
+    exact_scope,
+    find_operator_key,
+    make_approval,
+    public_half,
+    read_keys,
+    verify_signature,
+    write_approval,
+)
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import register_bare_plane

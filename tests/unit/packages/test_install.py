@@ -16,15 +16,14 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.ledger.keys import make_key
-from paddock.packages.approving import approve
-from paddock.packages.finishing import Decided, settle
+from paddock.packages.change import Decided, settle
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_set, read_installed
-from paddock.packages.keys import enrol_key, public_half
-from paddock.packages.names import PLANE_MARKER
-from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.signatures import sign_digest
+from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
+from paddock.packages.signing import enrol_key, public_half, sign_digest
 from paddock.packages.transaction import Phase, Transaction
+from paddock.packages.vouching import approve
 from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
 from tests.support.changes import memory_directory
@@ -398,7 +397,7 @@ def test_what_no_command_could_load_is_not_installed(bench, path, content, is_co
         before = bench.root / path
         brought = before.read_bytes()
         bench.install({path: brought}, config=(path,), package_id="PKG-GIVER")
-        fields = {"dependencies": ["PKG-GIVER"], "package_id": "PKG-TAKER"}
+        fields = {"version": "2.0.0", "package_id": "PKG-GIVER"}
         brought_by = ["PKG-GIVER"]
     else:
         fields, brought_by = {}, []

@@ -10,18 +10,16 @@ import pytest
 
 from paddock.errors import ConfigError, IntegrityError
 from paddock.ledger.keys import make_key
-from paddock.packages.keys import (
+from paddock.packages.signing import (
     PublicKey,
+    Signature,
     enrol_key,
     find_operator_key,
     make_operator_key,
     public_half,
     read_keys,
-    sign_bytes,
-)
-from paddock.packages.signatures import (
-    Signature,
     read_signature,
+    sign_bytes,
     sign_digest,
     verify_signature,
     write_signature,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.packages.names import (
+from paddock.packages.manifest import (
     find_collision,
     is_digest,
     is_package_id,

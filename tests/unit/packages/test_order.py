@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from paddock.packages.order import find_graph_problems, install_order
-from paddock.packages.refusals import GateRefusedError
+from paddock.packages.manifest import find_graph_problems, install_order
+from paddock.packages.rows import GateRefusedError
 from tests.support.packages import manifest_of
 
 

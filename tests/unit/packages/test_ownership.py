@@ -1,40 +1,54 @@
-"""What an upgrade does to a file that another package took over: nothing, or it is refused."""
+"""What an upgrade or an uninstall does to each path."""
 
 import pytest
 
-from paddock.packages.installed import read_installed
-from paddock.packages.ownership import Leave, plan_ownership
-from paddock.packages.refusals import OwnershipRefusedError
+from paddock.packages.installed import Put, Remove, plan_ownership, read_installed
+from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from tests.support.changes import memory_directory
 from tests.support.packages import Runner, manifest_of, open_bench
 
-PATH = "HOT/kernel/a"
+KEPT, GONE, NEW = "HOT/kernel/a", "HOT/kernel/b", "HOT/kernel/c"
 
 
 @pytest.fixture
 def installed():
-    """A package, and one that took its only file over."""
+    """A package of two files, and another."""
     with memory_directory() as base, open_bench(base / "plane", Runner()) as bench:
-        bench.install({PATH: b"base\n"}, package_id="PKG-BASE")
-        bench.install({PATH: b"over\n"}, package_id="PKG-OVER", dependencies=["PKG-BASE"])
+        bench.install({KEPT: b"a\n", GONE: b"b\n"}, package_id="PKG-BASE")
+        bench.install({"HOT/kernel/other": b"o\n"}, package_id="PKG-OTHER")
         yield read_installed(bench.layout)
 
 
-def upgraded(content=b"base\n"):
-    return manifest_of({PATH: content}, package_id="PKG-BASE", version="2.0.0")
+def upgraded(*paths):
+    files = dict.fromkeys(paths, b"new\n")
+    return manifest_of(files, package_id="PKG-BASE", version="2.0.0")
 
 
-@pytest.mark.parametrize("modes", [{PATH: 0o644}, {}])
-def test_a_file_that_stays_as_it_was_taken_is_left_to_its_taker(modes, installed):
+def test_an_upgrade_puts_what_it_brings_and_removes_the_rest(installed):
     old = installed.packages["PKG-BASE"]
-    assert plan_ownership(upgraded(), old, installed, modes) == (Leave(PATH),)
+    new = upgraded(KEPT, NEW)
+    assert plan_ownership(new, old, installed) == (
+        Put(new.by_path[KEPT], old.files[KEPT]),
+        Remove(GONE, old.files[GONE]),
+        Put(new.by_path[NEW], None),
+    )
 
 
-@pytest.mark.parametrize(
-    ("content", "mode"), [(b"base\n", 0o755), (b"another\n", 0o644), (b"another\n", 0o755)]
-)
-def test_another_content_or_mode_waits_until_the_taker_lets_go(content, mode, installed):
+def test_an_uninstall_removes_all(installed):
     old = installed.packages["PKG-BASE"]
-    with pytest.raises(OwnershipRefusedError, match="PKG-OVER took it over") as caught:
-        plan_ownership(upgraded(content), old, installed, {PATH: mode})
-    assert [failure.file for failure in caught.value.failures] == [PATH]
+    assert plan_ownership(None, old, installed) == (
+        Remove(KEPT, old.files[KEPT]),
+        Remove(GONE, old.files[GONE]),
+    )
+
+
+def test_what_belongs_to_another_is_refused_by_name(installed):
+    old = installed.packages["PKG-BASE"]
+    with pytest.raises(OwnershipRefusedError, match="it belongs to PKG-OTHER") as caught:
+        plan_ownership(upgraded(KEPT, "HOT/kernel/other"), old, installed)
+    assert [failure.file for failure in caught.value.failures] == ["HOT/kernel/other"]
+
+
+def test_a_place_of_the_planes_own_is_refused(installed):
+    with pytest.raises(GateRefusedError, match="G0B"):
+        plan_ownership(upgraded("HOT/registries/keys/x.json"), None, installed)

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.packages.archive import read_archive
-from paddock.packages.hashing import compute_sha256
-from paddock.packages.packing import is_litter, pack, write_hashes
-from paddock.packages.refusals import GateRefusedError
+from paddock.packages.archive import compute_sha256, is_litter, pack, read_archive, write_hashes
+from paddock.packages.rows import GateRefusedError
 from tests.support.packages import PROGRAM, archive_bytes, lay_source, manifest_json, manifest_of
 
 FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/scripts/run.sh": PROGRAM, "HOT/.hidden": b"h\n"}

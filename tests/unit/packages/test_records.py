@@ -6,12 +6,18 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, IntegrityError
-from paddock.packages.installed import read_installed
+from paddock.packages.installed import (
+    Framework,
+    InstalledFile,
+    Receipt,
+    Spec,
+    parse_receipt,
+    read_installed,
+    read_registries,
+)
 from paddock.packages.listing import PlanePackages
-from paddock.packages.receipts import HandOver, InstalledFile, Receipt, parse_receipt
-from paddock.packages.registries import Framework, Spec, read_registries
 from paddock.packages.rows import State
-from paddock.packages.signatures import sign_digest
+from paddock.packages.signing import sign_digest
 from paddock.packages.transaction import (
     After,
     Before,
@@ -42,7 +48,6 @@ RECEIPT = Receipt(
     dev=False,
     signature=sign_digest(KEY, DIGEST),
     files=(InstalledFile("HOT/a", DIGEST, 0o755),),
-    handed_over=(HandOver("HOT/a", "PKG-B", DIGEST, 0o644),),
 )
 TRANSACTION = Transaction(
     id="TX-" + "0" * 32,
@@ -80,7 +85,7 @@ def test_a_receipt_is_read_as_it_was_written():
         {"wo_id": 5},
         {"files": [{"path": "../a", "sha256": DIGEST, "mode": "644"}]},
         {"files": [{"path": "HOT/a", "sha256": DIGEST, "mode": "4755"}]},
-        {"handed_over": [{"path": "HOT/a", "from": "x", "sha256": DIGEST, "mode": "644"}]},
+        {"handed_over": [{"path": "HOT/a", "from": "PKG-B", "sha256": DIGEST, "mode": "644"}]},
         {"signature": {"digest": DIGEST}},
         {"more": 1},
     ],

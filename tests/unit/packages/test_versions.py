@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from paddock.packages.versions import parse_version
+from paddock.packages.manifest import parse_version
 
 # Point 11 of the specification, and the rest of the order.
 ASCENDING = (

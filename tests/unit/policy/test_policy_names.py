@@ -6,7 +6,7 @@ import pytest
 
 from paddock.apps.hook.lean import wanted
 from paddock.apps.hook.lean.asked import parse_asked
-from paddock.gates.names import ALL_GATES
+from paddock.gates.results import ALL_GATES
 from paddock.policy.names import (
     CLOSED_TARGETS,
     GATES,

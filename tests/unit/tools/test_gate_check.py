@@ -6,9 +6,8 @@ import jsonschema
 import pytest
 
 from paddock.errors import InvalidArgumentsError
-from paddock.gates.names import PLANE_GATES
-from paddock.gates.results import GateResult, Status, judged, not_applicable
-from paddock.packages.refusals import Failure
+from paddock.gates.results import PLANE_GATES, GateResult, Status, judged, not_applicable
+from paddock.packages.rows import Failure
 from paddock.tools.gate_check import SPEC
 from paddock.values.actions import Action
 

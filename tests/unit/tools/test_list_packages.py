@@ -5,8 +5,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from paddock.packages.refusals import Failure
-from paddock.packages.rows import PackageRow, State
+from paddock.packages.rows import Failure, PackageRow, State
 from paddock.tools.list_packages import SPEC
 from paddock.values.actions import Action
 

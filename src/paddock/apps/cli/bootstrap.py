@@ -9,14 +9,14 @@ from paddock.apps.cli.init import say_key
 from paddock.apps.cli.options import Options, add_common, require_named
 from paddock.apps.cli.project import environment_of
 from paddock.errors import ConfigError, PaddockError, UsageError
-from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
+from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
     from paddock.assembly.project import Project
     from paddock.packages.bootstrap import Unpacked
-    from paddock.packages.refusals import Failure
+    from paddock.packages.rows import Failure
 
 EXIT_CANNOT: Final = 1
 """Arguments, prerequisites, or a plane that is there already."""
@@ -92,8 +92,8 @@ def _is_in_the_way(error: PaddockError) -> bool:
 
 
 def _build(options: Options, console: Console) -> int:
+    from paddock.packages.archive import ARCHIVE_MODE
     from paddock.packages.bootstrap import NAME, build_bootstrap
-    from paddock.packages.packing import ARCHIVE_MODE
     from paddock.plane.files import replace_file
     from paddock.values.digests import digest_of
 
@@ -188,8 +188,7 @@ def _unpacked(options: Options, console: Console) -> "Unpacked | None":
 def _conclude(project: "Project", done: str, options: Options, console: Console) -> int:
     """Run the gates, say what there is now, and end as they answer."""
     from paddock.assembly.gates import check_gates
-    from paddock.gates.names import PLANE_GATES
-    from paddock.gates.results import Status, results_json
+    from paddock.gates.results import PLANE_GATES, Status, results_json
 
     run = check_gates(project, PLANE_GATES)
     root = str(project.layout.root)

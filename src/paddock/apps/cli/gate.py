@@ -60,7 +60,7 @@ class GateCommand:
 
 
 def _names(given: str | None) -> tuple[str, ...]:
-    from paddock.gates.names import ALL_GATES, PLANE_GATES
+    from paddock.gates.results import ALL_GATES, PLANE_GATES
 
     if given is None:
         return PLANE_GATES

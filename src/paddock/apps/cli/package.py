@@ -11,7 +11,7 @@ from paddock.apps.cli.exits import EXIT_NO
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import environment_of, find_project, use_project
 from paddock.errors import ConfigError, UsageError
-from paddock.packages.refusals import (
+from paddock.packages.rows import (
     ArchiveRefusedError,
     Failure,
     GateRefusedError,
@@ -23,8 +23,7 @@ from paddock.values.planes import PlaneKind
 
 if TYPE_CHECKING:
     from paddock.packages.archive import Archive
-    from paddock.packages.keys import PublicKey
-    from paddock.packages.signatures import Signature
+    from paddock.packages.signing import PublicKey, Signature
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -114,7 +113,7 @@ class PackageCommand:
             raise
 
     def _hash(self, options: Options, console: Console) -> int:
-        from paddock.packages.packing import write_hashes
+        from paddock.packages.archive import write_hashes
 
         report = write_hashes(console.directory / options.source, check=options.check)
         if options.json:
@@ -129,7 +128,7 @@ class PackageCommand:
         return EXIT_NO if options.check and report.stale else 0
 
     def _pack(self, options: Options, console: Console) -> int:
-        from paddock.packages.packing import pack
+        from paddock.packages.archive import pack
 
         directory = console.directory
         report = pack(directory / options.source, directory / options.destination)
@@ -157,7 +156,7 @@ class PackageCommand:
 
     def _verify(self, options: Options, console: Console) -> int:
         from paddock.packages.archive import load_archive
-        from paddock.packages.signatures import read_signature
+        from paddock.packages.signing import read_signature
 
         path = console.directory / options.archive
         archive = load_archive(path)
@@ -194,7 +193,7 @@ class PackageCommand:
 
     def _sign_installed(self, options: Options, console: Console) -> int:
         from paddock.assembly.packages import open_depot
-        from paddock.packages.keys import make_operator_key
+        from paddock.packages.signing import make_operator_key
         from paddock.packages.vouching import sign_installed_set
 
         project = use_project(options, console)
@@ -210,8 +209,7 @@ class PackageCommand:
 
     def _sign_archive(self, options: Options, console: Console) -> int:
         from paddock.packages.archive import load_archive
-        from paddock.packages.keys import make_operator_key
-        from paddock.packages.signatures import sign_digest, write_signature
+        from paddock.packages.signing import make_operator_key, sign_digest, write_signature
 
         path = console.directory / options.archive
         digest = load_archive(path).manifest.digest
@@ -227,9 +225,9 @@ class PackageCommand:
     def _approve(self, options: Options, console: Console) -> int:
         from paddock.apps.cli.package_show import say_approved
         from paddock.assembly.packages import open_depot
-        from paddock.packages.approving import approve
         from paddock.packages.archive import load_archive
-        from paddock.packages.keys import make_operator_key
+        from paddock.packages.signing import make_operator_key
+        from paddock.packages.vouching import approve
 
         expires_s = _seconds(options.expires)
         manifest = load_archive(console.directory / options.archive).manifest
@@ -247,7 +245,7 @@ class PackageCommand:
         from paddock.assembly.archive_notes import archive_notes
         from paddock.assembly.packages import is_development_plane, open_depot
         from paddock.packages.install import InstallWish, install
-        from paddock.packages.signatures import read_signature
+        from paddock.packages.signing import read_signature
 
         path = console.directory / options.archive
         # Before the plane is even opened: an archive that is not taken changes nothing at all.
@@ -276,7 +274,7 @@ class PackageCommand:
     def _uninstall(self, options: Options, console: Console) -> int:
         from paddock.apps.cli.package_show import say_report
         from paddock.assembly.packages import open_depot
-        from paddock.packages.uninstall import uninstall
+        from paddock.packages.install import uninstall
 
         with open_depot(use_project(options, console)) as depot:
             report = uninstall(depot, options.package)
@@ -317,7 +315,7 @@ def _judge_signature(
     signature: "Signature", digest: str, options: Options, console: Console
 ) -> str:
     """`valid`, or `unknown key`. Raises: IntegrityError: it does not hold."""
-    from paddock.packages.signatures import verify_signature
+    from paddock.packages.signing import verify_signature
 
     keys = _known_keys(options, console)
     if signature.key_id not in keys and signature.digest == digest:
@@ -328,7 +326,7 @@ def _judge_signature(
 
 def _known_keys(options: Options, console: Console) -> "dict[str, PublicKey]":
     """The user's own key, and those of the plane where one is meant."""
-    from paddock.packages.keys import find_operator_key, public_half, read_keys
+    from paddock.packages.signing import find_operator_key, public_half, read_keys
 
     found: dict[str, PublicKey] = {}
     own = find_operator_key(environment_of(console))

@@ -4,10 +4,10 @@ from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
-from paddock.packages.approving import Approved
+from paddock.packages.install import Report, word_of
 from paddock.packages.listing import Ownership
-from paddock.packages.reports import Report, word_of
 from paddock.packages.rows import PackageRow
+from paddock.packages.vouching import Approved
 from paddock.text.show import show_name
 
 _SHOWN_MAX: Final = 20
@@ -29,8 +29,6 @@ def say_report(report: Report, options: Options, console: Console) -> None:
         console.say(f"  {word_of(change):<9} {show_name(change.path)}")
     if len(report.changes) > _SHOWN_MAX:
         console.say(f"  and {len(report.changes) - _SHOWN_MAX} more: --json lists them")
-    for path, giver in report.handed_over:
-        console.say(f"  handed over by {giver}: {show_name(path)}")
     for note in report.notes:
         console.say(f"  note: {show_name(note)}")
     for result in report.acceptance:
@@ -103,5 +101,3 @@ def say_owner(found: Ownership, options: Options, console: Console) -> None:
     console.say(f"  package digest  {owner.digest}")
     console.say(f"  approved by     {owner.wo_id or 'nobody'}")
     console.say(f"  state           {found.problem or 'as it was brought'}")
-    for giver in found.givers:
-        console.say(f"  handed over by  {giver}")

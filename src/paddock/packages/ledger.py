@@ -2,25 +2,35 @@
 
 Everything that may happen once, or never again, is decided by the ledger and not by files
 that could be put back: whether an approval was used, which version was the last one.
+
+Also here:
+
+- What the packages ledger says is installed, and where the plane says something else.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from paddock.errors import LedgerDamagedError
+from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.ports import Ledger
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.verify.verifying import Verification, verify
-from paddock.packages.approvals import Approval
-from paddock.packages.installed import SetRow, row_of
-from paddock.packages.keys import PublicKey
-from paddock.packages.manifest import Manifest
-from paddock.packages.receipts import Receipt
-from paddock.packages.versions import Version, parse_version
+from paddock.packages.installed import (
+    InstalledPackage,
+    InstalledSet,
+    Receipt,
+    SetRow,
+    digest_of_rows,
+    row_of,
+)
+from paddock.packages.manifest import Manifest, Version, manifest_path, parse_version, receipt_path
+from paddock.packages.rows import Failure
+from paddock.packages.signing import Approval, PublicKey
 from paddock.plane.layout import LedgerName
+from paddock.plane.strict_json import Fields
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
@@ -37,13 +47,10 @@ _USING: Final = frozenset({PACKAGE_INSTALLED, PACKAGE_APPROVED})
 
 @dataclass(frozen=True, slots=True)
 class PackageLog:
-    """The entries of one packages ledger, oldest first."""
-
     entries: tuple[StoredEntry, ...]
 
     @property
     def used_approvals(self) -> frozenset[str]:
-        """The ids of the approvals that were used."""
         return frozenset(
             wo_id
             for stored in self.entries
@@ -72,11 +79,9 @@ class PackageLog:
         return None
 
     def holds(self, event_type: str) -> bool:
-        """Whether it has an entry of this type."""
         return any(stored.entry.event_type == event_type for stored in self.entries)
 
     def find(self, transaction_id: str) -> StoredEntry | None:
-        """The entry of a change of packages, if it was recorded."""
         for stored in reversed(self.entries):
             if stored.entry.call_id == transaction_id:
                 return stored
@@ -103,7 +108,6 @@ def verify_alone(path: Path) -> Verification | None:
 
 
 def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
-    """What to say of a packages ledger that was there."""
     return LedgerDamagedError(
         f"the packages ledger is gone: {witness} says that there was one",
         where=str(path),
@@ -113,8 +117,6 @@ def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
 
 @dataclass(frozen=True, slots=True)
 class PackageLedger:
-    """The packages ledger of one plane."""
-
     path: Path
     open: Callable[[], Ledger]
     """Opens it to append, made on first use; the caller closes it."""
@@ -189,22 +191,18 @@ def installed_entry(
             "signed_by": None if receipt.signature is None else receipt.signature.key_id,
             "dev": receipt.dev,
             "files": len(manifest.assets),
-            "handed_over": [
-                {"path": each.path, "from": each.giver} for each in receipt.handed_over
-            ],
+            "handed_over": [],
             "set_digest": set_digest,
         },
     )
 
 
 def about(row: SetRow) -> dict[str, Json]:
-    """What of a package names it in an entry."""
     package_id, version, digest = row
     return {"package_id": package_id, "version": version, "digest": digest}
 
 
 def uninstalled_entry(transaction_id: str, package_id: str, metadata: Mapping[str, Json]) -> Entry:
-    """A package was removed."""
     return Entry(
         event_type=PACKAGE_UNINSTALLED,
         decision="allow",
@@ -239,3 +237,191 @@ def enrolled_entry(key: PublicKey) -> Entry:
         reason="the plane had no key, and got its operator's",
         metadata={"key_id": key.key_id},
     )
+
+
+# Pure.
+#
+# The entries are replayed from the first one on. Each change names the digest of the whole
+# set after it, so an entry that is missing, moved or another one shows at the next change,
+# even where somebody chained the ledger anew.
+
+LEDGER_FILE: Final = "HOT/ledger/packages.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPackage:
+    """One package as the entry of its install tells it."""
+
+    package_id: str
+    version: str
+    digest: str
+    archive: str
+    receipt: str
+    """The digest of its receipt, as that was before it named its entry."""
+    dependencies: tuple[str, ...]
+    dev: bool
+    wo_id: str | None
+    """The approval that the install used, or one that was given afterwards."""
+    key_id: str | None
+    """Whose approval `wo_id` is."""
+    entry_id: str
+    transaction: str
+
+    @property
+    def row(self) -> SetRow:
+        return self.package_id, self.version, self.digest
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalUse:
+    """One use of a package's approval, as an entry tells it."""
+
+    wo_id: str
+    package_id: str
+    digest: str
+    key_id: str | None
+    at: str
+    """When it was used: as the install was judged, or else the time of the entry."""
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    packages: Mapping[str, RecordedPackage]
+    uses: tuple[ApprovalUse, ...] = ()
+    """Every use of an approval there ever was, oldest first."""
+    problems: tuple[Failure, ...] = ()
+    """Entries that do not follow from those before them."""
+
+    @property
+    def set_digest(self) -> str:
+        return digest_of_rows(package.row for package in self.packages.values())
+
+
+def replay(entries: Sequence[StoredEntry]) -> Record:
+    """Follow the entries of a packages ledger, oldest first. Raises nothing for what they say."""
+    replaying = _Replaying()
+    for stored in entries:
+        replaying.take(stored)
+    return Record(
+        dict(sorted(replaying.packages.items())),
+        tuple(replaying.uses),
+        tuple(replaying.problems),
+    )
+
+
+def find_deviations(record: Record, installed: InstalledSet) -> tuple[Failure, ...]:
+    """Where the plane and its packages ledger do not agree; empty where they do."""
+    names = sorted(record.packages.keys() | installed.packages.keys())
+    found = (each for name in names for each in find_deviations_of(name, record, installed))
+    return (*record.problems, *installed.problems, *found)
+
+
+def find_deviations_of(
+    package_id: str, record: Record, installed: InstalledSet
+) -> tuple[Failure, ...]:
+    told, found = record.packages.get(package_id), installed.packages.get(package_id)
+    if found is not None and told is not None:
+        return tuple(_differences(told, found))
+    if told is not None:
+        why = f"the packages ledger says that {told.version} is installed, and it is not"
+        return (Failure(manifest_path(package_id), why),)
+    if found is not None:
+        why = "it stands there, and the packages ledger does not say that it is installed"
+        return (Failure(manifest_path(package_id), why),)
+    return ()
+
+
+def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Failure]:
+    if found.manifest.digest != told.digest or found.manifest.version.text != told.version:
+        why = f"it is not what was installed: {told.version} {told.digest}"
+        yield Failure(manifest_path(told.package_id), why)
+    receipt = found.receipt
+    bare = replace(receipt, ledger_entry="")
+    if receipt.ledger_entry != told.entry_id or receipt.transaction != told.transaction:
+        why = f"it is not the receipt of the entry {told.entry_id}"
+        yield Failure(receipt_path(told.package_id), why)
+    elif digest_of(bare.to_bytes()) != told.receipt:
+        yield Failure(receipt_path(told.package_id), "it is not the receipt that was written")
+
+
+class _Replaying:
+    def __init__(self) -> None:
+        self.packages: dict[str, RecordedPackage] = {}
+        self.uses: list[ApprovalUse] = []
+        self.problems: list[Failure] = []
+
+    def take(self, stored: StoredEntry) -> None:
+        event, metadata = stored.entry.event_type, stored.entry.metadata
+        fields = Fields(LEDGER_FILE, metadata)
+        try:
+            if event == PACKAGE_INSTALLED:
+                self._install(stored, fields)
+            elif event == PACKAGE_UNINSTALLED:
+                self._uninstall(stored, fields)
+            elif event == PACKAGE_APPROVED:
+                self._approve(stored, fields)
+        except ConfigError as error:
+            self._note(stored, error.message)
+
+    def _install(self, stored: StoredEntry, fields: Fields) -> None:
+        package_id, wo_id = fields.text("package_id"), fields.text_or_null("wo_id")
+        package = RecordedPackage(
+            package_id=package_id,
+            version=fields.text("version"),
+            digest=fields.text("digest"),
+            archive=fields.text("archive"),
+            receipt=fields.text("receipt"),
+            dependencies=fields.texts("dependencies", ()),
+            dev=fields.flag("dev", default=False),
+            wo_id=wo_id,
+            key_id=fields.text_or_null("key_id"),
+            entry_id=stored.id,
+            transaction=stored.entry.call_id,
+        )
+        before = self.packages.get(package_id)
+        previous = fields.members.get("previous")
+        said = None if previous is None else fields.table("previous").text("digest")
+        if said != (None if before is None else before.digest):
+            self._note(stored, f"{package_id} took the place of {said}, which was not installed")
+        self.packages[package_id] = package
+        if wo_id is not None:
+            self._use(stored, package, fields.text("installed_at"))
+        self._compare_set(stored, fields)
+
+    def _uninstall(self, stored: StoredEntry, fields: Fields) -> None:
+        package_id = fields.text("package_id")
+        before = self.packages.pop(package_id, None)
+        if before is None or before.digest != fields.text("digest"):
+            self._note(stored, f"{package_id} was uninstalled, and it was not installed")
+        self._compare_set(stored, fields)
+
+    def _approve(self, stored: StoredEntry, fields: Fields) -> None:
+        package_id = fields.text("package_id")
+        package = self.packages.get(package_id)
+        if package is None or package.digest != fields.text("digest"):
+            self._note(stored, f"{package_id} was approved, and it was not installed")
+            return
+        approved = replace(package, wo_id=fields.text("wo_id"), key_id=fields.text("key_id"))
+        self.packages[package_id] = approved
+        self._use(stored, approved, stored.timestamp)
+
+    def _use(self, stored: StoredEntry, package: RecordedPackage, at: str) -> None:
+        self.uses.append(
+            ApprovalUse(
+                package.wo_id or "",
+                package.package_id,
+                package.digest,
+                package.key_id,
+                at,
+                stored.seq,
+            )
+        )
+
+    def _compare_set(self, stored: StoredEntry, fields: Fields) -> None:
+        said = fields.text("set_digest")
+        if said != digest_of_rows(package.row for package in self.packages.values()):
+            self._note(stored, "after it another set was installed than the entries before it tell")
+
+    def _note(self, stored: StoredEntry, why: str) -> None:
+        self.problems.append(Failure(LEDGER_FILE, f"entry {stored.seq}: {why}"))

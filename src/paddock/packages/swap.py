@@ -3,8 +3,14 @@
 Every path is looked at once; what stands there decides whether the file is put, replaced,
 left as it is, or refused. The set then expects exactly what was seen: whoever comes between
 the look and the swap makes the swap fail as a whole.
+
+Also here:
+
+- Content from memory, as a set of changes takes it.
 """
 
+import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,14 +18,10 @@ from typing import Final
 from paddock import limits
 from paddock.errors import InternalError, PathError, SpecialFileError, ToolError
 from paddock.packages.archive import PackedFile
-from paddock.packages.attic import Attic
-from paddock.packages.contents import given
-from paddock.packages.names import PLANE_MARKER
-from paddock.packages.ownership import Act, Put, Remove, Restore
-from paddock.packages.receipts import HandOver
-from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
-from paddock.packages.transaction import After, Before, Kind, PathChange, RemovedDirectory
+from paddock.packages.installed import Act, Put
+from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
+from paddock.packages.transaction import After, Attic, Before, Kind, PathChange, RemovedDirectory
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.text.show import quote
 from paddock.values.digests import digest_of
@@ -28,6 +30,7 @@ from paddock.workspace.changes import (
     Absent,
     AtVersion,
     EntryState,
+    LazyContent,
     MakeDirectory,
     RemoveDirectory,
     RemoveFile,
@@ -37,14 +40,44 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.entries import EntryKind
 
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """Opened when it is needed, so that thousands of files are not open at once."""
+
+    content: bytes
+
+    def open(self) -> int:
+        fd = _unnamed()
+        try:
+            rest = memoryview(self.content)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.lseek(fd, 0, os.SEEK_SET)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _unnamed() -> int:
+    """A file that nobody else can open: in memory, memfd_create(2), where there is that."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("package", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def given(content: bytes) -> LazyContent:
+    return LazyContent(InMemory(content))
+
+
 DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
 
 
 @dataclass(slots=True)
 class Swap:
-    """One set on its way to be committed."""
-
     workspace: Workspace
     attic: Attic
     transaction_id: str
@@ -56,27 +89,18 @@ class Swap:
     paths: list[PathChange] = field(default_factory=list[PathChange])
     made: list[str] = field(default_factory=list[str])
     removed: list[RemovedDirectory] = field(default_factory=list[RemovedDirectory])
-    handed_over: list[HandOver] = field(default_factory=list[HandOver])
     notes: list[str] = field(default_factory=list[str])
 
     def add(self, act: Act, files: Mapping[str, PackedFile]) -> None:
         """Take in one act. Raises: GateRefusedError, OwnershipRefusedError, HostError."""
         if isinstance(act, Put):
             self._put(act, files[act.path])
-        elif isinstance(act, Restore):
-            content = self.attic.read_kept(act.taken.sha256)
-            self.write(act.path, content, act.taken.mode, act.before.sha256)
-        elif isinstance(act, Remove):
+        else:
             self.remove(act.path, act.before.sha256)
 
-    def write(self, path: str, content: bytes, mode: int, brought: str | None = None) -> None:
-        """A file of ours is to stand at `path`, whatever of ours stands there now.
-
-        Where that is not what was `brought`, a note says so.
-        """
+    def write(self, path: str, content: bytes, mode: int) -> None:
+        """A file of ours is to stand at `path`, whatever of ours stands there now."""
         entry, state = self._look(path)
-        if brought and state is not None and state.version not in (brought, digest_of(content)):
-            self._note_changed(path, state)
         self._write(entry, state, content, mode)
 
     def remove(self, path: str, brought: str | None = None) -> None:
@@ -107,10 +131,6 @@ class Swap:
 
     def _put(self, act: Put, packed: PackedFile) -> None:
         entry, state = self._look(act.path)
-        if act.carried is not None:
-            self.handed_over.append(act.carried)
-        if act.giver is not None:
-            self._take_over(act, entry, state)
         if state is None:
             if act.before is not None:
                 self.notes.append(f"{act.path} was missing, and is there again")
@@ -122,8 +142,6 @@ class Swap:
         """Whether what stands there is an operator's; refuses what is nobody's."""
         asset, version = act.asset, state.version
         shipped = None if act.before is None else act.before.sha256
-        if act.giver is not None:
-            shipped = act.giver.files[act.path].sha256
         if asset.is_config and state.kind is EntryKind.FILE and version != shipped:
             if version != asset.sha256:
                 self.notes.append(f"{act.path} is configuration and stays as it is")
@@ -132,8 +150,7 @@ class Swap:
             raise OwnershipRefusedError(
                 [Failure(act.path, "something stands there that no package brought")]
             )
-        is_ours = shipped is None or act.giver is not None or version == asset.sha256
-        if not is_ours and version != shipped:
+        if shipped is not None and version not in (shipped, asset.sha256):
             self._note_changed(act.path, state)
         return False
 
@@ -146,25 +163,6 @@ class Swap:
             f"{path} had been changed; what stood there is kept in objects as {_version(state)},"
             " until the history needs the room"
         )
-
-    def _take_over(self, act: Put, entry: EntryPath, state: EntryState | None) -> None:
-        giver = act.giver
-        if giver is None:
-            return
-        brought = giver.files[act.path]
-        is_config = giver.manifest.by_path[act.path].is_config
-        if (
-            state is None
-            or state.kind is not EntryKind.FILE
-            or not (is_config or state.version == brought.sha256)
-        ):
-            raise GateRefusedError(
-                "G0B", [Failure(act.path, f"it is not as {giver.package_id} brought it")]
-            )
-        content = self._content(entry.path)
-        digest = digest_of(content) if self.is_dry else self.attic.keep(content)
-        mode = PROGRAM_MODE if state.mode & 0o100 else FILE_MODE
-        self.handed_over.append(HandOver(act.path, giver.package_id, digest, mode))
 
     def _write(self, entry: EntryPath, state: EntryState | None, content: bytes, mode: int) -> None:
         path, version = entry.path, digest_of(content)

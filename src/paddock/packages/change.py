@@ -13,22 +13,43 @@ Killed at any moment, the next command on the plane settles it, in this order:
 
 Undoing is one set too. It never takes away what somebody made since: such a path keeps its
 newer content, and is named.
+
+Also here:
+
+- One change of a plane's packages at a time, and making it as one set.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final, cast
 
 from paddock import limits
-from paddock.errors import HostError, IntegrityError, PathError
-from paddock.packages.attic import sweep_drafts
-from paddock.packages.contents import given
-from paddock.packages.depot import Depot
-from paddock.packages.installed import read_installed
-from paddock.packages.names import manifest_path, receipt_path
-from paddock.packages.recorded import find_deviations, replay
-from paddock.packages.transaction import Before, Kind, PathChange, Phase, Transaction
-from paddock.plane.files import FILE_MODE, host_errors, read_file
+from paddock.errors import HostError, IntegrityError, PathError, TextError, UsageError
+from paddock.ledger.format.encoding import (
+    ID_BYTES,
+    EntryRefusedError,
+    encode_body,
+    format_id,
+    format_timestamp,
+)
+from paddock.packages.installed import InstalledSet, read_installed
+from paddock.packages.ledger import PackageLog, Record, find_deviations, replay
+from paddock.packages.manifest import manifest_path, receipt_path
+from paddock.packages.rows import GateRefusedError
+from paddock.packages.swap import Swap, given
+from paddock.packages.transaction import (
+    Before,
+    Depot,
+    Kind,
+    PathChange,
+    Phase,
+    Transaction,
+    sweep_drafts,
+)
+from paddock.plane.files import FILE_MODE, read_file
+from paddock.values.calls import Json
 from paddock.values.digests import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.change_recovery import Settled, recover
@@ -58,8 +79,6 @@ class Decided(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A change of packages that was settled."""
-
     package_id: str
     outcome: Decided
     changed_since: tuple[str, ...] = ()
@@ -176,7 +195,6 @@ def end(depot: Depot) -> None:
     """Forget the change, and what was kept for it alone."""
     depot.attic.forget()
     tidy(depot)
-    _let_go(depot)
 
 
 def tidy(depot: Depot) -> None:
@@ -184,23 +202,6 @@ def tidy(depot: Depot) -> None:
     for name in ("keys", "approvals"):
         sweep_drafts(depot.layout.registries / name)
     depot.attic.sweep()
-
-
-def _let_go(depot: Depot) -> None:
-    """Remove what was kept for hand-overs that are over.
-
-    Threat: a receipt that does not load now, or is somewhere else, names what it took over
-    when it is put right; what was kept is nowhere else.
-    """
-    installed = read_installed(depot.layout)
-    receipts = [package.receipt for package in installed.packages.values()]
-    wanted = [taken.sha256 for receipt in receipts for taken in receipt.handed_over]
-    left = depot.attic.kept_besides(wanted)
-    if not left or find_deviations(replay(depot.ledger.read().entries), installed):
-        return
-    with host_errors("tidying", left[0].parent):
-        for path in left:
-            path.unlink()
 
 
 def _settle_swap(depot: Depot, transaction: Transaction) -> None:
@@ -214,8 +215,6 @@ def _settle_swap(depot: Depot, transaction: Transaction) -> None:
 
 
 class _Undoing:
-    """The set that undoes a swap, on its way."""
-
     def __init__(self, depot: Depot) -> None:
         self._depot = depot
         self._workspace = depot.workspace
@@ -281,3 +280,140 @@ def _is_after(change: PathChange, state: EntryState | None) -> bool:
         return after is None and state is None
     is_same = (state.version, state.mode) == (after.version, after.mode)
     return is_same and state.kind is EntryKind.FILE
+
+
+_AS_RECORDED: Final = (
+    "nothing was changed; put HOT/installed back as the packages ledger says (see: paddock gate"
+    " --gate G6), packages of the bootstrap by: paddock bootstrap install --root PLANE --force"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is installed on a plane: by its files, and by its packages ledger."""
+
+    installed: InstalledSet
+    log: PackageLog
+    record: Record
+
+
+@contextmanager
+def changing(depot: Depot) -> Generator[Recovered | None]:
+    """The plane's packages, for one change; what was left half done is settled first.
+
+    Raises: as `settle`; HostError: somebody else is changing them for long.
+    """
+    with depot.attic.locked():
+        recovered = settle(depot)
+        tidy(depot)
+        yield recovered
+
+
+def recover_packages(depot: Depot) -> Recovered | None:
+    """Settle what a killed process left, unless somebody is changing packages right now.
+
+    Raises: as `settle`.
+    """
+    if not depot.attic.has_transaction():
+        return None
+    with depot.attic.try_locked() as is_ours:
+        return settle(depot) if is_ours else None
+
+
+def require_installed(depot: Depot) -> InstalledSet:
+    """What is installed. Raises: GateRefusedError: G0B: something there is no whole package."""
+    installed = read_installed(depot.layout)
+    if installed.problems:
+        raise GateRefusedError("G0B", installed.problems, hint="put HOT/installed in order first")
+    return installed
+
+
+def require_as_recorded(depot: Depot) -> Standing:
+    """What is installed, where files and packages ledger agree on it.
+
+    Threat: an entry that tells of a set which follows from no entries before it makes the
+    gates fail for good, also when what was amiss is put right.
+
+    Raises:
+        GateRefusedError: G0B: as `require_installed`; G6: they do not agree.
+        LedgerDamagedError: as `PackageLedger.read`.
+    """
+    standing = _read_standing(depot)
+    deviations = find_deviations(standing.record, standing.installed)
+    if deviations:
+        raise GateRefusedError("G6", deviations, hint=_AS_RECORDED)
+    return standing
+
+
+def require_repairable(depot: Depot) -> Standing:
+    """The same where one package is to be put right: packages may be missing, or not as recorded.
+
+    Raises: as `require_as_recorded`.
+    """
+    standing = _read_standing(depot)
+    if standing.record.problems:
+        raise GateRefusedError("G6", standing.record.problems, hint=_AS_RECORDED)
+    return standing
+
+
+def _read_standing(depot: Depot) -> Standing:
+    installed = require_installed(depot)
+    log = depot.ledger.read()
+    return Standing(installed, log, replay(log.entries))
+
+
+def require_room(transaction: Transaction) -> None:
+    """Refuse a change of which too much would have to be told, before anything of it happens.
+
+    Threat: a swap that took place and cannot be recorded leaves a plane on which no command
+    works any more.
+
+    Raises: UsageError: its ledger entry, or the record of it on its way, would be too long.
+    """
+    entry, package_id = transaction.entry, transaction.package_id
+    try:
+        encode_body(entry, format_id(bytes(ID_BYTES)), format_timestamp(0))
+    except EntryRefusedError as refused:
+        counts = ", ".join(f"{_count(entry.metadata.get(key))} {what}" for key, what in _LISTS)
+        raise UsageError(
+            f"the packages ledger cannot tell of this change of {package_id}: {refused.message};"
+            f" it has {counts}",
+            hint="nothing was changed; make it several packages, or its commands shorter",
+        ) from refused
+    size = len(replace(transaction, phase=Phase.DECIDED).to_bytes())
+    if size > limits.receipt_bytes_max:
+        raise UsageError(
+            f"the record of this change of {package_id} would have {size} bytes, over"
+            f" {limits.receipt_bytes_max}: it changes {len(transaction.changes)} paths",
+            hint="nothing was changed; make it several packages, or its paths shorter",
+        )
+
+
+_LISTS: Final = (
+    ("acceptance", "acceptance commands"),
+    ("dependencies", "dependencies"),
+)
+"""What of an entry may be long, and what to call it."""
+
+
+def _count(listed: Json) -> int:
+    return len(cast("list[Json]", listed)) if isinstance(listed, list) else 0
+
+
+def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> None:
+    """Tell of the change, then make it, as one set. Raised: it did not happen, or is settled.
+
+    Raises: HostError: somebody changed the plane meanwhile, or the disk failed.
+    """
+    depot.attic.write(transaction)
+    try:
+        depot.workspace.commit([swap.changes], depot.objects, depot.journal, label=transaction.id)
+    except (TextError, PathError) as failure:
+        settle(depot)
+        raise HostError(
+            f"the plane was changed by somebody else meanwhile: {failure.message}",
+            hint="nothing was changed; try again",
+        ) from failure
+    except BaseException:
+        settle(depot)
+        raise

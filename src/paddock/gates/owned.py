@@ -1,0 +1,385 @@
+"""G0B: every file under a governed root is owned, and every owned file is there, unchanged.
+
+Proves: below HOT, HO2 and HO1 stands nothing but what installed packages brought, at exactly
+their content, type and mode; and the plane's own files, each of the one form that it can
+have. Hidden files, links, special files and empty directories count as well. Configuration
+is owned by path: it loads, governance holds the digest of its present content, and its mode
+gives nobody more than the one it was brought with. What is kept beside a ledger has a name that
+a ledger gives. No directory there can be written by others, and nothing is somebody else's.
+
+Cannot prove: anything of `HO2/scratch`, `agents` and `objects`, where work is left, nor of
+what stands beside the tiers in the plane's root; what a ledger says (G6); whose keys and
+approvals these are (G2, G5). It tells what is so now, not what was a moment ago.
+
+Also here:
+
+- Configuration, which operators edit: it loads, and governance holds its present digest.
+- The plane's own files, which no package brings: which there are, and what each may be.
+- What really stands under a plane's tiers: every name, hidden ones too, and no link followed.
+"""
+
+import json
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from paddock import limits
+from paddock.errors import ConfigError
+from paddock.gates.ground import NOTHING_INSTALLED, Ground
+from paddock.gates.results import G0B, GateResult, Tally
+from paddock.ledger.details import Detail, find_detail
+from paddock.packages.installed import InstalledPackage, file_problem
+from paddock.packages.manifest import (
+    APPROVALS,
+    PLANE_MARKER,
+    approval_file,
+    key_file,
+    manifest_path,
+    receipt_path,
+)
+from paddock.packages.transaction import POLICIES, LoadsAlone
+from paddock.plane.bare import BARE_DIRECTORIES
+from paddock.plane.files import WRITABLE_BY_OTHERS, host_errors, read_file, trusted_owners
+from paddock.plane.layout import TIERS, LedgerName
+from paddock.plane.strict_json import parse_object
+from paddock.text.show import quote
+from paddock.values.digests import digest_of
+
+_ALONE: Final = LoadsAlone()
+
+
+def config_problem(path: str, ground: Ground) -> str:
+    """What is wrong with one file of configuration; empty where nothing is.
+
+    Raises: ConfigError: it is no file that can be read; HostError.
+    """
+    content = read_file(ground.layout.root / path, limits.admin_config_bytes_max)
+    if content is None:
+        return "it is missing"
+    try:
+        _load(path, content)
+    except ConfigError as error:
+        return f"it does not load: {error.message}"
+    except (ValueError, RecursionError) as error:
+        return f"it does not load: {error}"
+    digest = digest_of(content)
+    if ground.recorded_config.get(path) != digest:
+        return f"governance does not hold its digest {digest}"
+    return ""
+
+
+def _load(path: str, content: bytes) -> None:
+    if path == PLANE_MARKER:
+        _ALONE.load_admin(content)
+    elif path in POLICIES:
+        _ALONE.load_policy(path, content)
+    elif path.endswith(".json"):
+        if content.lstrip().startswith(b"{"):
+            parse_object(content, path)  # refuses a key that stands there twice
+        else:
+            json.loads(content)
+    elif path.endswith(".toml"):
+        tomllib.loads(content.decode())
+
+
+# A directory that became a link since it was listed is not entered (open(2), O_NOFOLLOW).
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Kind(Enum):
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+    SPECIAL = "FIFO, socket or device"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One name below the plane's root, with what stands there."""
+
+    path: str
+    """Relative to the root; bytes that are no UTF-8 as Python's surrogates."""
+    kind: Kind
+    mode: int
+    """Permission bits, set-id and sticky bits included."""
+    owner: int
+    is_too_deep: bool = False
+    """A directory that was not entered: `limits.path_depth_max` lie above what is in it."""
+
+
+def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator[Standing]:
+    """Everything at and below `tops`, parents first; directories of `closed` are not entered.
+
+    Nor is one that lies too deep; it says so. What is gone before it is looked at is not there.
+
+    Raises: HostError: something cannot be listed. What was not looked at is not passed over.
+    """
+    with host_errors("opening", root):
+        root_fd = os.open(root, _DIRECTORY)
+    try:
+        for top in tops:
+            with host_errors("looking at", root / top):
+                found = _standing(top, os.stat(top, dir_fd=root_fd, follow_symlinks=False))
+            yield found
+            if found.kind is Kind.DIRECTORY and top not in closed:
+                yield from _below(root_fd, top, closed)
+    finally:
+        os.close(root_fd)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A directory on the way to what is looked at now, and the names in it that are left."""
+
+    fd: int
+    path: str
+    names: Iterator[str]
+
+
+def _below(root_fd: int, top: str, closed: Collection[str]) -> Iterator[Standing]:
+    # Threat: a chain of directories that is deeper than this program's stack, or than the
+    # descriptors that it may have, would end the gate instead of failing it.
+    above: list[_Open] = []
+    try:
+        _enter(above, root_fd, top)
+        while above:
+            directory = above[-1]
+            name = next(directory.names, None)
+            if name is None:
+                os.close(above.pop().fd)
+                continue
+            found = _look(directory, name)
+            if found is None:
+                continue
+            yield found
+            enters = found.kind is Kind.DIRECTORY and not found.is_too_deep
+            if enters and found.path not in closed:
+                _enter(above, directory.fd, found.path)
+    finally:
+        for each in above:
+            os.close(each.fd)
+
+
+def _enter(above: list[_Open], parent_fd: int, path: str) -> None:
+    with host_errors("listing", Path(path)):
+        try:
+            fd = os.open(path.rpartition("/")[2], _DIRECTORY, dir_fd=parent_fd)
+        except FileNotFoundError:
+            return
+        opened = _Open(fd, path, iter(()))
+        above.append(opened)
+        above[-1] = replace(opened, names=iter(sorted(os.listdir(fd))))
+
+
+def _look(directory: _Open, name: str) -> Standing | None:
+    path = f"{directory.path}/{name}"
+    with host_errors("looking at", Path(path)):
+        try:
+            return _standing(path, os.stat(name, dir_fd=directory.fd, follow_symlinks=False))
+        except FileNotFoundError:
+            return None
+
+
+def _standing(path: str, status: os.stat_result) -> Standing:
+    mode = status.st_mode
+    kind = Kind.SPECIAL
+    if stat.S_ISREG(mode):
+        kind = Kind.FILE
+    elif stat.S_ISDIR(mode):
+        kind = Kind.DIRECTORY
+    elif stat.S_ISLNK(mode):
+        kind = Kind.LINK
+    is_too_deep = kind is Kind.DIRECTORY and path.count("/") >= limits.path_depth_max
+    return Standing(path, kind, stat.S_IMODE(mode), status.st_uid, is_too_deep)
+
+
+LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
+    directory: re.compile(rf"(?:{names})(?:(?:\.\d{{16}})?\.jsonl|(?P<details>\.d))", re.ASCII)
+    for directory, names in (
+        ("HOT/ledger", f"{LedgerName.GOVERNANCE}|{LedgerName.PACKAGES}"),
+        ("HO2/ledger", LedgerName.HO2M),
+        ("HO1/ledger", LedgerName.HO1M),
+    )
+}
+"""Where ledgers stand, and what may stand there: segments, and what is kept beside them."""
+WAITING_CALLS: Final = f"{APPROVALS}/calls"
+"""Where calls wait for an operator's answer."""
+_WAITING_CALL: Final = re.compile(r"APR-[0-9a-f]{16}\.[0-9a-f]{32}\.json", re.ASCII)
+_NOT_OURS: Final = 0o7133
+"""Set-id, sticky and execute bits, and writing by others: of a file that we only read."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A file of the plane's own: the digest that it has to have, where that is known, and has."""
+
+    digest: str | None = None
+    found: str | None = None
+
+
+def own_paths(ground: Ground) -> dict[str, OwnFile]:
+    """Manifests, receipts, keys and approvals; each of the last two was read and loads.
+
+    Raises: ConfigError, HostError.
+    """
+    found: dict[str, OwnFile] = {}
+    for name, package in ground.installed.packages.items():
+        manifest, receipt = package.manifest.canonical, package.receipt.to_bytes()
+        for path, content in ((manifest_path(name), manifest), (receipt_path(name), receipt)):
+            stands = read_file(ground.layout.root / path, limits.receipt_bytes_max)
+            digest = None if stands is None else digest_of(stands)
+            found[path] = OwnFile(digest_of(content), digest)
+    for key_id in ground.keys:
+        found[key_file(key_id)] = OwnFile()
+    for wo_id in ground.approvals:
+        found[approval_file(wo_id)] = OwnFile()
+    return found
+
+
+def is_waiting_call(path: str) -> bool:
+    """Whether a call that waits for an answer would be kept there."""
+    directory, _, name = path.rpartition("/")
+    return directory == WAITING_CALLS and _WAITING_CALL.fullmatch(name) is not None
+
+
+def find_ledger_detail(path: str) -> Detail | None:
+    """What a ledger keeps there, beside its text; None where it keeps nothing."""
+    place, separator, detail = path.partition(".d/")
+    directory, _, name = place.rpartition("/")
+    pattern = LEDGER_DIRECTORIES.get(directory)
+    if not separator or pattern is None or pattern.fullmatch(f"{name}.d") is None:
+        return None
+    return find_detail(detail)
+
+
+def find_own_problem(standing: Standing, own: OwnFile) -> str:
+    if standing.kind is not Kind.FILE:
+        return f"it is a {standing.kind.value}, and should be a file"
+    if standing.mode & _NOT_OURS:
+        return f"its mode is {standing.mode:04o}: others can write it, or it is a program"
+    if own.digest != own.found:
+        return "it is not, byte for byte, what was written there"
+    return ""
+
+
+FREE: Final = "HO2/scratch"
+"""Where work may be left."""
+_SPECIAL_BITS: Final = 0o7000
+"""Set-id and sticky bits, which no package brings and no receipt tells."""
+
+
+def check_owned(ground: Ground) -> GateResult:
+    tally = Tally(G0B)
+    tally.fail(ground.deviations)
+    owners = _owners(ground, tally)
+    for path, owner in owners.items():
+        tally.look(path, _owned_problem(path, owner, ground))
+    places = _Places(ground, owners)
+    users = trusted_owners(ground.layout.root)
+    for standing in walk(ground.layout.root, TIERS, (FREE,)):
+        if standing.owner not in users:
+            # Threat: who owns a file can write it, whatever its mode is now.
+            tally.look(standing.path, f"it belongs to user {standing.owner}")
+        if standing.path not in owners:
+            tally.look(standing.path, places.problem(standing))
+        elif standing.kind is Kind.FILE and _is_too_open(standing, owners[standing.path]):
+            tally.look(standing.path, f"its mode is {standing.mode:04o}")
+    if not owners and not places.own:
+        tally.discount()  # Directories alone are nothing to own.
+    return tally.result(NOTHING_INSTALLED)
+
+
+def _owners(ground: Ground, tally: Tally) -> dict[str, InstalledPackage]:
+    """Every path that a package brought, with the one package whose it is."""
+    listing: dict[str, list[InstalledPackage]] = {}
+    for package in ground.installed.packages.values():
+        for path in package.manifest.by_path:
+            listing.setdefault(path, []).append(package)
+    owners: dict[str, InstalledPackage] = {}
+    for path, packages in sorted(listing.items()):
+        if len(packages) != 1:
+            names = ", ".join(package.package_id for package in packages)
+            tally.look(path, f"it has {len(packages)} owners: {names}")
+        owners[path] = packages[0]
+    return owners
+
+
+def _owned_problem(path: str, owner: InstalledPackage, ground: Ground) -> str:
+    problem = file_problem(owner, path, ground.tools.workspace)
+    if problem or not owner.manifest.by_path[path].is_config:
+        return problem
+    return config_problem(path, ground)
+
+
+def _is_too_open(standing: Standing, owner: InstalledPackage) -> bool:
+    """Whether its mode says more than what was brought.
+
+    Threat: operators edit configuration, so its content may be anything that is on record.
+    A policy that others can write is theirs; kept closer than it was brought it is fine.
+    """
+    if owner.manifest.by_path[standing.path].is_config:
+        return bool(standing.mode & ~owner.files[standing.path].mode)
+    return bool(standing.mode & _SPECIAL_BITS)
+
+
+class _Places:
+    """What may stand where no package brought anything."""
+
+    def __init__(self, ground: Ground, owners: Mapping[str, InstalledPackage]) -> None:
+        self._ground = ground
+        self.own = own_paths(ground)
+        self._directories = {*BARE_DIRECTORIES, FREE, WAITING_CALLS}
+        for path in (*owners, *self.own):
+            above = path.rpartition("/")[0]
+            while above:
+                self._directories.add(above)
+                above = above.rpartition("/")[0]
+
+    def problem(self, standing: Standing) -> str:
+        """What is wrong with it; empty where it may stand there, as it is."""
+        path = standing.path
+        if standing.is_too_deep:
+            return f"it lies {limits.path_depth_max} directories deep: nobody looked into it"
+        if path in self._directories:
+            return self._directory_problem(standing)
+        if path in self.own:
+            return find_own_problem(standing, self.own[path])
+        if is_waiting_call(path):
+            return find_own_problem(standing, OwnFile())
+        directory = path.rpartition("/")[0]
+        if directory in LEDGER_DIRECTORIES:
+            return self._ledger_problem(standing, directory)
+        detail = find_ledger_detail(path)
+        if detail is not None:
+            return (
+                self._directory_problem(standing)
+                if detail is Detail.DIRECTORY
+                else (find_own_problem(standing, OwnFile()))
+            )
+        return f"no package owns this {standing.kind.value}"
+
+    def _directory_problem(self, standing: Standing) -> str:
+        if standing.kind is not Kind.DIRECTORY:
+            return f"it is a {standing.kind.value}, and should be a directory"
+        if standing.mode & WRITABLE_BY_OTHERS:
+            return f"others can write there: its mode is {standing.mode:04o}"
+        return ""
+
+    def _ledger_problem(self, standing: Standing, directory: str) -> str:
+        name = standing.path.rpartition("/")[2]
+        pattern = LEDGER_DIRECTORIES[directory]
+        matched = pattern.fullmatch(name)
+        if matched is None:
+            return f"no ledger is called {quote(name)}"
+        wanted = Kind.DIRECTORY if matched["details"] else Kind.FILE
+        if standing.kind is not wanted:
+            return f"it is a {standing.kind.value}, and should be a {wanted.value}"
+        if standing.mode & WRITABLE_BY_OTHERS:
+            return f"others can write to it: its mode is {standing.mode:04o}"
+        return ""

@@ -1,0 +1,486 @@
+"""Operator keys: Ed25519 (RFC 8032), the private half with the user, the public half in the plane.
+
+    <user's configuration>/keys/operator.key      mode 0600; never in a plane
+    HOT/registries/keys/<key_id>.json             {key_id, algorithm, public_key}
+
+A key id is the first 32 hexadecimal digits of the SHA-256 of the public key's 32 bytes: it
+names one key and no other, and who reads a key checks that it does.
+
+Threat: whoever can put a file into `HOT/registries/keys` is an operator of the plane. No
+package brings one there (`manifest.OWN_PLACES`), no agent writes there (the policy's own
+files), and what stands there is no link and not writable for others.
+
+Also here:
+
+- Signatures of packages: Ed25519 over the text of the manifest's digest.
+- Approvals of changes to a plane: one file each, signed, for one digest, used once.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from paddock import limits
+from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
+from paddock.ledger.keys import SigningKey, create_key, load_key
+from paddock.packages.manifest import APPROVALS, KEYS, approval_file, is_digest, key_file
+from paddock.plane.environment import Environment
+from paddock.plane.files import (
+    FILE_MODE,
+    create_file,
+    host_errors,
+    is_temporary_name,
+    make_directories,
+    read_file,
+    read_file_through_links,
+    replace_file,
+    require_private,
+)
+from paddock.plane.keys import operator_key_path
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.policy.patterns import Comparison, PathList, compile_target
+from paddock.policy.problems import PatternError
+from paddock.text.show import quote
+from paddock.values.calls import Json
+
+ALGORITHM: Final = "Ed25519"
+_KEY_NAME: Final = "paddock/operator"
+_PUBLIC_BYTES: Final = 32
+_SIGNATURE_BYTES: Final = 64
+_KEY_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_KEY_FILE: Final = re.compile(r"([0-9a-f]{32})\.json", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    public: bytes
+
+    @property
+    def key_id(self) -> str:
+        """The name of this key and of no other."""
+        return hashlib.sha256(self.public).hexdigest()[:32]
+
+    def verifies(self, message: bytes, signature: str) -> bool:
+        """Whether this key made that signature (base64) of exactly this message."""
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - costs a start
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - as above
+            Ed25519PublicKey,
+        )
+
+        raw = _from_base64(signature, _SIGNATURE_BYTES)
+        if raw is None:
+            return False
+        try:
+            Ed25519PublicKey.from_public_bytes(self.public).verify(raw, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+Keys = Mapping[str, PublicKey]
+
+
+def is_key_id(text: str) -> bool:
+    return _KEY_ID.fullmatch(text) is not None
+
+
+def sign_bytes(key: SigningKey, message: bytes) -> str:
+    return base64.b64encode(key.sign(message)).decode("ascii")
+
+
+def timestamp_of(seconds: float) -> str:
+    """RFC 3339 in UTC, cut to whole seconds."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def signed_json(fields: Mapping[str, Json]) -> bytes:
+    """The one spelling of what is signed: compact JSON in UTF-8, members in their order."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def public_half(key: SigningKey) -> PublicKey:
+    return PublicKey(key.verifier.public)
+
+
+def parse_public_key(text: str) -> PublicKey | None:
+    raw = _from_base64(text, _PUBLIC_BYTES)
+    return None if raw is None else PublicKey(raw)
+
+
+def find_operator_key(environment: Environment) -> SigningKey | None:
+    """The user's operator key, or None where there is none yet.
+
+    Raises:
+        ConfigError: others can read it, or it is no key.
+    """
+    path = operator_key_path(environment)
+    return load_key(str(path)) if os.path.lexists(path) else None
+
+
+def make_operator_key(environment: Environment) -> SigningKey:
+    """The user's operator key, made on first use, mode 0600.
+
+    Raises: ConfigError (it cannot be used), HostError (it cannot be stored).
+    """
+    path = operator_key_path(environment)
+    make_directories(path.parent)
+    require_private(path.parent)
+    if not os.path.lexists(path):
+        try:
+            create_key(str(path), _KEY_NAME, os.urandom)
+        except HostError:
+            # Another process made it just now, or it cannot be made: loading tells.
+            if not os.path.lexists(path):
+                raise
+    return load_key(str(path))
+
+
+def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
+    """Put a public key into the plane: from now on it may approve. Whether it was new.
+
+    Raises: ConfigError (something else stands there), HostError.
+    """
+    path = layout.root / key_file(key.key_id)
+    make_directories(path.parent)
+    if create_file(path, key_bytes(key), FILE_MODE):
+        return True
+    _read_key(path, key.key_id)
+    return False
+
+
+def key_bytes(key: PublicKey) -> bytes:
+    return write_object(
+        {
+            "key_id": key.key_id,
+            "algorithm": ALGORITHM,
+            "public_key": base64.b64encode(key.public).decode("ascii"),
+        }
+    )
+
+
+def read_keys(layout: PlaneLayout) -> Keys:
+    """The keys that may approve changes of this plane.
+
+    Raises:
+        ConfigError: something in their directory is no key, or others can write there.
+    """
+    directory = layout.root / KEYS
+    require_private(directory)
+    if not directory.is_dir():
+        return {}
+    found: dict[str, PublicKey] = {}
+    with host_errors("listing", directory):
+        names = sorted(name for name in os.listdir(directory) if not is_temporary_name(name))
+    for name in names:
+        matched = _KEY_FILE.fullmatch(name)
+        if matched is None:
+            raise ConfigError(
+                f"{quote(name)} is not the name of a key", where=str(directory), hint="remove it"
+            )
+        found[matched[1]] = _read_key(directory / name, matched[1])
+    return found
+
+
+def _read_key(path: Path, key_id: str) -> PublicKey:
+    content = read_file(path, limits.key_file_bytes_max)
+    fields = parse_object(content or b"", str(path))
+    fields.require_only(frozenset({"key_id", "algorithm", "public_key"}))
+    key = parse_public_key(fields.text("public_key"))
+    if fields.text("algorithm") != ALGORITHM or key is None:
+        raise ConfigError(f"{quote(str(path))} holds no Ed25519 key", where=str(path))
+    if not key.key_id == fields.text("key_id") == key_id:
+        raise ConfigError(
+            f"{quote(str(path))} holds the key {key.key_id}, and is named after another",
+            where=str(path),
+            hint="remove it, or give it its own name",
+        )
+    return key
+
+
+def _from_base64(text: str, size_bytes: int) -> bytes | None:
+    try:
+        raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except (binascii.Error, ValueError):
+        return None
+    # One text for one value: base64 has spare bits.
+    is_one = base64.b64encode(raw).decode("ascii") == text
+    return raw if len(raw) == size_bytes and is_one else None
+
+
+# `ARCHIVE.sig` beside an archive holds `{digest, key_id, signature}`. What is signed is the
+# 71 characters of the digest, so a signature speaks of one package whatever file it came in.
+
+SUFFIX: Final = ".sig"
+SIGNATURE_MODE: Final = 0o644
+_FIELDS: Final = frozenset({"digest", "key_id", "signature"})
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    digest: str
+    key_id: str
+    signature: str
+
+    def as_json(self) -> dict[str, Json]:
+        return asdict(self)
+
+
+def sign_digest(key: SigningKey, digest: str) -> Signature:
+    return Signature(digest, public_half(key).key_id, sign_bytes(key, digest.encode("ascii")))
+
+
+def verify_signature(signature: Signature, digest: str, keys: Keys) -> None:
+    """Whether a known key vouches for exactly this package.
+
+    Raises:
+        IntegrityError: it speaks of another package, the key is not known, or the
+            key did not make it.
+    """
+    if signature.digest != digest:
+        raise IntegrityError(f"the signature is of {signature.digest}, not of {digest}")
+    key = keys.get(signature.key_id)
+    if key is None:
+        raise IntegrityError(
+            f"the key {quote(signature.key_id)} is not known here",
+            hint="the plane's keys stand in HOT/registries/keys",
+        )
+    if not key.verifies(digest.encode("ascii"), signature.signature):
+        raise IntegrityError(f"the key {signature.key_id} did not make this signature")
+
+
+def signature_path(archive: Path) -> Path:
+    return archive.with_name(archive.name + SUFFIX)
+
+
+def write_signature(archive: Path, signature: Signature) -> Path:
+    path = signature_path(archive)
+    replace_file(path, write_object(signature.as_json()), mode=SIGNATURE_MODE)
+    return path
+
+
+def read_signature(archive: Path) -> Signature | None:
+    """The signature beside an archive, or None where there is none. Raises: ConfigError."""
+    path = signature_path(archive)
+    content = read_file_through_links(path, limits.key_file_bytes_max)
+    return None if content is None else parse_signature(parse_object(content, str(path)))
+
+
+def parse_signature(fields: Fields) -> Signature:
+    fields.require_only(_FIELDS)
+    return Signature(fields.text("digest"), fields.text("key_id"), fields.text("signature"))
+
+
+#     HOT/registries/approvals/<wo_id>.json
+#         {wo_id, digest, scope[], expires, key_id, signature}
+#
+# The signature covers the compact JSON, in UTF-8, of the other fields in this order. `digest`
+# is the manifest's, `expires` is RFC 3339 in UTC, `scope` are patterns of paths of the plane
+# (gitignore's rules, compared exactly as written): everything that the change touches has to
+# match one. The file stays. That it was used is told by the packages ledger, whose entry
+# names it; nothing in the file says so, because whoever can write the file could take it back.
+
+_FIELDS_APPROVALS: Final = frozenset({"wo_id", "digest", "scope", "expires", "key_id", "signature"})
+_WO_ID: Final = re.compile(r"WO-[0-9a-f]{32}", re.ASCII)
+_FILE: Final = re.compile(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
+_EXPIRES: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_SPECIAL: Final = re.compile(r"([\\*?\[\] ])")
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """An operator's word that one package may change a plane, within a scope, until a time."""
+
+    wo_id: str
+    digest: str
+    scope: tuple[str, ...]
+    expires: str
+    key_id: str
+    signature: str
+
+    @property
+    def expires_at(self) -> float:
+        return datetime.fromisoformat(self.expires).timestamp()
+
+    def signed_bytes(self) -> bytes:
+        fields = self.as_json()
+        del fields["signature"]
+        return signed_json(fields)
+
+    def as_json(self) -> dict[str, Json]:
+        return {**asdict(self), "scope": list(self.scope)}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an approval is asked for: this package, touching these paths, now."""
+
+    digest: str
+    paths: tuple[str, ...]
+    now: float
+
+
+def make_approval(
+    key: SigningKey, wo_id: str, digest: str, scope: tuple[str, ...], expires_at: float
+) -> Approval:
+    """Approve a package. `expires_at`: seconds since 1970, cut to whole ones.
+
+    Raises:
+        UsageError: a pattern that can match nothing, too many or too long ones, or a time out
+            of range.
+    """
+    try:
+        expires = timestamp_of(expires_at)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError("the approval would expire at no date", where="--expires") from None
+    draft = Approval(wo_id, digest, scope, expires, public_half(key).key_id, "")
+    approval = replace(draft, signature=sign_bytes(key, draft.signed_bytes()))
+    _require_readable(approval)
+    _scope_of(scope)
+    return approval
+
+
+def _require_readable(approval: Approval) -> None:
+    # Whoever reads one approval reads all: one that is too long stops every other as well.
+    size_bytes = len(write_object(approval.as_json()))
+    if size_bytes > limits.approval_file_bytes_max:
+        raise UsageError(
+            f"the approval would have {size_bytes} bytes,"
+            f" over {limits.approval_file_bytes_max}: its scope has {len(approval.scope)} patterns",
+            where="--scope",
+            hint="name directories: a pattern such as HOT/kernel/** covers all below",
+        )
+
+
+def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
+    """Patterns that match these paths and nothing else."""
+    return tuple(_SPECIAL.sub(r"\\\1", path) for path in sorted(set(paths)))
+
+
+def write_approval(layout: PlaneLayout, approval: Approval) -> Path:
+    """Put it into the plane; where it stands.
+
+    Raises: HostError: something stands there already, or it cannot be written.
+    """
+    path = layout.root / approval_file(approval.wo_id)
+    make_directories(path.parent)
+    if not create_file(path, write_object(approval.as_json()), FILE_MODE):
+        raise HostError(f"an approval {approval.wo_id} stands there already", where=str(path))
+    return path
+
+
+def read_approvals(layout: PlaneLayout) -> tuple[Approval, ...]:
+    """Every approval of the plane, by its id.
+
+    Raises:
+        ConfigError: a file there does not load, or others can write there.
+    """
+    directory = layout.root / APPROVALS
+    require_private(directory)
+    if not directory.is_dir():
+        return ()
+    with host_errors("listing", directory):
+        found = sorted(name for name in os.listdir(directory) if _FILE.fullmatch(name))
+    return tuple(read_approval(directory / name) for name in found)
+
+
+def read_approval(path: Path) -> Approval:
+    """One approval. That its signature holds is not said by that. Raises: ConfigError."""
+    content = read_file(path, limits.approval_file_bytes_max)
+    if content is None:
+        raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))
+    fields = parse_object(content, str(path))
+    fields.require_only(_FIELDS_APPROVALS)
+    approval = Approval(
+        fields.text("wo_id"),
+        fields.text("digest"),
+        fields.texts("scope", ()),
+        fields.text("expires"),
+        fields.text("key_id"),
+        fields.text("signature"),
+    )
+    # Threat: a copy under another name would be used a second time.
+    if path.name != f"{approval.wo_id}.json" or _WO_ID.fullmatch(approval.wo_id) is None:
+        raise fields.error("wo_id", f"wo_id is {quote(approval.wo_id)}", "the file's own name")
+    if not is_digest(approval.digest):
+        raise fields.error("digest", f"{quote(approval.digest)} is no digest", "sha256:…")
+    if not is_key_id(approval.key_id):
+        raise fields.error("key_id", f"{quote(approval.key_id)} is no key id", "32 hex digits")
+    if not _is_time(approval.expires):
+        raise fields.error(
+            "expires", f"expires is {quote(approval.expires)}", "such as 2026-01-31T12:00:00Z"
+        )
+    return approval
+
+
+def signature_problem(approval: Approval, keys: Keys) -> str:
+    """Why its signature is worth nothing; empty where it holds."""
+    key = keys.get(approval.key_id)
+    if key is None:
+        return f"its key {approval.key_id} is none of this plane's"
+    if not key.verifies(approval.signed_bytes(), approval.signature):
+        return "its signature does not hold"
+    return ""
+
+
+def approval_problem(approval: Approval, claim: Claim, keys: Keys, used: Collection[str]) -> str:
+    """Why an approval does not allow what is claimed; empty where it does.
+
+    The signature first: what stands in a file that nobody signed is worth nothing.
+    """
+    problem = signature_problem(approval, keys)
+    if problem:
+        return problem
+    if approval.digest != claim.digest:
+        return f"it is for {approval.digest}"
+    if approval.wo_id in used:
+        return "it was used already"
+    if claim.now >= approval.expires_at:
+        return f"it expired at {approval.expires}"
+    outside = paths_outside(approval, claim.paths)
+    if not outside:
+        return ""
+    first, *others = outside
+    more = f" (and {len(others)} more)" if others else ""
+    return f"its scope does not cover {quote(first)}{more}"
+
+
+def paths_outside(approval: Approval, paths: Iterable[str]) -> tuple[str, ...]:
+    """Those of `paths` that the scope does not cover."""
+    try:
+        listed = _scope_of(approval.scope)
+    except UsageError:
+        return tuple(paths)  # A pattern that cannot be used covers nothing.
+    return tuple(path for path in paths if listed.find(path) is None)
+
+
+def _scope_of(scope: tuple[str, ...]) -> PathList:
+    if not 0 < len(scope) <= limits.approval_scope_max:
+        raise UsageError(
+            f"the scope has {len(scope)} patterns",
+            where="--scope",
+            hint=f"1 to {limits.approval_scope_max}",
+        )
+    try:
+        patterns = [compile_target(text) for text in scope]
+    except PatternError as error:
+        raise UsageError(error.message, where="--scope", hint=error.hint) from error
+    return PathList(patterns, Comparison.PERMITTING)
+
+
+def _is_time(text: str) -> bool:
+    if _EXPIRES.fullmatch(text) is None:
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
