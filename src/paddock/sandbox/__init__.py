@@ -3,7 +3,7 @@
     values.py outcome.py         the nouns; what is asked of a shell, and what came of it
     host/ facts.py               what a plan must know of this host
     plan.py closing.py hidden.py strictest.py interpreter.py   policy and facts → a plan
-    git_config.py                what a command has of the user's git configuration
+    git_config.py                what a command has of git on the host
     probe.py examine.py canary.py choice.py backends.py remedies.py   what works here, by trying
     stage.py staging.py area.py launcher.py running.py   the backend that stages, with overlays
     git_layer.py                 its second layer, over a git directory outside the workspace
@@ -11,7 +11,7 @@
     landlock.py keeping.py       the backend for hosts without user namespaces
     inside/                      what runs in the sandbox, alone with kernel/
     conversation.py capture.py pump.py spooling.py following.py   from a command's start to its end
-    tracked_view.py git_contents.py   what git tracks of the closed files, as commands see it
+    tracked_view.py              what git tracks of the closed files, as commands see it
     changes/ git/ moments.py     what it changed: judged, settled, committed, kept
     streams.py telling.py fence.py shell.py   what is told of it; one agent's shell
 

@@ -20,7 +20,7 @@ from typing import Final
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.claims import claim, sweep
 from paddock.sandbox.conversation import ConfinementError
-from paddock.sandbox.git.entries import LINK_MODE, SUBMODULE_MODE
+from paddock.sandbox.git.index import LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.sandbox.values import ShownFile

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from paddock.ledger.format.compact_json import encode_json
 from paddock.policy.engine import Policy
 from paddock.policy.settings import Git, ShellLimits
-from paddock.sandbox.git_config import take_git
-from paddock.sandbox.host.git_plan import find_distrust, git_json
+from paddock.sandbox.git_config import find_distrust, git_json, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
     Closed,

@@ -148,14 +148,14 @@ class StagedCommand:
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
         """Make one of the layers over the workspace and its git directory. Raises: HostError."""
         try:
-            joined = git.join(self._stage, upper_fd, self._place.workspace.tree.root_fd)
-            self._index_problem = git.land_index(upper_fd) if joined.is_joined else ""
+            root_fd = self._place.workspace.tree.root_fd
+            is_joined, self._refused = git.join(self._stage, upper_fd, root_fd)
+            self._index_problem = git.land_index(upper_fd) if is_joined else ""
         except OSError as error:
             raise HostError(
                 f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
             ) from error
-        self._refused = joined.refused
-        if joined.is_joined:
+        if is_joined:
             self._beside = git.beside
             workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
             self._place = replace(self._place, workspace=workspace)
@@ -295,7 +295,7 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
         stage = room.launcher.open_stage(plan, root_fd, tuple(view.files.values()), layer)
         undo.callback(close_stage, stage)
         started_ns = room.moments.now(root_fd)
-        if not room.tracked.is_current(view, root_fd, git):
+        if not view.tracked.is_current():
             return None
         end = room.launcher.run(
             request,

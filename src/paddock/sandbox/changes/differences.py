@@ -30,7 +30,7 @@ from paddock.sandbox.changes.ancestry import Ancestor, Ancestry
 from paddock.sandbox.changes.comparing import Comparing
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
-from paddock.sandbox.git.entries import FILE_MODES, LINK_MODE
+from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.places import directories_above
@@ -52,6 +52,7 @@ _MOUNTED: Final = (
     "is in another file system, which is mounted in the workspace: commands see the directory"
     " that it covers, and change nothing there"
 )
+_PERMISSIONS: Final = 0o777
 _STICKY: Final = "would come without the sticky bit that it was given, and so be more open"
 _WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
 
@@ -133,6 +134,14 @@ def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Diffe
     return Differences(
         found, tuple(dict.fromkeys(finding.conflicts)), layer.too_deep, layer.is_whole
     )
+
+
+def is_only_touched(difference: Difference) -> bool:
+    """Whether a file has another time and nothing else that git knows of."""
+    change, lower = difference.change, difference.lower
+    if change.kind is not ChangeKind.MODE or lower is None:
+        return False
+    return (change.mode ^ lower.mode) & _PERMISSIONS == 0
 
 
 def status_of_look(look: Look) -> FileStatus:

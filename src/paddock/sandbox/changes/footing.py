@@ -25,9 +25,10 @@ from typing import Final
 from paddock.errors import FileChangedError
 from paddock.history.objects import ObjectStore
 from paddock.policy.settings import Git
-from paddock.sandbox.git.repositories import Touched, find_repositories, read_git_file
+from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import (
     ARMING_NAMES,
+    CONTENT_BYTES_MAX,
     GitChange,
     GitDirectory,
     GitRuling,
@@ -36,6 +37,7 @@ from paddock.sandbox.git.rules import (
     judge_git,
     wants_content,
 )
+from paddock.sandbox.host.standing import find_content
 from paddock.text.show import quote
 from paddock.workspace.change_looks import conflict
 from paddock.workspace.changes import (
@@ -153,12 +155,13 @@ class Footing:
     def _content(self, change: StagedChange) -> bytes | None:
         """What is to stand in a file; None for what is no file, or is too large."""
         if isinstance(change, SetMetadata):
-            return read_git_file(self.root_fd, change.path.relative, self.resolution)
+            path = change.path.relative
+            return find_content(self.root_fd, path, CONTENT_BYTES_MAX, self.resolution)
         if not isinstance(change, WriteFile):
             return None
         content = change.content
         if isinstance(content, GivenContent):
-            return read_git_file(content.dir_fd, content.path)
+            return find_content(content.dir_fd, content.path, CONTENT_BYTES_MAX)
         if not isinstance(content, StoredContent):
             raise TypeError(f"content of the kind {type(content).__name__} is no command's")
         # No larger than `approval_staged_bytes_max`: `parking` kept it.

@@ -32,12 +32,14 @@ from paddock.sandbox.changes.judging import (
 from paddock.sandbox.changes.obstacles import Obstacles
 from paddock.sandbox.changes.units import Units, Unseen
 from paddock.sandbox.changes.upper import Kind
-from paddock.sandbox.git.repositories import Touched, find_repositories, read_git_file
+from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import (
+    CONTENT_BYTES_MAX,
     NodeKind,
     find_git_place,
     wants_content,
 )
+from paddock.sandbox.host.standing import find_content
 from paddock.sandbox.outcome import RefusedChange
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
@@ -141,10 +143,7 @@ def _rule(settled: Settled) -> str:
 def _with_content(
     change: CommandChange, nested: Mapping[str, frozenset[str]], upper_fd: int
 ) -> CommandChange:
-    """The change of a git file with its content, where the preset looks at that.
-
-    Raises: HostError.
-    """
+    """The change of a git file with its content, where the preset looks at that."""
     if change.node is not NodeKind.FILE or change.kind is ChangeKind.DELETED:
         return change
     place = find_git_place(change.path, nested)
@@ -153,7 +152,7 @@ def _with_content(
     if not wants_content(place.name, nested.get(place.directory, ())):
         return change
     # One that is closed to us is refused for that.
-    return replace(change, content=read_git_file(upper_fd, change.path))
+    return replace(change, content=find_content(upper_fd, change.path, CONTENT_BYTES_MAX))
 
 
 def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[StagedJudgement, ...]:

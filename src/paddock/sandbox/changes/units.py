@@ -22,24 +22,23 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import HostError, PermissionDeniedError
-from paddock.sandbox.changes.differences import Difference, Layers
+from paddock.sandbox.changes.differences import Difference, Layers, is_only_touched
 from paddock.sandbox.changes.judging import ChangeKind, StagedJudgement
+from paddock.sandbox.git.layout import WorkTree, find_work_trees
 from paddock.sandbox.git.named import Naming, Sides
-from paddock.sandbox.git.names import differ_in_upstreams
-from paddock.sandbox.git.repositories import read_whole_file
 from paddock.sandbox.git.rules import (
     CONTENT_BYTES_MAX,
     GitDirectory,
     NodeKind,
     bare_paths,
+    differ_in_upstreams,
     find_git_place,
 )
-from paddock.sandbox.git.worktrees import WorkTree, find_work_trees
 from paddock.sandbox.host.places import directories_above
+from paddock.sandbox.host.standing import read_content
 from paddock.text.show import quote
 from paddock.values.decisions import Outcome
 
-_PERMISSIONS: Final = 0o777
 _BYTES_MAX: Final = 256_000_000
 """Of a file of git's that a command did not write."""
 
@@ -138,7 +137,7 @@ class Units:
 
     def _before(self, path: str) -> bytes | None:
         layers = self._layers
-        return read_whole_file(layers.lower_fd, path, _BYTES_MAX, layers.resolution)
+        return read_content(layers.lower_fd, path, _BYTES_MAX, layers.resolution)
 
     def _after(self, path: str) -> bytes | None:
         difference = self._by_path.get(path)
@@ -146,7 +145,7 @@ class Units:
             return self._before(path)
         if difference.change.kind is ChangeKind.DELETED:
             return None
-        return read_whole_file(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
+        return read_content(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
 
     def _find_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
         """What holds a unit up, and why; empty where nothing does, or there is no unit."""
@@ -168,7 +167,7 @@ class Units:
         refused = {
             name: number
             for name, number in self._changed(tree).items()
-            if not judged[number].is_allowed and not _is_only_touched(self._found[number])
+            if not judged[number].is_allowed and not is_only_touched(self._found[number])
         }
         if refused:
             named = self._named_in(tree)
@@ -206,7 +205,7 @@ class Units:
         if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:
             return False
         if change.kind is ChangeKind.MODE:
-            return _is_only_touched(difference)
+            return is_only_touched(difference)
         above, _, name = change.path.rpartition("/")
         if name == "index":
             return any(
@@ -283,14 +282,6 @@ def _below(tree: WorkTree, path: str) -> bytes:
     if not path.startswith(f"{tree.root}/"):
         return b""
     return os.fsencode(path[len(tree.root) + 1 :])
-
-
-def _is_only_touched(difference: Difference) -> bool:
-    """Whether a file has another time and nothing else that git knows of."""
-    change, lower = difference.change, difference.lower
-    if change.kind is not ChangeKind.MODE or lower is None:
-        return False
-    return (change.mode ^ lower.mode) & _PERMISSIONS == 0
 
 
 def _all_below(tree: WorkTree, paths: Iterable[str]) -> frozenset[bytes]:
