@@ -57,7 +57,6 @@ class KnownVersion:
         self._version = version
 
     def result(self) -> str:
-        """See `PendingVersion`."""
         return self._version
 
 

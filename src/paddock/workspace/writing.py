@@ -139,7 +139,6 @@ def write_file(
     *,
     create_parents: bool,
 ) -> WriteReceipt:
-    """See `Workspace.write_file`."""
     target = _require_file_path(path)
     parents = site.parents()
     with converting(target, "write"):
@@ -153,7 +152,6 @@ def write_file(
 
 
 def edit_file(site: Site, path: WritePath, change: Edit, if_version: str | None) -> WriteReceipt:
-    """See `Workspace.edit_file`."""
     target = _require_file_path(path)
     with converting(target, "edit"), site.lock(target.parent) as (dir_fd,):
         place = site.place(target, dir_fd)
@@ -312,7 +310,6 @@ def parted_note(path: WorkspacePath, others: int) -> str:
 
 
 def with_directories(receipt: WriteReceipt, parents: Parents) -> WriteReceipt:
-    """The receipt, with the directories that were made for it."""
     if not parents.made:
         return receipt
     return dataclass_replace(receipt, created_directories=tuple(parents.made))
