@@ -40,7 +40,6 @@ class Overlaid:
 
     files: Mapping[str, bytes]
     digest: str
-    """Of all that."""
     modified_ns: int = 0
     """The time that they have: of what they stand for."""
 
@@ -109,13 +108,11 @@ class StagingArea:
         return name
 
     def hold(self, hidden: str) -> None:
-        """One more who uses what `hide` gave, while another does."""
         if hidden:
             with self._lock:
                 self._users[hidden] += 1
 
     def let_go(self, hidden: str) -> None:
-        """One less who uses what `hide` gave."""
         if hidden:
             with self._lock:
                 self._users[hidden] -= 1
@@ -164,8 +161,6 @@ class StagingArea:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """What one directory of whiteouts holds."""
-
     whiteouts: Sequence[str]
     parents: Mapping[str, os.stat_result]
     """What is merged with the directory below; parents before children."""
@@ -256,7 +251,6 @@ def _mark_opaque(root: int, path: str) -> None:
 
 
 def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
-    """Make what is shown; its owner is the directory's. Raises: OSError."""
     if file.mode == LINK_MODE:
         os.symlink(file.content, os.fsencode(file.path), dir_fd=root)
     else:
@@ -313,7 +307,6 @@ def _parents(
 
 
 def _owners(look: os.stat_result) -> tuple[int, int]:
-    """As the sandbox's root has them."""
     owner, group = (
         HOST_IDS_FIRST + each if each < HOST_IDS_COUNT else HOST_IDS_FIRST
         for each in (look.st_uid, look.st_gid)

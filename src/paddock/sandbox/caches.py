@@ -43,16 +43,13 @@ class Caches:
 
     home: Path
     workspace: str
-    """Its real path."""
 
     @property
     def folder(self) -> Path:
-        """Ours, around what commands see."""
         return self.home / sha256(os.fsencode(self.workspace)).hexdigest()[:32]
 
     @property
     def tree(self) -> Path:
-        """What commands see."""
         return self.folder / _TREE
 
     @contextlib.contextmanager
@@ -114,7 +111,6 @@ class Caches:
             return float("inf")
 
     def _look(self) -> None:
-        """Whoever is over the bound begins anew; what a command uses is looked at again later."""
         with contextlib.suppress(OSError, HostError):
             if self.size_bytes() <= limits.shell_cache_bytes_max or self.clear():
                 (self.folder / _LOOKED).touch(mode=0o600)

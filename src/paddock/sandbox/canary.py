@@ -86,7 +86,6 @@ class Canary:
         self._verdict: Verdict | None = None
 
     def verdict(self) -> Verdict:
-        """Whether commands can be confined on this host, and if not, why and what to do."""
         with self._lock:
             if self._verdict is None or self._verdict.is_passing:
                 self._verdict = try_stage(self._launcher, self._staging, self._ground)
@@ -144,7 +143,6 @@ def gaps_over(workspace_fd: int) -> tuple[str, ...]:
 
 
 def _explained(error: PaddockError) -> Verdict:
-    """The verdict where the command did not come to its end."""
     if isinstance(error, ConfinementError):
         return explain_failure(error)
     if isinstance(error, HostError):
@@ -153,7 +151,6 @@ def _explained(error: PaddockError) -> Verdict:
 
 
 def explain_failure(error: ConfinementError) -> Verdict:
-    """Why a sandbox could not be made, in an operator's words."""
     if is_passing(error.number, error.step):
         return failed_now(BACKEND, error)
     step = _STEPS.get(error.step, Step.MOUNTS)
@@ -169,7 +166,6 @@ def is_passing(number: int, step: str) -> bool:
 
 
 def failed_now(backend: str, error: PaddockError) -> Verdict:
-    """The verdict where nothing was found out."""
     remedy = "try again; while it fails, commands are refused"
     return Verdict(backend, Enforcement.NONE, (), error.message, remedy, is_passing=True)
 
@@ -181,7 +177,6 @@ def expect_an_end(end: CommandEnd) -> None:
 
 
 def read_switches() -> HostSwitches:
-    """The switches of this host that explain a refusal."""
     kernel = Path("/proc/sys/kernel")
     return HostSwitches(
         apparmor_restricts=_read(kernel / "apparmor_restrict_unprivileged_userns"),
@@ -203,7 +198,6 @@ def _furnish(cage: Path) -> None:
 
 
 def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
-    """What went wrong; empty if everything held."""
     workspace = cage / "workspace"
     plan = canary_plan(os.fspath(workspace), ground, ("below/hidden", "hidden"))
     script = _SCRIPT.format(namespaces=" ".join(_NAMESPACES))

@@ -10,7 +10,7 @@ import fcntl
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from paddock.kernel.files import start_writing_back
 from paddock.sandbox.values import Captured
@@ -26,21 +26,14 @@ _WRITTEN_BACK_BYTES: Final = 2_097_152
 """What is kept is handed to the device in pieces of this size."""
 
 
-class Follower(Protocol):
-    """Who reads behind us what was saved."""
-
-    def grown_to(self, size_bytes: int, /) -> None:
-        """So much is saved, and stays as it is."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Spool:
     """Where a stream is kept whole: an open file, and how much of it at most."""
 
     fd: int
     bytes_max: int
-    follower: Follower | None = None
+    add: Callable[[memoryview], object] = len
+    """Is given all that is saved, as for a digest."""
 
 
 class Capture:
@@ -75,17 +68,10 @@ class Capture:
 
     @property
     def total_bytes(self) -> int:
-        """All that came so far."""
         return self._total
 
     def fileno(self) -> int:
-        """What to poll."""
         return self._fd
-
-    @property
-    def is_pouring(self) -> bool:
-        """Whether the writer was once seen waiting for us."""
-        return self._is_wide
 
     def read(self) -> bool:
         """Take in what is there. False at the end of the stream.
@@ -95,18 +81,10 @@ class Capture:
         Raises: OSError of the spool's file.
         """
         try:
-            count = self.fill()
+            count = os.readv(self._fd, [self._buffer[self._at :]])
         except BlockingIOError:
             # Threat: a command reads its own output where we were told that there is some.
             return True
-        return self.take(count)
-
-    def fill(self) -> int:
-        """Read behind what was taken in, and change nothing: `take` is told how many bytes."""
-        return os.readv(self._fd, [self._buffer[self._at :]])
-
-    def take(self, count: int) -> bool:
-        """The second half of `read`."""
         self._at += count
         self._total += count
         if count > 0 and self._listener is not None:
@@ -118,11 +96,9 @@ class Capture:
         return count > 0
 
     def close(self) -> None:
-        """Close the pipe."""
         os.close(self._fd)
 
     def captured(self) -> Captured:
-        """What was kept, so far. Raises: OSError of the spool's file."""
         self._look()
         return Captured(
             bytes(self._head), bytes(self._buffer[: self._at]), self._total, self._spooled
@@ -137,7 +113,6 @@ class Capture:
             return
 
     def _look(self) -> None:
-        """Save what is new, and keep of it what belongs to head and tail."""
         if self._spool is not None:
             room = self._spool.bytes_max - self._spooled
             self._save(self._buffer[self._new_at : self._at][:room], self._spool)
@@ -152,10 +127,9 @@ class Capture:
     def _save(self, chunk: memoryview, spool: Spool) -> None:
         while chunk:
             count = os.write(spool.fd, chunk)
+            spool.add(chunk[:count])
             self._spooled += count
             chunk = chunk[count:]
-        if spool.follower is not None:
-            spool.follower.grown_to(self._spooled)
         if self._spooled - self._started >= _WRITTEN_BACK_BYTES:
             # It is to be on the device when the command's result is given: now there is time.
             start_writing_back(spool.fd, self._started, self._spooled - self._started)

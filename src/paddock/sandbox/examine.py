@@ -124,7 +124,6 @@ def try_landlock(ground: Ground) -> Verdict:
 
 
 def _why_not() -> int:
-    """The errno by which the kernel says that it has no Landlock, or has it switched off."""
     modules = read_switches().security_modules
     return errno.ENOSYS if modules is None else errno.EOPNOTSUPP
 
@@ -175,7 +174,6 @@ def _run(cage: Path, ground: Ground) -> HeldEnd:
 
 
 def _judge(cage: Path, kept: HeldEnd) -> str:
-    """What went wrong; empty if everything held."""
     end = kept.end
     expect_an_end(end)
     lines = end.stdout.head.decode("utf-8", "replace").splitlines()

@@ -53,7 +53,6 @@ class FenceWords:
         self._explained: set[tuple[str, str]] = set()
 
     def added(self, outcome: ShellOutcome, prepared: PreparedLine, end: CommandEnd) -> ShellOutcome:
-        """The outcome with what it met of the fence, where it failed and met some of it."""
         if outcome.exit_code == 0 or end.ending is Ending.CANCELLED:
             return outcome
         causes = list(self._causes(outcome, prepared, end))
@@ -96,7 +95,6 @@ class FenceWords:
         yield from self._closed(outcome, prepared)
 
     def _closed(self, outcome: ShellOutcome, prepared: PreparedLine) -> Iterator[_Cause]:
-        """A secret name in what the command says of a file that it could not open."""
         for name in _missed_names(outcome.stderr.text):
             inner = name.removeprefix(f"{prepared.plan.workspace}/")
             path = written_path(inner, prepared.line.cwd if inner == name else ".")
@@ -124,7 +122,6 @@ def _explain(action: str, target: str) -> str:
 
 
 def _missed_names(text: str) -> Iterator[str]:
-    """Words of the last lines that say that something could not be opened."""
     left = _WORDS_MAX
     for line in text.splitlines()[-_LINES_MAX:]:
         if _MISSED.search(line) is None:

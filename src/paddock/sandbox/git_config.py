@@ -127,7 +127,6 @@ def private_files(config: GitConfig) -> tuple[tuple[str, bytes], ...]:
 
 
 def _works(each: GitFilter, reach: tuple[str, ...]) -> bool:
-    """Whether each of its lines has a program that the command may read."""
     return bool(each.lines) and all(
         any(is_covered(path, reach) for path in paths) for paths in each.programs
     )
@@ -221,7 +220,6 @@ def find_distrust(outside: GitOutside, facts: HostFacts) -> str:
 
 
 def git_json(outside: GitOutside | None) -> Json:
-    """As the plan shows it."""
     if outside is None:
         return None
     return {"path": outside.common, "worktree": outside.own, "folder": outside.folder}
@@ -235,7 +233,6 @@ def settings_for(outside: GitOutside | None) -> tuple[tuple[str, str], ...]:
 
 
 def variables_for(outside: GitOutside | None) -> tuple[tuple[str, str], ...]:
-    """What git has to be told to find it."""
     if outside is None or not outside.folder:
         return ()
     # The folders above the workspace are another file system's there.

@@ -68,13 +68,11 @@ class OpenedGit:
 
     @property
     def index(self) -> IndexPlace:
-        """Where the index of the work tree stands."""
         folder = self.outside.folder
         above = f"{folder}/" if folder else ""
         return IndexPlace(".", self.beside.fd, self.outside.beside_index(""), above)
 
     def close(self) -> None:
-        """Let it go."""
         os.close(self.beside.fd)
 
     def join(
@@ -243,7 +241,6 @@ class _Below:
         self._judge = judge
 
     def judge(self, path: str, is_directory: bool) -> Closing:
-        """See `NameJudge`."""
         return self._judge.judge(_below(path), is_directory)
 
 

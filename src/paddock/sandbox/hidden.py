@@ -45,8 +45,6 @@ _Identity = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class KnownDirectory:
-    """One directory as it was read."""
-
     identity: _Identity
     """All zero where we may not look into it."""
     mode: int
@@ -84,7 +82,6 @@ class NameIndex:
         self._lock = threading.Lock()
 
     def find(self, root_fd: int) -> tuple[str, ...]:
-        """The closed names alone. Raises: as `survey`."""
         return self.survey(root_fd).closed
 
     def survey(self, root_fd: int) -> Survey:

@@ -43,8 +43,6 @@ class Workplace:
 
 @dataclass(frozen=True, slots=True)
 class HeldEnd:
-    """How a command ended, and how far it was held."""
-
     end: CommandEnd
     enforced: Enforced
 
@@ -106,8 +104,6 @@ def run_unheld(
 
 @dataclass(frozen=True, slots=True)
 class _Listening:
-    """Who wants to hear of a command while it runs."""
-
     cancel: Cancel | None
     spools: Spools | None
     progress: Progress | None

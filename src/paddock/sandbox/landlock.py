@@ -139,7 +139,6 @@ def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
 
 
 def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
-    """What this backend does not hold, in words for a result."""
     found = [
         "changes stand at once: they are not judged one by one, not staged, not in the history",
         "a new name that policy protects can be made where no protected name stands yet",
@@ -195,14 +194,11 @@ def identity_for(euid: int, owner: tuple[int, int]) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class _Rules:
-    """A rule set while rules are added."""
-
     fd: int
     abi: int
     count: int = 0
 
     def allow_host(self, path: str, rights: int) -> None:
-        """Allow rights on a path of the host; what is not there needs none."""
         try:
             fd = os.open(path, PASS)
         except OSError:
@@ -234,8 +230,6 @@ class _Rules:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """The workspace, or all of the host, by descriptor."""
-
     root_fd: int
     resolution: Resolution
 
@@ -270,7 +264,6 @@ class _Tree:
 
     @staticmethod
     def _may_grow(area: Area, directory: str) -> bool:
-        """Whether a new name in the directory would be open."""
         name = _PROBE if directory == "." else f"{directory}/{_PROBE}"
         return area.judge.judge(name, is_directory=False) is Closing.OPEN
 

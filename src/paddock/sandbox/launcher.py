@@ -169,7 +169,6 @@ class Launcher:
         self.close()
 
     def _running_now(self) -> Running:
-        """The launcher of this process; a new one after a fork, or where it has ended."""
         running = self._running
         if running is not None and running.owner == os.getpid() and running.is_alive():
             return running
@@ -250,7 +249,6 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
 
 
 def _places(plan: SandboxPlan, workspace_fd: int) -> tuple[tuple[int, int], ...]:
-    """Where the plan's paths lead now."""
     found = [_identity(os.fstat(workspace_fd))]
     for path in (*plan.readable, *plan.writable, *filter(None, [plan.caches])):
         try:

@@ -31,7 +31,6 @@ class CommandLine:
     """Run it, show what it would change, change nothing: outside of its layers it only reads."""
     stdin: str = ""
     env: tuple[tuple[str, str], ...] = ()
-    """Variables besides those of the plan, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +70,7 @@ class HeldLine(Protocol):
         ...
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What policy warns of, of what would be kept."""
-        ...
+    def warnings(self) -> tuple[str, ...]: ...
 
     def commit(self) -> "ShellOutcome":
         """Keep just this, what policy asks about with it.
@@ -121,31 +118,24 @@ class KeptOutput:
     """Where a stream is kept of which more was printed than is shown."""
 
     digest: str
-    """In the history."""
     kept_bytes: int
     total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream as a model may see it."""
-
     text: str
     kept: KeptOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """One warning, and the pattern of policy behind it."""
-
     text: str
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShellOutcome:
-    """What one command came to."""
-
     shell: str
     """`bash` or `sh`: what read the line."""
     ending: Ending
@@ -157,7 +147,6 @@ class ShellOutcome:
     is_staged: bool = True
     """Whether its changes were held back and judged; else it worked on the workspace itself."""
     changed: tuple[ChangedPath, ...] = ()
-    """What the workspace has from it now, by path."""
     bytes_written: int = 0
     refused: tuple[RefusedChange, ...] = ()
     conflict: str = ""
@@ -167,7 +156,6 @@ class ShellOutcome:
     shown_from_git: tuple[str, ...] = ()
     """Tracked files that the command saw as the index has them: their working copies differ."""
     diff: str | None = None
-    """Of a dry run: what it would have changed."""
     fence: tuple[str, ...] = ()
     """What the end of `stderr` says of a failure that policy caused."""
     waiting: WaitingChanges | None = None

@@ -54,7 +54,6 @@ class Running:
         _ours.add(self)
 
     def is_alive(self) -> bool:
-        """Whether it can be asked for a sandbox."""
         return not self._is_stopped and self._process.poll() is None
 
     def make(self, fds: list[int]) -> None:

@@ -64,8 +64,6 @@ _GIT: Final = re.compile(r"\bgit\b")
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Whose commands, on what."""
-
     chain: AgentChain
     place: Place
     facts: Callable[[], HostFacts]
@@ -80,8 +78,6 @@ class Ground:
 
 
 class HeldCommand:
-    """A line that has run, and whose changes wait for an answer; see `outcome.HeldLine`."""
-
     __slots__ = (
         "_command",
         "_fence",
@@ -115,7 +111,6 @@ class HeldCommand:
         self.warnings: tuple[str, ...] = self._shown.warnings
 
     def commit(self) -> ShellOutcome:
-        """See `HeldLine`."""
         with _host_failures():
             self._command.look_again()
             shown, _ = self._command.show(grants_asks=True)
@@ -127,11 +122,9 @@ class HeldCommand:
         return self._fence.added(outcome, self._prepared, self._command.end)
 
     def park(self, name: str) -> Json:
-        """See `HeldLine`."""
         return self._command.park(self._command.settle(grants_asks=True), name)
 
     def close(self) -> None:
-        """See `HeldLine`."""
         self._command.close()
 
 
@@ -292,7 +285,6 @@ class SandboxShell:
                 )
 
     def _remarks(self, prepared: PreparedLine) -> tuple[str, ...]:
-        """What is told once: with the first line that names git, where its commits are signed."""
         if not prepared.plan.git_config.is_signing or not _GIT.search(prepared.line.text):
             return ()
         with self._lock:
@@ -302,13 +294,11 @@ class SandboxShell:
     def _told(
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
-        """The outcome before anything of it is kept. Raises: HostError."""
         remarks, shown = self._remarks(prepared), command.shown
         outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
         return with_shown(outcome, shown, is_first=self._is_first(shown))
 
     def _is_first(self, shown: ShownNames) -> bool:
-        """Whether it is the first time that a command was shown tracked files."""
         with self._lock:
             is_first, self._has_shown = not self._has_shown, self._has_shown or bool(shown.names)
         return is_first
@@ -373,7 +363,6 @@ class SandboxShell:
         )
 
     def _open_room(self) -> Room:
-        """Once the staging directory is there. Raises: HostError."""
         ground = self._ground
         policy = ground.place.policy
         with self._lock:

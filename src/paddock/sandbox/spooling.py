@@ -1,5 +1,6 @@
 """A command's whole output, beside what is shown of it: for the history, where it was cut."""
 
+import hashlib
 import os
 import tempfile
 from contextlib import ExitStack
@@ -12,7 +13,6 @@ from paddock.errors import HostError
 from paddock.history.keeping import History, current_call
 from paddock.sandbox.capture import Spool
 from paddock.sandbox.conversation import Spools
-from paddock.sandbox.following import FollowingDigest
 from paddock.sandbox.outcome import KeptOutput, Stream
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
 from paddock.sandbox.values import Captured, CommandEnd
@@ -24,8 +24,6 @@ OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Both streams, as a model may see them."""
-
     stdout: Stream
     stderr: Stream
 
@@ -44,10 +42,7 @@ class Spooling:
         self._is_adoptable = True
         with ExitStack() as opened:
             self._fds = (self._open(directory, opened), self._open(directory, opened))
-            one, other = (FollowingDigest(fd) for fd in self._fds)
-            opened.callback(one.close)
-            opened.callback(other.close)
-            self._digests = (one, other)
+            self._digests = hashlib.sha256(), hashlib.sha256()
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -73,10 +68,10 @@ class Spooling:
 
     @property
     def spools(self) -> Spools:
-        """Where the output goes while it is read."""
         most = limits.shell_output_kept_bytes_max
         one, other = (
-            Spool(fd, most, digest) for fd, digest in zip(self._fds, self._digests, strict=True)
+            Spool(fd, most, digest.update)
+            for fd, digest in zip(self._fds, self._digests, strict=True)
         )
         return Spools(one, other)
 
@@ -88,7 +83,7 @@ class Spooling:
         text, is_cut = render_stream(captured, limits.shell_output_chars_max)
         if not is_cut:
             return Stream(text)
-        digest = self._digest(number, captured.spooled_bytes)
+        digest = DIGEST_PREFIX + self._digests[number].hexdigest()
         store = self._history.store
         with store.held():
             if self._is_adoptable:
@@ -100,14 +95,6 @@ class Spooling:
             if running is not None:
                 running.kept.add(digest)
         return Stream(text, KeptOutput(digest, captured.spooled_bytes, captured.total_bytes))
-
-    def _digest(self, number: int, size_bytes: int) -> str:
-        try:
-            return DIGEST_PREFIX + self._digests[number].hexdigest(size_bytes)
-        except OSError as error:
-            raise HostError(
-                f"a command's output cannot be read again: {os.strerror(error.errno or 0)}"
-            ) from error
 
 
 def _unnamed(directory: Path) -> IO[bytes]:

@@ -27,9 +27,7 @@ class Recipe:
     hidden: str = ""
     """The layer of whiteouts in the staging area; see `StagingArea.hide`."""
     git_shown: str = ""
-    """The same, over a git directory outside of the workspace."""
     git_mode: int = 0
-    """Of that directory; 0 where there is none."""
 
 
 class StageDirectories:
@@ -137,7 +135,6 @@ class StageDirectories:
 
 
 def order_for(recipe: Recipe, area: str, name: str) -> bytes:
-    """The order for one sandbox."""
     base = Base.decode(recipe.base)
     base.stage = os.fsencode(f"{area}/{name}")
     base.hidden = os.fsencode(f"{area}/{recipe.hidden}") if recipe.hidden else b""

@@ -66,8 +66,6 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Who wants to hear of a command while it runs."""
-
     spools: Spools | None = None
     progress: Progress | None = None
     cancel: Cancel | None = None
@@ -76,8 +74,6 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What of a staged command the workspace has now."""
-
     committed: Committed
     refused: tuple[RefusedChange, ...]
     settled: tuple[Settled, ...]
@@ -85,8 +81,6 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A command, what it started from, and how it ended."""
-
     request: CommandRequest
     ground: Ground
     end: CommandEnd

@@ -65,7 +65,6 @@ def tell(
 
 
 def with_kept(outcome: ShellOutcome, kept: Kept) -> ShellOutcome:
-    """The outcome with what the workspace has now."""
     committed = kept.committed
     if committed.conflict:
         return replace(outcome, refused=kept.refused, conflict=committed.conflict)
@@ -86,7 +85,6 @@ def with_kept(outcome: ShellOutcome, kept: Kept) -> ShellOutcome:
 
 
 def _limits_met(text: str, limits: ShellLimits) -> Iterator[str]:
-    """Limits that what a command says of its failure speaks of."""
     lines = text.lower().splitlines()
     tried = [line for line in lines if any(word in line for word in _STARTS)]
     for said, where, met in (
@@ -137,13 +135,11 @@ def question_heading(
 
 
 def _with_last_words(stderr: Stream, end: CommandEnd, request: CommandRequest) -> Stream:
-    """What the end of a command says on the last line of its standard error."""
     said = _last_words(end, request)
     return with_line(stderr, said) if said else stderr
 
 
 def _last_words(end: CommandEnd, request: CommandRequest) -> str:
-    """Why it did not come to its own end; empty where it did."""
     if end.ending is Ending.TIMED_OUT:
         return f"Command timed out after {request.timeout_s:g} seconds"
     if end.ending is Ending.MEMORY:

@@ -84,8 +84,6 @@ printf '%s' "$converted" | git cat-file --filters --batch="$mark %(objectsize)"
 
 @dataclass(frozen=True, slots=True)
 class ShownNames:
-    """Workspace-relative, sorted."""
-
     names: tuple[str, ...]
     differing: tuple[str, ...]
     """Those whose working copy is not what was shown."""
@@ -93,10 +91,7 @@ class ShownNames:
 
 @dataclass(frozen=True, slots=True)
 class TrackedFiles:
-    """What one command is shown."""
-
     files: Mapping[str, ShownFile]
-    """By path."""
     tracked: Tracked
 
 
@@ -115,7 +110,6 @@ class TrackedView:
     __slots__ = ("_known", "_lock", "_names")
 
     def __init__(self) -> None:
-        """Knows nothing yet."""
         self._names = TrackedNames()
         self._known: dict[tuple[object, ...], _Content] = {}
         self._lock = threading.Lock()
@@ -159,8 +153,6 @@ class TrackedView:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where git is asked, and looked at."""
-
     launcher: Launcher
     plan: SandboxPlan
     root_fd: int
@@ -314,7 +306,6 @@ def _batches(names: Sequence[TrackedName]) -> list[list[TrackedName]]:
 
 
 def _attributes(said: bytes) -> dict[str, dict[str, str]]:
-    """By path: what `check-attr -z` says of each attribute."""
     fields = [os.fsdecode(field) for field in said.split(b"\0")]
     found: dict[str, dict[str, str]] = {}
     for path, name, value in zip(fields[0::3], fields[1::3], fields[2::3], strict=False):

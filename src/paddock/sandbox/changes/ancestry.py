@@ -20,8 +20,6 @@ _NOBODY: Final = (0, 0)
 
 
 class Ancestor(Enum):
-    """What a directory is to the one of the start."""
-
     SAME = "same"
     STRANGER = "stranger"
     """Made or put there since; whether it brought anything with it, its entries tell."""
@@ -34,7 +32,6 @@ class Ancestry:
     """Asked for each path, looks at each directory once; makes no system call."""
 
     directories: Mapping[str, KnownDirectory]
-    """Those of the start."""
     started_ns: int
     standing: dict[str, Look]
     """Those of now, as far as a command's changes lie in them; may grow meanwhile."""

@@ -66,7 +66,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What came of it. With a `conflict` nothing has changed."""
+    """With a `conflict` nothing has changed."""
 
     changed: tuple[ChangedPath, ...] = ()
     notes: tuple[str, ...] = ()

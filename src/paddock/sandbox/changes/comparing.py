@@ -69,7 +69,6 @@ class Comparing:
             os.close(fd)
 
     def link_text(self, path: str) -> str | None:
-        """What a link of the workspace says."""
         parent, _, name = path.rpartition("/")
         try:
             fd = self.resolution.open(self.lower_fd, parent or ".", PASS)
@@ -93,7 +92,6 @@ class Comparing:
         return True
 
     def directory_changed_ns(self, path: str) -> int | None:
-        """The change time of a directory of the workspace; None where there is none."""
         try:
             fd = self.resolution.open(self.lower_fd, path or ".", PASS)
         except OSError:

@@ -69,22 +69,16 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a command started from."""
-
     started_ns: int
     """A moment; see `moments`."""
     hidden: frozenset[str]
-    """Names that were not there for it."""
     directories: Mapping[str, KnownDirectory]
-    """Those that stood in the workspace, by their paths."""
     shown: Mapping[str, ShownFile] = field(default_factory=dict[str, ShownFile])
     """Of the hidden names, and of what is below them: what it saw instead, by path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One path that is not as it was."""
-
     change: CommandChange
     lower: Look | None
     """What stands in the workspace, and has to give way or to be changed."""
@@ -175,7 +169,6 @@ class _Finding:
     _changed_directories: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def take(self, raw: RawChange) -> None:
-        """Add what one name of the layer comes to."""
         lower, upper = raw.lower, raw.upper
         if self._is_as_shown(raw):
             return
@@ -225,7 +218,6 @@ class _Finding:
         self._add(Difference(change, lower, upper, is_replaced=is_replaced), is_late=is_orphan)
 
     def _merge(self, raw: RawChange, lower: Look, upper: Look) -> None:
-        """A directory that is still one: its mode, and what it lost."""
         if upper.mode != lower.mode:
             self._merge_mode(raw.path, lower, upper)
         if raw.is_opaque and not raw.path.startswith(tuple(self._opaque)):
@@ -253,7 +245,6 @@ class _Finding:
         self._add(Difference(change, lower, upper), is_late=is_late, is_old=True)
 
     def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
-        """A file that is still one."""
         version = None
         kind = ChangeKind.MODIFIED
         # Threat: a guess at a secret's content, that is no change where it is right.
@@ -359,7 +350,6 @@ def _loses_sticky_bit(difference: Difference) -> bool:
 
 
 def _parents_first(difference: Difference) -> tuple[list[str], bool]:
-    """What goes comes before what takes its place."""
     change = difference.change
     return change.path.split("/"), change.kind is not ChangeKind.DELETED
 

@@ -141,7 +141,6 @@ def _name(change: CommandChange) -> str:
 
 
 def _was(settled: Settled, comparing: Comparing) -> list[str]:
-    """What else stood where something is created."""
     change, lower = settled.judgement.change, settled.difference.lower
     if change.kind is not ChangeKind.CREATED or lower is None:
         return []
@@ -151,7 +150,6 @@ def _was(settled: Settled, comparing: Comparing) -> list[str]:
 
 
 def _marks(settled: Settled, old: Look | None) -> list[str]:
-    """What no content shows: a mode that is not the usual or the `old` one, and a time."""
     change, upper = settled.judgement.change, settled.difference.upper
     usual = _USUAL_MODES.get(change.node)
     if usual is None or upper is None:

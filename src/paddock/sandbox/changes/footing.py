@@ -68,7 +68,6 @@ class Footing:
     """What has to hold for a set as it lands; see `changes.Condition`."""
 
     root_fd: int
-    """Of the workspace."""
     phases: Phases
     store: ObjectStore
     """Of what the set has stored."""
@@ -153,7 +152,6 @@ class Footing:
         )
 
     def _content(self, change: StagedChange) -> bytes | None:
-        """What is to stand in a file; None for what is no file, or is too large."""
         if isinstance(change, SetMetadata):
             path = change.path.relative
             return find_content(self.root_fd, path, CONTENT_BYTES_MAX, self.resolution)

@@ -79,7 +79,6 @@ def _excess(lost: Sequence[Settled], most: ConfineMax) -> str:
 
 
 def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
-    """Return those that git ignores; none where there is no repository, or no git."""
     try:
         done = subprocess.run(
             _CHECK_IGNORE,
@@ -98,7 +97,6 @@ def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
 
 
 def _find_known(root_fd: int, lost: Sequence[Settled]) -> frozenset[str]:
-    """Return those whose content git's index names: a step of git loses nothing of them."""
     wanted = frozenset(os.fsencode(_path(each)) for each in lost)
     found = find_indexed(IndexPlace(".", root_fd, ".git/"), wanted)
     entries = {entry.path: entry.object_id for entry in found}

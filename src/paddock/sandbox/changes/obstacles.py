@@ -65,7 +65,6 @@ class Obstacles:
         return any(not self._is_writable(path) for path in staying)
 
     def _of_its_content(self, difference: Difference) -> str:
-        """What is replaced or goes is kept, and has to be read for that."""
         change, lower = difference.change, difference.lower
         if lower is None or lower.kind is not Kind.FILE or change.kind is ChangeKind.MODE:
             return ""
@@ -91,7 +90,6 @@ class Obstacles:
         return f"is in {where}, where this user may not write"
 
     def _holder_of(self, path: str) -> str | None:
-        """The directory of the workspace that would be written; None where it goes as well."""
         for above in reversed(directories_above(path)):
             if above in self._going:
                 return None
@@ -133,7 +131,6 @@ def _of_itself(difference: Difference) -> str:
 
 
 def _stays_in_place(difference: Difference) -> bool:
-    """Whether the entry keeps its name, and only its mode or time is another."""
     change, lower = difference.change, difference.lower
     if change.kind is not ChangeKind.MODE:
         return False

@@ -49,8 +49,6 @@ _PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a set has to keep to, besides policy."""
-
     commit: Commit
     bytes_max: int
     grants_asks: bool = False
@@ -59,14 +57,11 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """One difference, and what is to become of it."""
-
     difference: Difference
     judgement: StagedJudgement
 
     @property
     def lands(self) -> bool:
-        """Whether it is to be committed."""
         return self.judgement.is_allowed
 
 
@@ -143,7 +138,6 @@ def _rule(settled: Settled) -> str:
 def _with_content(
     change: CommandChange, nested: Mapping[str, frozenset[str]], upper_fd: int
 ) -> CommandChange:
-    """The change of a git file with its content, where the preset looks at that."""
     if change.node is not NodeKind.FILE or change.kind is ChangeKind.DELETED:
         return change
     place = find_git_place(change.path, nested)
@@ -156,7 +150,6 @@ def _with_content(
 
 
 def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[StagedJudgement, ...]:
-    """What policy asks about: granted by whoever was shown it, else refused."""
     if not any(each.outcome is Outcome.ASK for each in judged):
         return tuple(judged)
     if grants:
@@ -231,7 +224,6 @@ def _brings_content(difference: Difference) -> bool:
 
 
 def written_bytes(settled: Sequence[Settled]) -> int:
-    """What the files that land hold together."""
     return sum(
         each.difference.upper.size_bytes
         for each in settled

@@ -62,7 +62,6 @@ class _Repository:
     name: str
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])
-    """Below its git directory."""
     is_formed: bool | None = None
     """Whether there is a unit; None where nobody asked yet."""
 
@@ -80,7 +79,6 @@ class Units:
         unseen: Unseen,
         workspace: str,
     ) -> None:
-        """`workspace`: absolute."""
         self._found = found
         self._layers = layers
         self._unseen = unseen
@@ -148,7 +146,6 @@ class Units:
         return read_content(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
 
     def _find_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
-        """What holds a unit up, and why; empty where nothing does, or there is no unit."""
         try:
             why = self._look_for_holder(repository, judged)
         except HostError as error:
@@ -217,7 +214,6 @@ class Units:
         return False
 
     def _changed(self, tree: Naming) -> dict[bytes, int]:
-        """The changes in a work tree, by their paths in it."""
         return {
             name: number
             for path, number in self._in_work.items()
@@ -239,7 +235,6 @@ class Units:
             yield from (changed[name] for name in named)
 
     def _spread(self, holders: dict[str, str]) -> dict[str, str]:
-        """Those that are held up, and with them what is one with one of them."""
         held = dict(holders)
         ties = self._ties()
         waiting = list(held)
@@ -252,7 +247,6 @@ class Units:
         return held
 
     def _ties(self) -> dict[str, list[str]]:
-        """Superprojects and submodules, each with the others that it is one with."""
         by_root: dict[str, tuple[str, Naming]] = {}
         for name, each in self._repositories.items():
             by_root.update((tree.tree.root, (name, tree)) for tree in each.trees if tree.tree.root)

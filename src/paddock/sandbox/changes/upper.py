@@ -47,8 +47,6 @@ _UNEXPECTED: Final = frozenset(
 
 
 class Kind(Enum):
-    """What stands under a name."""
-
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
@@ -75,7 +73,6 @@ class Look:
 
     kind: Kind
     mode: int
-    """The twelve permission bits."""
     owner: int
     group: int
     size_bytes: int
@@ -83,7 +80,6 @@ class Look:
     ctime_ns: int
     links: int
     identity: tuple[int, int]
-    """Device and inode."""
     is_mounted: bool = False
     """A directory where another file system begins: commands see what it covers."""
 
@@ -247,7 +243,6 @@ class _Reading:
         self.read(fd, next_lower, f"{change.path}/", depth + 1)
 
     def _beside_at(self, path: str) -> int | None:
-        """The descriptor of what stands for this name elsewhere."""
         return self._beside.fd if self._beside is not None and path == self._beside.name else None
 
 
@@ -264,7 +259,6 @@ def _open_upper(parent: int, name: str, mode: int) -> int:
 
 
 def _open_lower(parent: int, name: str) -> int:
-    """-1 where it is no directory any more."""
     try:
         return os.open(name, _LOWER_DIRECTORY, dir_fd=parent)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -91,7 +91,6 @@ class IndexEntry(NamedTuple):
 
     @property
     def object_id(self) -> bytes:
-        """As bytes, not as hex."""
         return self.fixed[_STATUS_BYTES:]
 
     @property
@@ -133,7 +132,6 @@ class IndexFile:
     hash_bytes: int
 
     def number(self, at: int, size: int = 4) -> int:
-        """An unsigned number of the file."""
         return int.from_bytes(self.content[at : at + size], "big")
 
     def walk(self) -> Iterator[EntryStep]:
@@ -180,7 +178,6 @@ class IndexFile:
             at = next_at
 
     def entry(self, step: EntryStep) -> IndexEntry:
-        """What stands in one step of `walk`."""
         at, path, _, _ = step
         flags_at = at + _STATUS_BYTES + self.hash_bytes
         flags = self.number(flags_at, 2)
@@ -232,7 +229,6 @@ class IndexFile:
         return found
 
     def extension(self, at: int) -> bytes:
-        """What stands in the one that begins there, without its header."""
         return self.content[at + 8 : at + 8 + self.number(at + 4)]
 
 
@@ -477,7 +473,6 @@ def _looked_at_again(entry: IndexEntry, written_ns: int) -> IndexEntry:
 
 
 def _read_whole(file: IndexFile) -> tuple[list[IndexEntry], bytes]:
-    """All entries, and the extensions that are kept."""
     steps = list(file.walk())
     found = file.extensions(steps[-1][3] if steps else _HEADER.size)
     if {b"link", b"sdir"} & found.keys():

@@ -61,14 +61,12 @@ class Touched:
     """What a command did to names, without what it did to contents."""
 
     present: frozenset[str]
-    """Made, replaced or written to."""
     gone: frozenset[str]
 
 
 def find_repositories(
     lower_fd: int, touched: Touched, resolution: Resolution | None = None
 ) -> tuple[GitDirectory, ...]:
-    """The git directories of the workspace in which something was touched."""
     paths = touched.present | touched.gone
     looking = _Looking(lower_fd, touched, resolution or detect_resolution())
     above = {each for path in paths for each in (".", *directories_above(path))}
@@ -136,8 +134,6 @@ def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Looking:
-    """Looks at each directory of the workspace once."""
-
     lower_fd: int
     touched: Touched
     resolution: Resolution
@@ -174,7 +170,6 @@ class _Looking:
                     yield inner
 
     def standing(self, directory: str, names: tuple[str, ...]) -> frozenset[str]:
-        """Which of these names the directory had, nothing followed."""
         known = self._names.get((directory, names))
         if known is None:
             known = self._names[directory, names] = self._look_for(directory, names)
@@ -270,7 +265,6 @@ def _made_in(directory: str, made: Iterable[str]) -> Iterable[str]:
 
 
 def _look_through(directory: GitDirectory, files: "_Files") -> WorkTree | None:
-    """Where a file `.git` leads; None where it is none, or leads out of the workspace."""
     parent = posixpath.dirname(directory.path)
     try:
         git = find_lead(files.read(directory.path) or b"", parent, files.workspace)

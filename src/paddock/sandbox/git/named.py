@@ -28,8 +28,6 @@ _ELSEWHERE: Final = b"refs/heads/.invalid"
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """A workspace before a command and after it."""
-
     before: Read
     after: Read
     fds: tuple[int, int]

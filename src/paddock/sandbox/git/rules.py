@@ -272,8 +272,6 @@ _NOT_ORDINARY: Final = "no ordinary git operation writes it"
 
 
 class NodeKind(Enum):
-    """What stands under a name."""
-
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
@@ -295,9 +293,7 @@ class GitDirectory:
     """Workspace-relative: what stood there, by which git could run code, in what was no
     repository yet and would become one."""
     hash_bytes: int = SHA1_BYTES
-    """The size of an object's name in it."""
     is_new: bool = False
-    """Whether the command made it."""
     own: str | None = None
     """Of one that stands outside of the workspace: what of it is this work tree's alone
     (`worktrees/NAME`), empty for the main work tree."""
@@ -334,10 +330,7 @@ class GitRuling:
 
 @dataclass(frozen=True, slots=True)
 class GitPlace:
-    """Where a workspace path lies in a git directory."""
-
     directory: str
-    """Workspace-relative."""
     name: str
     """In it; `.` for itself."""
 
@@ -434,7 +427,6 @@ def _place(parts: list[str], depth: int) -> GitPlace:
 
 
 def _is_gits(name: str) -> bool:
-    """Whether an entry of a git directory with that name, in any case, means something to git."""
     own = name.removesuffix(".lock")
     return any(
         find_ordinary(each) is not None
@@ -460,7 +452,6 @@ def _inner(name: str, nested: Iterable[str]) -> str:
 
 
 def _is_plain_directory(change: GitChange) -> bool:
-    """A directory that only its owner writes, as git makes it."""
     is_private = change.mode & 0o722 == 0o700
     return change.kind is NodeKind.DIRECTORY and is_private and not change.is_removed
 

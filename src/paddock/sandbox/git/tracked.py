@@ -53,7 +53,6 @@ class TrackedName:
     """One name that is closed to commands, stands in the workspace, and is in an index."""
 
     path: str
-    """Workspace-relative."""
     object_id: str
     mode: int
     """A file's, a link's or a submodule's, as the index has it."""
@@ -71,9 +70,7 @@ class IndexPlace:
     """Where the index of a work tree stands."""
 
     repository: str
-    """The root of the work tree, workspace-relative."""
     fd: int = field(compare=False)
-    """Of the workspace, or of a git directory outside of it."""
     directory: str
     """Below that, with a slash, or empty."""
     above: str = ""
@@ -84,7 +81,6 @@ class IndexPlace:
         return find_content(self.fd, self.directory + name, _INDEX_BYTES_MAX)
 
     def identity(self) -> FileIdentity:
-        """What tells whether the index has changed."""
         try:
             fd = detect_resolution().open(self.fd, f"{self.directory}index", PASS)
         except OSError:
@@ -120,7 +116,6 @@ class TrackedNames:
     __slots__ = ("_read",)
 
     def __init__(self) -> None:
-        """Knows nothing yet."""
         self._read: Mapping[IndexPlace, _Read] = {}
 
     def find(
@@ -169,8 +164,6 @@ class TrackedNames:
 
 @dataclass(slots=True)
 class _Looking:
-    """Looks for the repository of each directory once."""
-
     root_fd: int
     workspace: str
     outside: IndexPlace | None
@@ -283,11 +276,9 @@ def _look_at(root_fd: int, name: str) -> os.stat_result | None:
 
 
 def stamp_of(root_fd: int, name: str) -> FileIdentity:
-    """What tells whether a file has changed."""
     look = _look_at(root_fd, name)
     return () if look is None else identity_of_look(look)
 
 
 def identity_of_look(look: os.stat_result) -> FileIdentity:
-    """See `FileIdentity`."""
     return look.st_dev, look.st_ino, look.st_size, look.st_mtime_ns, look.st_ctime_ns

@@ -42,7 +42,6 @@ class HeldGit:
     beside: Beside
 
     def close(self) -> None:
-        """Let it go."""
         os.close(self.beside.fd)
 
 

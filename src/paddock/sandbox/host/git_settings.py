@@ -162,7 +162,6 @@ class GitLook:
         return ""
 
     def _has_anything(self) -> bool:
-        """Whether there is a repository, or a file that a new one would go by."""
         here = self.workspace.rstrip("/")
         above = [here, *(str(each) for each in Path(self.workspace).parents)]
         files = ["/etc/gitconfig", f"{self.home}/.gitconfig", f"{self._config_home()}/config"]
@@ -243,7 +242,6 @@ class GitLook:
         return tuple(found)
 
     def _programs_of(self, line: str) -> tuple[str, ...]:
-        """Where the program of a filter's line may be; nowhere for a line that is not taken."""
         if len(line) > _LINE_CHARS_MAX or not line.isprintable():
             return ()
         try:
@@ -274,7 +272,6 @@ def _is_true(value: str | None) -> bool:
 
 
 def _filter_names(texts: Iterable[str]) -> tuple[str, ...]:
-    """The filters that attributes name."""
     found = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
     return tuple(name for name in found if _NAME.fullmatch(name))[:_FILTERS_MAX]
 

@@ -64,7 +64,6 @@ class Marks:
         return kind if all(self.has(place, mark) for mark in _MORE_MARKS.get(kind, ())) else ""
 
     def is_python(self, place: str) -> bool:
-        """Whether a Python's standard library stands there."""
         try:
             with os.scandir(f"{place}/lib") as entries:
                 names = [entry.name for entry in entries if entry.name.startswith("python3")]

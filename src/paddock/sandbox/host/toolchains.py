@@ -41,8 +41,6 @@ _SHARED: Final = re.compile(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is, once for a runtime."""
-
     search_path: tuple[Standing, ...]
     toolchains: tuple[Toolchain, ...]
     left_out: tuple[LeftOut, ...]
@@ -100,11 +98,9 @@ class _Search:
     alone: int = 0
 
     def is_planted(self, standing: Standing) -> bool:
-        """Whether a link that a command can have made leads there."""
         return is_led_by(standing.links, self.marks.changeable)
 
     def look_at(self, standing: Standing) -> None:
-        """Take in a directory of programs, and where its links lead."""
         directory = standing.real
         if directory in self.seen:
             return
@@ -131,7 +127,6 @@ class _Search:
         return True
 
     def _add_by_marks(self, standing: Standing, directory: str) -> bool:
-        """Add what a planted link leads to: `directory`, of programs, or a file in it."""
         if is_covered(standing.real, self.marks.changeable):
             # It is the commands' own, or closed to them: as policy says, not as a link does.
             return True
@@ -148,7 +143,6 @@ class _Search:
         return False
 
     def add(self, name: str, place: str, links: tuple[Link, ...] = ()) -> None:
-        """Add the toolchain at `place`, by its marks, or as `name`."""
         if self._is_open(place) or place in self.found:
             return
         kind = self.marks.kind_of(place) or name
@@ -177,12 +171,10 @@ class _Search:
         self.add("python", prefix, standing.links)
 
     def _is_open(self, place: str) -> bool:
-        """Whether a command reads it anyway."""
         listed = [toolchain.readable[0] for toolchain in self.found.values()]
         return is_covered(place, (*SYSTEM, self.workspace, *listed))
 
     def _place_of(self, directory: str) -> str | None:
-        """The toolchain that a directory of programs belongs to, by the marks beside it."""
         parent, _, name = directory.rpartition("/")
         if name not in PROGRAM_DIRECTORIES or not parent or self._is_broad(parent):
             return None
@@ -223,7 +215,6 @@ class _Search:
         self.add("program", standing.real, standing.links)
 
     def _add_links(self, standing: Standing) -> None:
-        """One more way to a toolchain that was found by another."""
         links = tuple(link for link in standing.links if not self._is_open(link[0]))
         for place, toolchain in self.found.items() if links else ():
             if is_covered(standing.real, toolchain.readable):
@@ -257,7 +248,6 @@ _HOMES: Final = {
 
 
 def _linked_names(directory: str) -> list[str]:
-    """The links in a directory of programs that could lead elsewhere."""
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in entries if entry.is_symlink())
@@ -266,7 +256,6 @@ def _linked_names(directory: str) -> list[str]:
 
 
 def _unsafe(directory: str) -> str:
-    """Why a directory of PATH is not believed; empty where it is."""
     try:
         status = Path(directory).stat()
     except OSError:

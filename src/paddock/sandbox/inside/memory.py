@@ -89,7 +89,6 @@ def _pages_kb(task: bytes) -> int | None:
 
 
 def _proportional_kb(process: bytes) -> tuple[int, int]:
-    """Private memory with what is swapped out, and shared memory, each in its share."""
     content = _read(b"/proc/%b/smaps_rollup" % process) or _first_rollup(process)
     if not content:
         # It has ended, or made itself unreadable: then all that it has is its own.
@@ -112,7 +111,6 @@ def _first_rollup(process: bytes) -> bytes:
 
 
 def _read(path: bytes) -> bytes:
-    """A file of /proc; empty where its process has ended or may not be looked at."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -134,7 +134,6 @@ def limit_processor_time(seconds: int) -> None:
 
 
 def environment_of(start: Start) -> dict[bytes, bytes]:
-    """Its variables by name."""
     environment: dict[bytes, bytes] = {}
     for entry in start.environment:
         name, _, value = entry.partition(b"=")
