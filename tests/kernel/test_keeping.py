@@ -13,6 +13,7 @@ import pytest
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import load_policy
 from paddock.sandbox.closing import ReadJudge, WriteJudge
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
@@ -61,7 +62,7 @@ class Shell:
             )
             env = (("CI", "1"),) if stdin else ()
             request = CommandRequest(plan, argv, cwd, timeout_s, 4096, stdin, env)
-            return run_landlocked(request, workplace, cancel=cancel, on_output=on_output)
+            return run_landlocked(request, workplace, Observed(cancel=cancel, on_output=on_output))
         finally:
             os.close(fd)
 

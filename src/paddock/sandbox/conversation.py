@@ -46,6 +46,19 @@ class Spools:
     stderr: Spool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Who wants to hear of a command while it runs, and who may end it."""
+
+    spools: Spools = Spools()
+    progress: Progress | None = None
+    cancel: Cancel | None = None
+    on_output: OnOutput | None = None
+
+
+NOBODY: Final = Observed()
+
+
 class ConfinementError(SandboxUnavailableError):
     """The sandbox could not be made: `step` and the errno `number` say where it stopped."""
 
@@ -65,7 +78,7 @@ class Conversation:
         self,
         control: socket.socket,
         request: CommandRequest,
-        spools: Spools | None,
+        observed: Observed,
         user: tuple[int, int] | None = None,
     ) -> None:
         """Start the command in the sandbox at the socket's other end.
@@ -82,7 +95,7 @@ class Conversation:
         self._events = select.poll()
         self._waiting: set[int] = set()
         self._heeded_s = 0.0
-        saved = spools or Spools()
+        self._observed, saved = observed, observed.spools
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo:
             out, out_end = _pipe(undo, user)
@@ -99,20 +112,19 @@ class Conversation:
         os.close(out_end)
         os.close(error_end)
 
-    def hold(
-        self, cancel: Cancel | None, progress: Progress | None, on_output: OnOutput | None = None
-    ) -> CommandEnd:
+    def hold(self) -> CommandEnd:
         """Listen until everything has ended.
 
-        Raises: SandboxUnavailableError, HostError, and what `progress` and `on_output` raise.
+        Raises: SandboxUnavailableError, HostError, and what whoever listens raises.
         """
+        cancel, on_output = self._observed.cancel, self._observed.on_output
         if on_output is not None:
             self._stdout.tell(lambda chunk: self._pass_on(on_output, "stdout", chunk))
             self._stderr.tell(lambda chunk: self._pass_on(on_output, "stderr", chunk))
         wish = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         undo = cancel.on_cancel(lambda: os.eventfd_write(wish, 1)) if cancel is not None else None
         try:
-            self._listen(wish, progress)
+            self._listen(wish)
         finally:
             if undo is not None:
                 undo()
@@ -123,7 +135,8 @@ class Conversation:
         for source in self._sources.values():
             source.close()
 
-    def _listen(self, wish: int, progress: Progress | None) -> None:
+    def _listen(self, wish: int) -> None:
+        progress = self._observed.progress
         control = self._control.fileno()
         self._events.register(wish, select.POLLIN)
         self._waiting = {control, *self._sources}

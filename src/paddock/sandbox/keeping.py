@@ -19,13 +19,11 @@ from typing import Final
 
 from paddock.errors import HostError
 from paddock.sandbox.claims import claimed
-from paddock.sandbox.conversation import Conversation, Spools
+from paddock.sandbox.conversation import NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for
-from paddock.sandbox.outcome import OnOutput, Progress
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, SandboxPlan
-from paddock.values.cancelling import Cancel
 
 _PROGRAM: Final = str(Path(__file__).with_name("inside") / "keeper.py")
 _PREFIX: Final = "paddock-command-"
@@ -48,13 +46,7 @@ class HeldEnd:
 
 
 def run_landlocked(
-    request: CommandRequest,
-    workplace: Workplace,
-    *,
-    cancel: Cancel | None = None,
-    spools: Spools | None = None,
-    progress: Progress | None = None,
-    on_output: OnOutput | None = None,
+    request: CommandRequest, workplace: Workplace, observed: Observed = NOBODY
 ) -> HeldEnd:
     """Run one command on the workspace itself, to its end and that of all it started.
 
@@ -65,27 +57,16 @@ def run_landlocked(
         HostError: the keeper cannot be started, or ended without a report.
         ValueError: a NUL in an argument.
     """
-    owner = os.fstat(workplace.fd)
-    identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
+    identity = _identity(workplace.fd)
     with _scratch(request.plan, identity) as scratch:
         ground = Ground(workplace.fd, (scratch,))
         with confine(request.plan, ground, workplace.read, workplace.write) as held:
-            terms = _terms(request.plan, identity, scratch)
-            end = _keep(
-                request, held, terms, _Listening(cancel, spools, progress, on_output), identity
-            )
+            end = _keep(request, held, scratch, observed, identity)
             return HeldEnd(end, held.enforced)
 
 
 def run_unheld(
-    request: CommandRequest,
-    workspace_fd: int,
-    enforced: Enforced,
-    *,
-    cancel: Cancel | None = None,
-    spools: Spools | None = None,
-    progress: Progress | None = None,
-    on_output: OnOutput | None = None,
+    request: CommandRequest, workspace_fd: int, enforced: Enforced, observed: Observed = NOBODY
 ) -> HeldEnd:
     """As `run_landlocked`, but nothing holds the command to the policy: `enforced` says so.
 
@@ -94,39 +75,31 @@ def run_unheld(
 
     Raises: SandboxUnavailableError, HostError, ValueError as above.
     """
-    owner = os.fstat(workspace_fd)
-    identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
+    identity = _identity(workspace_fd)
     with _scratch(request.plan, identity) as scratch:
-        terms = _terms(request.plan, identity, scratch)
-        end = _keep(request, None, terms, _Listening(cancel, spools, progress, on_output), identity)
-        return HeldEnd(end, enforced)
+        return HeldEnd(_keep(request, None, scratch, observed, identity), enforced)
 
 
-@dataclass(frozen=True, slots=True)
-class _Listening:
-    cancel: Cancel | None
-    spools: Spools | None
-    progress: Progress | None
-    on_output: OnOutput | None
+def _identity(workspace_fd: int) -> tuple[int, int] | None:
+    owner = os.fstat(workspace_fd)
+    return identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
 
 
 def _keep(
     request: CommandRequest,
     held: LandlockConfinement | None,
-    terms: list[str],
-    listening: _Listening,
+    scratch: str,
+    observed: Observed,
     identity: tuple[int, int] | None,
 ) -> CommandEnd:
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with control, theirs:
-        keeper = _start(held, theirs, terms)
+        keeper = _start(held, theirs, _terms(request.plan, identity, scratch))
         theirs.close()
         try:
-            conversation = Conversation(control, request, listening.spools, identity)
-            try:
-                return conversation.hold(listening.cancel, listening.progress, listening.on_output)
-            finally:
-                conversation.close()
+            talk = Conversation(control, request, observed, identity)
+            with contextlib.closing(talk):
+                return talk.hold()
         finally:
             control.close()
             _await(keeper)

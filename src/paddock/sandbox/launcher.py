@@ -21,15 +21,13 @@ from typing import Self
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.area import Overlaid
-from paddock.sandbox.conversation import HOME, Conversation, Spools
+from paddock.sandbox.conversation import HOME, NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
-from paddock.sandbox.outcome import OnOutput, Progress
 from paddock.sandbox.running import Running
 from paddock.sandbox.stage import Recipe, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
-from paddock.values.cancelling import Cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +116,7 @@ class Launcher:
         self,
         request: CommandRequest,
         stage: StageDirectories,
-        *,
-        cancel: Cancel | None = None,
-        spools: Spools | None = None,
-        progress: Progress | None = None,
-        on_output: OnOutput | None = None,
+        observed: Observed = NOBODY,
     ) -> CommandEnd:
         """Run the command in a stage opened for its plan, to its end and that of all it started.
 
@@ -139,11 +133,9 @@ class Launcher:
             raise ValueError("a stage runs one command")
         stage.is_used = True
         try:
-            conversation = Conversation(stage.control, request, spools, _user_inside())
-            try:
-                end = conversation.hold(cancel, progress, on_output)
-            finally:
-                conversation.close()
+            talk = Conversation(stage.control, request, observed, _user_inside())
+            with contextlib.closing(talk):
+                end = talk.hold()
         except OSError as error:
             # Too few descriptors, or a disk too full for what is kept of the output.
             raise HostError(

@@ -25,6 +25,7 @@ from paddock.sandbox.changes.committing import Place
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.closing import ReadJudge, WriteJudge
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.fence import FenceWords
 from paddock.sandbox.git_layer import GitRoom
 from paddock.sandbox.hidden import NameIndex
@@ -45,7 +46,7 @@ from paddock.sandbox.outcome import (
 )
 from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
-from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
+from paddock.sandbox.staging import Kept, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
 from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept, with_shown
 from paddock.sandbox.tracked_view import ShownNames, TrackedView
@@ -342,25 +343,10 @@ class SandboxShell:
         fd = self._ground.place.workspace.tree.root_fd
         request = _request(prepared)
         if prepared.enforced.backend != LANDLOCK:
-            return run_unheld(
-                request,
-                fd,
-                prepared.enforced,
-                cancel=observed.cancel,
-                spools=observed.spools,
-                progress=observed.progress,
-                on_output=observed.on_output,
-            )
+            return run_unheld(request, fd, prepared.enforced, observed)
         read = Area(self._read_index.find(fd), self._read)
         write = Area(self._write_index.find(fd), self._write)
-        return run_landlocked(
-            request,
-            Workplace(fd, read, write),
-            cancel=observed.cancel,
-            spools=observed.spools,
-            progress=observed.progress,
-            on_output=observed.on_output,
-        )
+        return run_landlocked(request, Workplace(fd, read, write), observed)
 
     def _open_room(self) -> Room:
         ground = self._ground

@@ -30,17 +30,16 @@ from paddock.sandbox.changes.losing import find_excess
 from paddock.sandbox.changes.parking import park_set
 from paddock.sandbox.changes.settling import Settled, Terms, refusals_of, refused_besides, settle
 from paddock.sandbox.changes.upper import Look, read_changes
-from paddock.sandbox.conversation import Spools
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git_layer import GitRoom, OpenedGit
 from paddock.sandbox.hidden import NameIndex, Survey
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import OnOutput, Progress, RefusedChange
+from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.tracked_view import ShownNames, TrackedFiles, TrackedView, differing
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
-from paddock.values.cancelling import Cancel
 from paddock.workspace.beside import Beside
 
 _OVER: Final = "the command changed too much"
@@ -62,14 +61,6 @@ class Room:
     moments: Moments
     tracked: TrackedView
     git: GitRoom
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    spools: Spools | None = None
-    progress: Progress | None = None
-    cancel: Cancel | None = None
-    on_output: OnOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,14 +282,7 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
         started_ns = room.moments.now(root_fd)
         if not view.tracked.is_current():
             return None
-        end = room.launcher.run(
-            request,
-            stage,
-            cancel=observed.cancel,
-            spools=observed.spools,
-            progress=observed.progress,
-            on_output=observed.on_output,
-        )
+        end = room.launcher.run(request, stage, observed)
         ground = _ground(started_ns, survey, view, git)
         ran = Ran(request, ground, end)
         command = StagedCommand(replace(room, bench=bench), ran, stage, git)
