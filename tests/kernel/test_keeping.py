@@ -16,8 +16,7 @@ from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
-from paddock.sandbox.landlock import Area
+from paddock.sandbox.landlock import Area, HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, GitConfig
 from tests.support.landlocked import CHAIN, plan_for
 from tests.support.sandboxes import usual
@@ -287,7 +286,7 @@ def test_the_canary_finds_that_it_works():
 
 def test_a_keeper_loads_nothing_slow():
     program = (
-        Path(sys.modules["paddock.sandbox.keeping"].__file__).with_name("inside") / "keeper.py"
+        Path(sys.modules["paddock.sandbox.landlock"].__file__).with_name("inside") / "keeper.py"
     )
     # Without arguments it ends as soon as everything is loaded.
     done = subprocess.run(

@@ -27,8 +27,7 @@ from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.places import is_covered, topmost
 from paddock.sandbox.host.standing import Resolver
-from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
-from paddock.sandbox.landlock import BACKEND, Area
+from paddock.sandbox.landlock import BACKEND, Area, HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, Verdict

@@ -17,8 +17,7 @@ from typing import Final
 
 from paddock.errors import ProtectedPathError
 from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
-from paddock.sandbox.changes.comparing import Comparing
-from paddock.sandbox.changes.differences import Difference, Differences, is_only_touched
+from paddock.sandbox.changes.differences import Comparing, Difference, Differences, is_only_touched
 from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.closing import Closing, NameJudge
 from paddock.sandbox.git.index import SPARSE_NAME, land_folder, show_folder, sparse_pattern

@@ -25,8 +25,7 @@ from paddock.sandbox.conversation import HOME, NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
-from paddock.sandbox.running import Running
-from paddock.sandbox.stage import Recipe, StageDirectories, order_for
+from paddock.sandbox.stage import Recipe, Running, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 
 

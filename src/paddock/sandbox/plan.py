@@ -31,6 +31,7 @@ from paddock.sandbox.host.places import (
     is_led_by,
     topmost,
 )
+from paddock.sandbox.host.standing import Resolver
 from paddock.sandbox.strictest import strictest_shell
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.agents import AgentChain
@@ -381,3 +382,17 @@ def _is_fickle(standing: Standing, changeable: tuple[str, ...]) -> bool:
     wherever `a` will lead.
     """
     return is_changeable(standing, changeable) or ".." in standing.asked.split("/")
+
+
+_BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+SH: Final = "/bin/sh"
+
+
+def find_interpreter(plan: SandboxPlan) -> str:
+    """The absolute name of bash, or of sh where none is readable under the plan."""
+    resolver = Resolver()
+    for path in _BASH:
+        standing = resolver.find(path)
+        if standing is not None and is_covered(standing.real, plan.readable):
+            return path
+    return SH

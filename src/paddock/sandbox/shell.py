@@ -26,14 +26,11 @@ from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.conversation import Observed
-from paddock.sandbox.fence import FenceWords
 from paddock.sandbox.git_layer import GitRoom
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.inside.orders import ENDED_IN
-from paddock.sandbox.interpreter import find_interpreter
-from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unheld
-from paddock.sandbox.landlock import Area
+from paddock.sandbox.landlock import Area, HeldEnd, Workplace, run_landlocked, run_unheld
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import (
@@ -44,11 +41,18 @@ from paddock.sandbox.outcome import (
     ShellOutcome,
     WaitingChanges,
 )
-from paddock.sandbox.plan import compile_plan, contained, plan_digest
+from paddock.sandbox.plan import compile_plan, contained, find_interpreter, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
-from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept, with_shown
+from paddock.sandbox.telling import (
+    UNSIGNED,
+    FenceWords,
+    question_heading,
+    tell,
+    with_kept,
+    with_shown,
+)
 from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.text.show import quote

@@ -25,8 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import HostError
-from paddock.sandbox.changes.comparing import Comparing
-from paddock.sandbox.changes.differences import Layers
+from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.git.tracked import (
     FileIdentity,

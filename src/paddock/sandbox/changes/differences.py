@@ -8,26 +8,27 @@ Each entry also says what it believes to stand in the workspace, so that the com
 out if it does not; and what somebody else changed since the command began is a conflict:
 
   * a lower entry whose change time is not older than the start; see `moments`;
-  * any entry below a directory that is not the one of the start; see `ancestry`;
+  * any entry below a directory that is not the one of the start; see `Ancestry`;
   * the mode of a directory that both changed;
   * a copy of a file, or of a directory, that the workspace has no more, where the
     directory that held it was changed since.
 
-Where another file system is mounted, nothing lands: see `mounted`.
+Where another file system is mounted, nothing lands: see `is_mount_point`.
 
 O(changes): nothing is looked at but what the layer names, and what stands below a
 directory that is gone.
 """
 
+import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Final
 
 from paddock.errors import HostError
-from paddock.sandbox.changes.ancestry import Ancestor, Ancestry
-from paddock.sandbox.changes.comparing import Comparing
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
@@ -35,8 +36,176 @@ from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.values import ShownFile
+from paddock.values.digests import DIGEST_PREFIX
 from paddock.workspace.metadata import FileStatus
-from paddock.workspace.resolution import Resolution, detect_resolution
+from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution
+
+# Entries below a directory that is renamed keep their own times: what came with another
+# directory looks as if it had always been there. So each directory is compared with the
+# survey of the start, from the root down.
+#
+# A directory that is removed and made anew may get the same number. What is in it was put
+# there since, and each file of it says so by its own change time.
+
+_NOBODY: Final = (0, 0)
+
+
+class Ancestor(Enum):
+    SAME = "same"
+    STRANGER = "stranger"
+    """Made or put there since; whether it brought anything with it, its entries tell."""
+    EXCHANGED = "exchanged"
+    """It took another one's place, or stands below one that did."""
+
+
+@dataclass(slots=True)
+class Ancestry:
+    """Asked for each path, looks at each directory once; makes no system call."""
+
+    directories: Mapping[str, KnownDirectory]
+    started_ns: int
+    standing: dict[str, Look]
+    """Those of now, as far as a command's changes lie in them; may grow meanwhile."""
+    _found: dict[str, Ancestor] = field(default_factory=dict[str, Ancestor])
+
+    def above(self, path: str) -> Ancestor:
+        """What holds `path`: the root of the workspace is always the same."""
+        parent = path.rpartition("/")[0]
+        return self.at(parent) if parent else Ancestor.SAME
+
+    def at(self, path: str) -> Ancestor:
+        """What stands at `path`, a directory or nothing."""
+        found = self._found.get(path)
+        if found is None:
+            found = self._found[path] = self._compare(path)
+        return found
+
+    def mode_before(self, path: str) -> int | None:
+        """The mode of the directory that stood at `path` at the start; None where none did."""
+        known = self._known(path)
+        return None if known is None else known.mode
+
+    def _compare(self, path: str) -> Ancestor:
+        above = self.above(path)
+        look = self.standing.get(path)
+        if above is Ancestor.EXCHANGED or look is None:
+            return above
+        known = self._known(path)
+        if known is not None:
+            is_same = known.identity[:2] == look.identity
+            return above if is_same else Ancestor.EXCHANGED
+        return Ancestor.STRANGER if look.ctime_ns >= self.started_ns else above
+
+    def _known(self, path: str) -> KnownDirectory | None:
+        known = self.directories.get(path)
+        return None if known is None or known.identity[:2] == _NOBODY else known
+
+
+_ORIGIN: Final = "user.overlay.origin"
+"""On what the overlay copied up: which file it was. What a command made has none."""
+_CHUNK_BYTES: Final = 1 << 20
+_NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES})
+_NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errno.EPERM})
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """Both by the descriptors of their roots; nothing is followed."""
+
+    upper_fd: int
+    lower_fd: int
+    resolution: Resolution = field(default_factory=detect_resolution)
+
+    def common_version(self, path: str) -> str | None:
+        """The version of a file that is the same in both; None where it differs.
+
+        What its mode keeps even us from reading differs. Raises: OSError.
+        """
+        try:
+            upper = self.resolution.open(self.upper_fd, path, READ_FILE)
+        except PermissionError:
+            return None
+        try:
+            lower = self.resolution.open(self.lower_fd, path, READ_FILE)
+        except OSError:
+            os.close(upper)
+            return None
+        try:
+            return _common_version(upper, lower)
+        finally:
+            os.close(upper)
+            os.close(lower)
+
+    def is_upper(self, path: str, content: bytes) -> bool:
+        """Whether the layer's file has just this content. Raises: OSError."""
+        return self._has(self.upper_fd, path, content)
+
+    def is_lower(self, path: str, content: bytes) -> bool:
+        """Whether the workspace's file has just this content. Raises: OSError."""
+        return self._has(self.lower_fd, path, content)
+
+    def _has(self, root_fd: int, path: str, content: bytes) -> bool:
+        try:
+            fd = self.resolution.open(root_fd, path, READ_FILE)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return False
+            raise
+        try:
+            if os.fstat(fd).st_size != len(content):
+                return False
+            with open(fd, "rb", closefd=False) as file:
+                return file.read(len(content) + 1) == content
+        finally:
+            os.close(fd)
+
+    def link_text(self, path: str) -> str | None:
+        parent, _, name = path.rpartition("/")
+        try:
+            fd = self.resolution.open(self.lower_fd, parent or ".", PASS)
+        except OSError:
+            return None
+        try:
+            return os.readlink(name, dir_fd=fd)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    def is_copy(self, path: str) -> bool:
+        """Whether what the layer has was in the workspace when the command touched it."""
+        try:
+            os.getxattr(f"/proc/self/fd/{self.upper_fd}/{path}", _ORIGIN, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in _NO_MARK:
+                return False
+            raise
+        return True
+
+    def directory_changed_ns(self, path: str) -> int | None:
+        try:
+            fd = self.resolution.open(self.lower_fd, path or ".", PASS)
+        except OSError:
+            return None
+        try:
+            found = os.fstat(fd)
+        finally:
+            os.close(fd)
+        return found.st_ctime_ns if stat.S_ISDIR(found.st_mode) else None
+
+
+def _common_version(one: int, other: int) -> str | None:
+    digest = hashlib.sha256()
+    offset = 0
+    while True:
+        chunk = os.pread(one, _CHUNK_BYTES, offset)
+        if chunk != os.pread(other, _CHUNK_BYTES, offset):
+            return None
+        if not chunk:
+            return DIGEST_PREFIX + digest.hexdigest()
+        digest.update(chunk)
+        offset += len(chunk)
+
 
 _NODES: Final = {
     Kind.FILE: NodeKind.FILE,

@@ -12,8 +12,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.format.compact_json import encode_json
-from paddock.sandbox.changes.comparing import Comparing
-from paddock.sandbox.changes.differences import Layers
+from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Kind, Look

@@ -32,10 +32,34 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.sandbox.changes.mounted import is_mount_point
+from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.workspace.beside import Beside
 from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution
+
+# The layer that a command works on ends there: what is mounted is not part of it, and the
+# command sees the directory underneath, as a rule an empty one. We see what is mounted.
+
+_LOOK: Final = OpenHow(
+    os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS
+)
+
+
+def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
+    """Whether the directory `name`, which has this device, is where a mount begins.
+
+    The kernel is asked: a directory of the same disk may be mounted there (a bind has the
+    same device), and a part of the same mount may have another device (a subvolume has).
+    """
+    try:
+        os.close(_LOOK.open(parent_fd, os.fsencode(name)))
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            return True
+        # Without openat2, or not to be looked at: the device tells most of it.
+        return os.fstat(parent_fd).st_dev != device
+    return False
+
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOWER_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -3,7 +3,7 @@
     host_facts.py     the facts, as types
     places.py         sets of directories: what covers what. Pure
     standing.py       where a path really is, by which links, and what stands there
-    toolchains.py marks.py   the toolchains on PATH and in the workspace, and how one is told
+    toolchains.py     the toolchains on PATH and in the workspace, and how one is told
     git_outside.py    the workspace's git directory where it stands outside
     git_settings.py   what git's configuration says here, and what of it is taken
 

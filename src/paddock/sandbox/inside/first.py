@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from paddock.sandbox.inside import memory
+from paddock.sandbox.inside import serving
 from paddock.sandbox.inside.orders import ENDED_IN, EXITED, NOT_STARTED, Report, Start
 from paddock.sandbox.inside.serving import (
     DEFAULT_SIGNALS,
@@ -99,7 +99,7 @@ class First:
         return any(fd == self._life for fd, _ in waiting.poll())
 
     def used_kb(self) -> int:
-        return memory.used_kb(self._memory_limit_kb)
+        return serving.used_kb(self._memory_limit_kb)
 
     def reap(self) -> bool:
         while True:
@@ -115,7 +115,7 @@ class First:
     def _end_all(self) -> int:
         if not self.reap():
             return 0
-        left = [process for process in memory.find_processes() if memory.is_alive(process)]
+        left = [process for process in serving.find_processes() if serving.is_alive(process)]
         survivors = sum(process != b"%d" % self._main for process in left)
         # -1: every process of the namespace but us, at one stroke; a fork that runs at the
         # same time sees the signal and does not happen.

@@ -12,7 +12,7 @@ from paddock.kernel.landlock import restrict_self
 from paddock.kernel.processes import set_death_signal, set_no_new_privileges
 from paddock.kernel.reaping import send_signal
 from paddock.kernel.seccomp import install_filter
-from paddock.sandbox.inside import memory
+from paddock.sandbox.inside import serving
 
 _KILL_SIGNAL = 9
 _STOP_SIGNAL = 19
@@ -166,7 +166,7 @@ def used_kb(limit_kb: int) -> int:
     little; above it, each process has its share of them.
     """
     tree = [each.pid for each in descendants(os.getpid())]
-    estimate = sum(memory.resident_kb(b"%d" % pid) for pid in tree)
+    estimate = sum(serving.resident_kb(b"%d" % pid) for pid in tree)
     return estimate if estimate <= limit_kb else sum(_proportional_kb(pid) for pid in tree)
 
 
@@ -225,7 +225,7 @@ def _read(pid: int) -> Process | None:
     if len(fields) < 20:
         return None
     state = fields[0].decode("ascii")
-    if state in "ZX" and memory.is_alive(b"%d" % pid):
+    if state in "ZX" and serving.is_alive(b"%d" % pid):
         state = "S"  # its first thread has ended, another has not
     return Process(pid, int(fields[1]), int(fields[19]), state)
 
@@ -239,7 +239,7 @@ def _proportional_kb(pid: int) -> int:
     for line in _content(pid, "smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1])
-    return memory.resident_kb(b"%d" % pid)
+    return serving.resident_kb(b"%d" % pid)
 
 
 def _content(pid: int, name: str) -> bytes:
