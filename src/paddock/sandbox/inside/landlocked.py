@@ -176,7 +176,7 @@ def count_threads(uid: int) -> int:
     for pid in _pids():
         try:
             if os.stat(f"/proc/{pid}").st_uid == uid:
-                found += int(_stat_fields(_content(pid, "stat"))[17])
+                found += int(_stat_fields(serving.read_proc(b"/proc/%d/stat" % pid))[17])
         except (OSError, IndexError):
             continue  # It ended while it was looked at.
     return found
@@ -221,7 +221,7 @@ def _pids() -> list[int]:
 
 
 def _read(pid: int) -> Process | None:
-    fields = _stat_fields(_content(pid, "stat"))
+    fields = _stat_fields(serving.read_proc(b"/proc/%d/stat" % pid))
     if len(fields) < 20:
         return None
     state = fields[0].decode("ascii")
@@ -236,21 +236,7 @@ def _stat_fields(content: bytes) -> list[bytes]:
 
 
 def _proportional_kb(pid: int) -> int:
-    for line in _content(pid, "smaps_rollup").splitlines():
+    for line in serving.read_proc(b"/proc/%d/smaps_rollup" % pid).splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1])
     return serving.resident_kb(b"%d" % pid)
-
-
-def _content(pid: int, name: str) -> bytes:
-    """A file of /proc; empty where its process has ended or may not be looked at."""
-    try:
-        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, 65_536)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)

@@ -178,7 +178,7 @@ def is_alive(process: bytes) -> bool:
 
 
 def _runs(task: bytes) -> bool:
-    content = _read(task + b"/stat")
+    content = read_proc(task + b"/stat")
     # The name in parentheses may hold anything; the state comes behind the last of them.
     return content.rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
 
@@ -215,7 +215,7 @@ def _files_kb() -> int:
     # The root itself, and not /tmp, where the workspace or a place of the host may stand.
     private = os.statvfs(b"/")
     used = (private.f_blocks - private.f_bfree) * private.f_frsize // 1024
-    for line in _read(b"/proc/sysvipc/shm").splitlines()[1:]:
+    for line in read_proc(b"/proc/sysvipc/shm").splitlines()[1:]:
         resident, swapped = line.split()[-2:]
         used += (int(resident) + int(swapped)) // 1024
     return used
@@ -232,14 +232,14 @@ def resident_kb(process: bytes) -> int:
 
 def _pages_kb(task: bytes) -> int | None:
     """Resident memory of a task; None where it has ended and its memory is told elsewhere."""
-    fields = _read(task + b"/statm").split()
+    fields = read_proc(task + b"/statm").split()
     if len(fields) < 2 or fields[0] == b"0":
         return None
     return int(fields[1]) * _PAGE_KB
 
 
 def _proportional_kb(process: bytes) -> tuple[int, int]:
-    content = _read(b"/proc/%b/smaps_rollup" % process) or _first_rollup(process)
+    content = read_proc(b"/proc/%b/smaps_rollup" % process) or _first_rollup(process)
     if not content:
         # It has ended, or made itself unreadable: then all that it has is its own.
         return resident_kb(process), 0
@@ -254,13 +254,14 @@ def _proportional_kb(process: bytes) -> tuple[int, int]:
 
 def _first_rollup(process: bytes) -> bytes:
     for thread in _threads(process):
-        content = _read(thread + b"/smaps_rollup")
+        content = read_proc(thread + b"/smaps_rollup")
         if content:
             return content
     return b""
 
 
-def _read(path: bytes) -> bytes:
+def read_proc(path: bytes) -> bytes:
+    """A file of /proc; empty where its process has ended or may not be looked at."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
