@@ -26,7 +26,6 @@ from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST
 
 FOLDER: Final = "caches"
-"""Below the plane's objects."""
 _TREE: Final = "tree"
 _LOOKED: Final = "looked"
 _LOOKED_S: Final = 3600.0

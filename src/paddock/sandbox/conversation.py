@@ -40,8 +40,6 @@ _ENDINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Spools:
-    """Where the two streams are kept whole, if anywhere."""
-
     stdout: Spool | None = None
     stderr: Spool | None = None
 

@@ -48,7 +48,6 @@ class KnownDirectory:
     identity: _Identity
     """All zero where we may not look into it."""
     mode: int
-    """The twelve permission bits."""
     is_settled: bool
     closed: tuple[str, ...]
     below: tuple[str, ...]

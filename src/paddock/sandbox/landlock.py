@@ -67,7 +67,6 @@ class Area:
     """One right over the workspace: the names that are closed to it, and who says so."""
 
     closed: tuple[str, ...]
-    """Sorted; as `NameIndex.find` gives them."""
     judge: NameJudge
 
 
@@ -315,8 +314,6 @@ _STOP_WAIT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """A workspace and what of it is closed to the command that is to run."""
-
     fd: int
     read: Area
     write: Area

@@ -37,7 +37,6 @@ class GitLayer:
     path: str
     """Where the command sees it: its real path."""
     hidden: tuple[str, ...]
-    """Names in it that may not be read."""
     shown: Overlaid
     pointer: tuple[str, str] | None = None
     """A file `.git` above the workspace, and the directory that it leads to."""

@@ -40,7 +40,6 @@ class PreparedLine:
     line: CommandLine
     plan: SandboxPlan
     enforced: Enforced
-    """Which backend will carry it out, and how far that holds."""
     interpreter: str
     digest: str
     """Of the plan: what an approval is bound to, besides the call's own arguments."""
@@ -137,7 +136,6 @@ class Warned:
 @dataclass(frozen=True, slots=True)
 class ShellOutcome:
     shell: str
-    """`bash` or `sh`: what read the line."""
     ending: Ending
     exit_code: int
     stdout: Stream

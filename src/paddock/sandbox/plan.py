@@ -162,7 +162,6 @@ def plan_digest(plan: SandboxPlan) -> str:
 
 
 def plan_json(plan: SandboxPlan) -> dict[str, Json]:
-    """The plan as JSON, every field; what is inside a field is in a fixed order."""
     limits = plan.limits
     return {
         "workspace": plan.workspace,

@@ -41,7 +41,6 @@ class HostSwitches:
 
     apparmor_restricts: str | None = None
     userns_clone: str | None = None
-    """kernel.unprivileged_userns_clone (Debian's kernels)"""
     user_namespaces_max: str | None = None
     has_command_users: bool = True
     """Started by root, there are ids for users who are nobody else's: see `stages`."""

@@ -53,7 +53,6 @@ class Room:
 
     launcher: Launcher
     index: NameIndex
-    """Of what is closed to reading."""
     place: Place
     bench: Bench
     """Without repositories, which are found for each set; preset and places by the plan."""
@@ -180,7 +179,6 @@ class StagedCommand:
         return settle(self._differences, self._layer(), bench, terms)
 
     def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
-        """Say what is more than may land without a question; empty where nothing is."""
         return find_excess(settled, self._layer(), self._room.bench.policy.guards, most)
 
     def commit(self, settled: tuple[Settled, ...]) -> Kept:

@@ -31,7 +31,6 @@ class Decoding:
             self._on_text(name, text)
 
     def finish(self) -> None:
-        """Nothing more comes: what began a character and did not end one is told, too."""
         for name in ("stdout", "stderr"):
             text = self._decoders[name].decode(b"", final=True)
             if text:

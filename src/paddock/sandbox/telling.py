@@ -50,7 +50,6 @@ def tell(
     enforced: Enforced,
     remarks: tuple[str, ...] = (),
 ) -> ShellOutcome:
-    """The outcome so far: nothing is kept of what the command changed."""
     notes = list(remarks)
     if end.survivors:
         notes.append(f"{end.survivors} background processes were ended with the command")
@@ -162,7 +161,6 @@ def _last_words(end: CommandEnd, request: CommandRequest) -> str:
 
 
 def with_line(stream: Stream, line: str) -> Stream:
-    """The stream with one more line at its end."""
     text = stream.text
     before = "" if not text or text.endswith("\n") else "\n"
     return replace(stream, text=f"{text}{before}{line}")

@@ -100,7 +100,6 @@ class Captured:
 
     @property
     def missing_bytes(self) -> int:
-        """How much between head and tail was let go."""
         return self.total_bytes - len(self.head) - len(self.tail)
 
 
@@ -134,8 +133,6 @@ class CommandEnd:
 
 
 class Enforcement(Enum):
-    """How far the policy is held by the kernel."""
-
     FULL = "full"
     PARTIAL = "partial"
     NONE = "none"

@@ -524,5 +524,4 @@ def _parents_first(difference: Difference) -> tuple[list[str], bool]:
 
 
 def paths_of(differences: Sequence[Difference], *kinds: ChangeKind) -> frozenset[str]:
-    """The paths to which something of these kinds happened."""
     return frozenset(each.change.path for each in differences if each.change.kind in kinds)

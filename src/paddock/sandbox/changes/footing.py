@@ -70,12 +70,10 @@ class Footing:
     root_fd: int
     phases: Phases
     store: ObjectStore
-    """Of what the set has stored."""
     git: Git
     above: Mapping[str, Identity]
     """The directories that hold what the set changes and stood there already, the root as `.`."""
     resolution: Resolution = field(default_factory=detect_resolution)
-    """Of the workspace: see `beside`."""
 
     def directories(self) -> Sequence[WorkspacePath]:
         """See `Condition`: those that something deep in them arms."""

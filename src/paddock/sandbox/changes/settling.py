@@ -68,7 +68,6 @@ class Obstacles:
         self._going = set(_directories(found, ChangeKind.DELETED))
 
     def find(self, difference: Difference) -> str:
-        """Why this user cannot make the change; empty where nothing is in the way."""
         return (
             difference.change.obstacle
             or _of_itself(difference)

@@ -93,8 +93,6 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a name looks in one layer. Owners are those of the host."""
-
     kind: Kind
     mode: int
     owner: int

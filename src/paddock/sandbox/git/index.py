@@ -79,8 +79,6 @@ _UNSAFE: Final = re.compile(
 
 
 class IndexEntry(NamedTuple):
-    """One path of one stage."""
-
     path: bytes
     stage: int
     """0, or in a conflict 1 (common ancestor), 2 (ours), 3 (theirs)."""
@@ -122,8 +120,6 @@ than all the rest."""
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An index as its bytes."""
-
     content: bytes
     end: int
     """Where the checksum begins."""
@@ -135,7 +131,6 @@ class IndexFile:
         return int.from_bytes(self.content[at : at + size], "big")
 
     def walk(self) -> Iterator[EntryStep]:
-        """Every entry in its order. Raises: ValueError: git would not have written it."""
         content, end, is_short = self.content, self.end, self.version == 4
         find, fixed = content.find, _STATUS_BYTES + self.hash_bytes
         at, path, copied = _HEADER.size, b"", 0

@@ -205,7 +205,6 @@ class WorkTree:
     place: str
     """Where it is found: its git directory, or the file that leads there."""
     git: str
-    """The git directory with its index and its HEAD."""
     common: str
     """The repository: objects and refs."""
     root: str | None

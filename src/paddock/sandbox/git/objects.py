@@ -66,7 +66,6 @@ _EMPTY: Final[Tree] = {}
 
 
 def find_digest(content: bytes, hash_bytes: int) -> bytes:
-    """The digest that repositories use whose objects' names have that many bytes."""
     kind = "sha256" if hash_bytes == SHA256_BYTES else "sha1"
     return hashlib.new(kind, content, usedforsecurity=False).digest()
 

@@ -1,9 +1,9 @@
 """What of a git directory a command may change, under `git = "safe"` or `"read-only"`. Pure.
 
-A repository is configuration: it names programs that git runs. So a command commits
-what an ordinary operation writes and nothing by which a repository can
-make a later git command run code. The rules hold for `.git` directories at any depth,
-for submodules and worktrees that a repository had before, and for bare repositories.
+A repository is configuration: it names programs that git runs. So a command commits what an
+ordinary operation writes, by an allow-list, since what makes git run code is an open set. The
+rules hold for `.git` directories at any depth, for submodules and worktrees that a repository
+had before, and for bare repositories.
 
 Configuration is never committed. So a repository that a command makes comes without
 any (`git init` works, a clone forgets its origin), and a submodule or worktree that a
@@ -12,14 +12,13 @@ command adds does not come at all: those belong to the user, outside.
 For the same reason a directory that holds configuration, hooks or the like does not
 become a repository: neither HEAD nor `refs` lands in it (`GitDirectory.armed_by`).
 
-What ordinary operations write is an allow-list, because what makes git run code is an open set:
-hooks, configuration in all its places, `commondir`, attributes, alternates, legacy remotes, and
-what the next release adds. Files that later commands read as instructions are let through only
-in the form that git itself gives them: a planned rebase has no `exec`, a ref is an object's name,
-an index has paths of the work tree. The form also keeps such a file from being taken for another
-kind of file, where a directory of one repository is passed off as a repository of its own.
-Sources: gitrepository-layout(5), git-rebase(1), git-bisect(1), and what these operations were seen
-to write (tests/unit/sandbox/git/test_git_operations.py).
+Files that later commands read as instructions are let through only in the form that git itself
+gives them: a planned rebase has no `exec`, a ref is an object's name, an index has paths of the
+work tree. The form also keeps such a file from being taken for another kind of file, where a
+directory of one repository is passed off as a repository of its own.
+
+Sources: gitrepository-layout(5), git-rebase(1), git-bisect(1), and what these operations were
+seen to write (tests/unit/sandbox/git/test_git_operations.py).
 """
 
 import re
@@ -69,8 +68,6 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ordinary:
-    """One kind of file, by its name from the git directory on."""
-
     name: re.Pattern[str]
     phase: Phase
     check: Check | None = None
@@ -90,7 +87,6 @@ def find_ordinary(name: str) -> Ordinary | None:
 
 
 def is_ordinary_directory(name: str) -> bool:
-    """Whether git makes and removes directories of that name on the way."""
     return _DIRECTORIES.fullmatch(name) is not None
 
 
@@ -373,7 +369,6 @@ def looks_bare(names: Iterable[str]) -> bool:
 
 
 def wants_content(name: str, nested: Iterable[str] = ()) -> bool:
-    """Whether `judge_git` has to see what stands in the file."""
     kind = find_ordinary(_inner(name, nested))
     return kind is not None and kind.check is not None
 

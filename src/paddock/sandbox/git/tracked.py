@@ -55,7 +55,6 @@ class TrackedName:
     path: str
     object_id: str
     mode: int
-    """A file's, a link's or a submodule's, as the index has it."""
     repository: str
     """The root of its work tree, workspace-relative, `.` for the workspace itself."""
     is_intended: bool
@@ -67,8 +66,6 @@ class TrackedName:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlace:
-    """Where the index of a work tree stands."""
-
     repository: str
     fd: int = field(compare=False)
     directory: str
@@ -77,7 +74,6 @@ class IndexPlace:
     """What the index has before the workspace's own paths, with a slash."""
 
     def read(self, name: str) -> bytes | None:
-        """The index itself, or what stands beside it."""
         return find_content(self.fd, self.directory + name, _INDEX_BYTES_MAX)
 
     def identity(self) -> FileIdentity:
@@ -99,7 +95,6 @@ class Tracked:
     indexes: Mapping[IndexPlace, FileIdentity]
 
     def is_current(self) -> bool:
-        """Whether every index that it was found in is still the same file."""
         return all(place.identity() == known for place, known in self.indexes.items())
 
 

@@ -46,7 +46,6 @@ class HeldGit:
 
 
 def find_git_outside(workspace: str) -> GitOutside | None:
-    """What is outside of the workspace at this real path; None where nothing is."""
     held = open_git_outside(workspace)
     if held is None:
         return None

@@ -94,7 +94,6 @@ class GitSetting:
     file: str
     """Absolute; empty where it is of no file."""
     key: str
-    """Section and name in lower case."""
     value: str
 
 

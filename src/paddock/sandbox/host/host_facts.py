@@ -39,10 +39,7 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """Programs with what they need beside them, found on PATH or in the workspace."""
-
     name: str
-    """pyenv, python, node, rustup …"""
     readable: tuple[str, ...]
     links: tuple[Link, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
@@ -79,7 +76,6 @@ class GitOutside:
         return self.beside_index("index")
 
     def beside_index(self, name: str) -> str:
-        """The name of something that each work tree has for itself."""
         return f"{self.own}/{name}" if self.own else name
 
 
@@ -101,7 +97,6 @@ class GitFacts:
     """What git on the host is set up to do in the workspace, vetted: see `git_settings`."""
 
     values: tuple[tuple[str, str], ...] = ()
-    """Keys and values that name no program and no path."""
     variables: tuple[tuple[str, str], ...] = ()
     filters: tuple[GitFilter, ...] = ()
     filter_names: tuple[str, ...] = ()

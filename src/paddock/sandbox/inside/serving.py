@@ -222,7 +222,6 @@ def _files_kb() -> int:
 
 
 def resident_kb(process: bytes) -> int:
-    """Resident memory of a process, pages that it shares included."""
     found = _pages_kb(b"/proc/%b" % process)
     if found is None:
         # Threat: see `is_alive`; the memory of a process is told by any thread that lives.
