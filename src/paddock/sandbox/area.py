@@ -17,13 +17,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from paddock.errors import HostError, SandboxUnavailableError
+from paddock.errors import SandboxUnavailableError
+from paddock.plane.files import host_error
 from paddock.sandbox.claims import claim, sweep
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.git.index import LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.sandbox.values import ShownFile
+from paddock.workspace.resolution import held_open
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREFIX: Final = "launcher-"
@@ -57,7 +59,7 @@ class StagingArea:
 
         Raises: HostError where that cannot be made or locked.
         """
-        try:
+        with host_error("no staging area for commands", str(home)):
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home = os.open(home, _DIRECTORY)
             try:
@@ -66,10 +68,6 @@ class StagingArea:
             except OSError:
                 os.close(self._home)
                 raise
-        except OSError as error:
-            raise HostError(
-                f"no staging area for commands: {os.strerror(error.errno or 0)}", where=str(home)
-            ) from error
         self.fd = self._claim.fd
         self.path = f"{os.fspath(home)}/{self._claim.name}"
         self._lock = threading.Lock()
@@ -142,11 +140,8 @@ class StagingArea:
         name = HIDDEN_PREFIX.decode("ascii") + secrets.token_hex(8)
         try:
             os.mkdir(name, 0o700, dir_fd=self.fd)
-            root = os.open(name, _DIRECTORY, dir_fd=self.fd)
-            try:
+            with held_open(os.open(name, _DIRECTORY, dir_fd=self.fd)) as root:
                 layer.build(root)
-            finally:
-                os.close(root)
         except OSError as error:
             if not has_command_users():
                 raise ConfinementError("users", error.errno or 0) from error
@@ -243,11 +238,8 @@ def _look_of(workspace: int, path: str) -> os.stat_result | None:
 
 
 def _mark_opaque(root: int, path: str) -> None:
-    fd = os.open(path, _DIRECTORY, dir_fd=root)
-    try:
+    with held_open(os.open(path, _DIRECTORY, dir_fd=root)) as fd:
         os.setxattr(fd, _OPAQUE, b"y")
-    finally:
-        os.close(fd)
 
 
 def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:

@@ -24,6 +24,7 @@ from paddock.plane.files import host_errors
 from paddock.plane.locks import shared, try_locked
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+from paddock.workspace.resolution import held_open
 
 FOLDER: Final = "caches"
 _TREE: Final = "tree"
@@ -72,10 +73,8 @@ class Caches:
             return 0
         except OSError:
             return limits.shell_cache_bytes_max + 1
-        try:
+        with held_open(fd):
             return _size(fd, _DEPTH_MAX, limits.shell_cache_bytes_max)
-        finally:
-            os.close(fd)
 
     def clear(self) -> bool:
         """Begin anew. False where a command uses it now. Raises: HostError."""
@@ -87,12 +86,11 @@ class Caches:
         return is_ours
 
     def _remove(self) -> None:
-        with host_errors("clearing", self.folder):
-            fd = os.open(self.folder, _DIRECTORY)
-            try:
-                remove_tree(fd, _TREE)
-            finally:
-                os.close(fd)
+        with (
+            host_errors("clearing", self.folder),
+            held_open(os.open(self.folder, _DIRECTORY)) as fd,
+        ):
+            remove_tree(fd, _TREE)
 
     def _make(self) -> None:
         """Started as root it belongs to the user that root is in a sandbox: to nobody here."""
@@ -146,10 +144,8 @@ def _size_of_child(directory: int, name: str, depth: int, room: int) -> int:
         return 0
     except OSError:
         return room + 1
-    try:
+    with held_open(fd):
         return _size(fd, depth - 1, room) if depth else room + 1
-    finally:
-        os.close(fd)
 
 
 def cache_variables(cache: str) -> dict[str, str]:

@@ -32,6 +32,7 @@ from paddock.sandbox.values import (
     SandboxPlan,
     Verdict,
 )
+from paddock.workspace.resolution import held_open
 
 BACKEND: Final = "stage"
 _TIMEOUT_S: Final = 10.0
@@ -205,17 +206,13 @@ def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
     request = CommandRequest(
         plan, ("/bin/sh", "-c", script, "canary", outside), ".", _TIMEOUT_S, _OUTPUT_BYTES
     )
-    fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with launcher.open_stage(plan, fd) as stage:
-            end = launcher.run(request, stage)
-            upper = stage.open_upper()
-            try:
-                return _judge_end(end) or _judge_layers(upper, fd, cage)
-            finally:
-                os.close(upper)
-    finally:
-        os.close(fd)
+    with (
+        held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd,
+        launcher.open_stage(plan, fd) as stage,
+    ):
+        end = launcher.run(request, stage)
+        with held_open(stage.open_upper()) as upper:
+            return _judge_end(end) or _judge_layers(upper, fd, cage)
 
 
 def canary_plan(workspace: str, ground: Ground, hidden: tuple[str, ...]) -> SandboxPlan:

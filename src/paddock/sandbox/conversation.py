@@ -17,6 +17,7 @@ from paddock.sandbox.inside.orders import Report, Start
 from paddock.sandbox.outcome import OnOutput, Progress
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
 from paddock.values.cancelling import Cancel
+from paddock.workspace.resolution import held_open
 
 HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for git's configuration, gone afterwards."""
@@ -101,11 +102,8 @@ class Conversation:
             self._stdout = Capture(out, most, saved.stdout)
             self._stderr = Capture(error, most, saved.stderr)
             self._sources: dict[int, Capture] = {out: self._stdout, error: self._stderr}
-            given = _input(request.stdin)
-            try:
+            with held_open(_input(request.stdin)) as given:
                 _send(control, order, given, out_end, error_end)
-            finally:
-                os.close(given)
             undo.pop_all()
         os.close(out_end)
         os.close(error_end)
@@ -230,8 +228,7 @@ def _input(content: bytes) -> int:
     """
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    made = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
+    with held_open(os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)) as made:
         written = 0
         while written < len(content):
             written += os.write(made, content[written : written + _WRITE_BYTES])
@@ -239,8 +236,6 @@ def _input(content: bytes) -> int:
         fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
         # By a name of /proc it is opened anew: for reading, and from its beginning.
         return os.open(f"/proc/self/fd/{made}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(made)
 
 
 def _send(control: socket.socket, order: bytes, *streams: int) -> None:

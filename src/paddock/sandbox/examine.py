@@ -32,6 +32,7 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, Verdict
 from paddock.values.agents import Agent
+from paddock.workspace.resolution import held_open
 
 _PLAIN_ID: Final = 65_534
 """The kernel's overflow id: what owns nothing that matters (user_namespaces(7))."""
@@ -162,14 +163,11 @@ def _run(cage: Path, ground: Ground) -> HeldEnd:
     argv = ("/bin/sh", "-c", _SCRIPT, "canary", os.fspath(cage / "outside"))
     policy = load_policy(None)
     read, write = ReadJudge(policy, _CHAIN), WriteJudge(policy, _CHAIN)
-    fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         workplace = Workplace(
             fd, Area(NameIndex(read).find(fd), read), Area(NameIndex(write).find(fd), write)
         )
         return run_landlocked(CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES), workplace)
-    finally:
-        os.close(fd)
 
 
 def _judge(cage: Path, kept: HeldEnd) -> str:

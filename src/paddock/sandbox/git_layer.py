@@ -33,7 +33,7 @@ from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.values import SandboxPlan
 from paddock.text.show import quote
 from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import detect_resolution
+from paddock.workspace.resolution import detect_resolution, held_open
 
 _LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
 _CHANGED: Final = "was changed while the command ran, by somebody else"
@@ -81,8 +81,7 @@ class OpenedGit:
 
         Whether it is there, and what is refused. Raises: OSError, HostError.
         """
-        git_fd = stage.open_git()
-        try:
+        with held_open(stage.open_git()) as git_fd:
             if not _mode_of(upper_fd):
                 stage.take_git(upper_fd, GIT)
                 return True, ()
@@ -94,8 +93,6 @@ class OpenedGit:
             stage.put_aside(upper_fd, GIT)
             stage.take_git(upper_fd, GIT)
             return True, _refused("" if is_copy else _LEADS_OUT)
-        finally:
-            os.close(git_fd)
 
     def land_index(self, upper_fd: int) -> str:
         """Put the index together again that a command left of a folder; why it may not land.

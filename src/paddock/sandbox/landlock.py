@@ -30,13 +30,20 @@ from typing import Final, Self
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
+from paddock.plane.files import host_error
 from paddock.sandbox.claims import claimed
 from paddock.sandbox.closing import Closing, NameJudge
 from paddock.sandbox.conversation import NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
-from paddock.workspace.resolution import PASS, READ_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.resolution import (
+    PASS,
+    READ_DIRECTORY,
+    Resolution,
+    detect_resolution,
+    held_open,
+)
 
 BACKEND: Final = "landlock"
 
@@ -137,15 +144,12 @@ def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
 
     Threat: who may write above one has exchanged a directory for a link since.
     """
-    slash = os.open("/", PASS)
-    try:
+    with held_open(os.open("/", PASS)) as slash:
         host = _Tree(slash, detect_resolution())
         for path in plan.readable:
             rules.allow_below(host, path.strip("/") or ".", _READ)
         for path in plan.writable:
             rules.allow_below(host, path.strip("/") or ".", _READ | _CHANGE)
-    finally:
-        os.close(slash)
 
 
 def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
@@ -223,7 +227,7 @@ class _Rules:
 
     def _allow(self, fd: int, rights: int) -> None:
         self.count += 1
-        try:
+        with held_open(fd):
             if self.count > RULES_MAX:
                 raise SandboxUnavailableError(
                     f"the workspace needs more than {RULES_MAX} Landlock rules",
@@ -234,8 +238,6 @@ class _Rules:
                 rights &= kernel.OF_FILES
             if rights:
                 kernel.allow_path(self.fd, fd, rights)
-        finally:
-            os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,15 +288,12 @@ class _Tree:
                 raise
             return []
         prefix = "" if directory == "." else f"{directory}/"
-        try:
-            with os.scandir(fd) as entries:
-                return [
-                    (prefix + entry.name, entry.is_dir(follow_symlinks=False))
-                    for entry in entries
-                    if not entry.is_symlink()
-                ]
-        finally:
-            os.close(fd)
+        with held_open(fd), os.scandir(fd) as entries:
+            return [
+                (prefix + entry.name, entry.is_dir(follow_symlinks=False))
+                for entry in entries
+                if not entry.is_symlink()
+            ]
 
 
 def _parents(path: str) -> Iterator[str]:
@@ -440,13 +439,9 @@ def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[s
     What a process that was killed left of the kind goes first.
     """
     with contextlib.ExitStack() as held:
-        try:
+        with host_error("no private directory for a command"):
             place = held.enter_context(claimed(Path(tempfile.gettempdir()), _PREFIX))
             _furnish(place, plan, identity)
-        except OSError as error:
-            raise HostError(
-                f"no private directory for a command: {os.strerror(error.errno or 0)}"
-            ) from error
         yield os.fspath(place)
 
 

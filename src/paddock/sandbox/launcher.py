@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from paddock.errors import HostError, SandboxUnavailableError
+from paddock.plane.files import host_error
 from paddock.sandbox.area import Overlaid
 from paddock.sandbox.conversation import HOME, NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
@@ -130,15 +131,11 @@ class Launcher:
         if stage.is_used:
             raise ValueError("a stage runs one command")
         stage.is_used = True
-        try:
+        # Too few descriptors, or a disk too full for what is kept of the output.
+        with host_error("a command cannot be listened to"):
             talk = Conversation(stage.control, request, observed, _user_inside())
             with contextlib.closing(talk):
                 end = talk.hold()
-        except OSError as error:
-            # Too few descriptors, or a disk too full for what is kept of the output.
-            raise HostError(
-                f"a command cannot be listened to: {os.strerror(error.errno or 0)}"
-            ) from error
         self._prepare_next(stage)
         self._close_stale()
         return end
@@ -273,27 +270,26 @@ def _make(running: Running, recipe: Recipe, workspace_fd: int, git_fd: int) -> S
     Raises: HostError where the launcher is gone, or descriptors are.
     """
     name = f"stage-{secrets.token_hex(8)}"
-    try:
-        with contextlib.ExitStack() as undo, contextlib.ExitStack() as closing:
-            undo.callback(running.area.let_go, recipe.hidden)
-            undo.callback(running.area.let_go, recipe.git_shown)
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            closing.enter_context(theirs)
-            undo.callback(ours.close)
-            workspace = os.dup(workspace_fd)
-            undo.callback(os.close, workspace)
-            git = -1
-            if git_fd >= 0:
-                git = os.dup(git_fd)
-                undo.callback(os.close, git)
-            _send_order(running, recipe, name, theirs.fileno(), (workspace, git))
-            stage = StageDirectories(running, name, ours, recipe, workspace, git)
-            undo.pop_all()
-            return stage
-    except OSError as error:
-        raise HostError(
-            f"a sandbox cannot be asked for: {os.strerror(error.errno or 0)}"
-        ) from error
+    with (
+        host_error("a sandbox cannot be asked for"),
+        contextlib.ExitStack() as undo,
+        contextlib.ExitStack() as closing,
+    ):
+        undo.callback(running.area.let_go, recipe.hidden)
+        undo.callback(running.area.let_go, recipe.git_shown)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        closing.enter_context(theirs)
+        undo.callback(ours.close)
+        workspace = os.dup(workspace_fd)
+        undo.callback(os.close, workspace)
+        git = -1
+        if git_fd >= 0:
+            git = os.dup(git_fd)
+            undo.callback(os.close, git)
+        _send_order(running, recipe, name, theirs.fileno(), (workspace, git))
+        stage = StageDirectories(running, name, ours, recipe, workspace, git)
+        undo.pop_all()
+        return stage
 
 
 def _send_order(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
+from paddock.plane.files import host_error
 from paddock.policy.grants import names_line, shell_for
 from paddock.policy.shell import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
@@ -355,7 +356,7 @@ class SandboxShell:
     def _open_room(self) -> Room:
         ground = self._ground
         policy = ground.place.policy
-        with self._lock:
+        with self._lock, host_error("no place for commands", str(ground.staging)):
             if self._room is None:
                 bench = Bench(policy, ground.chain, policy.settings.shell.git, "")
                 bytes_max = policy.settings.limits.change_set_bytes_max
@@ -365,7 +366,7 @@ class SandboxShell:
                     ground.place,
                     bench,
                     bytes_max,
-                    _moments(ground.staging),
+                    Moments(ground.staging),
                     TrackedView(),
                     GitRoom(self._read),
                 )
@@ -378,15 +379,6 @@ class SandboxShell:
             if self._plan is None:
                 self._plan = compile_plan(policy, chain, self._ground.facts()).plan
             return replace(self._plan, network=line_network(policy, chain, line))
-
-
-def _moments(staging: Path) -> Moments:
-    try:
-        return Moments(staging)
-    except OSError as error:
-        raise HostError(
-            f"no place for commands: {os.strerror(error.errno or 0)}", where=str(staging)
-        ) from error
 
 
 def _commit(command: StagedCommand, *, grants_asks: bool) -> Kept:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from paddock import limits
-from paddock.errors import HostError
 from paddock.history.keeping import History, current_call
+from paddock.plane.files import host_error
 from paddock.sandbox.capture import Spool
 from paddock.sandbox.conversation import Spools
 from paddock.sandbox.outcome import KeptOutput, Stream
@@ -57,14 +57,9 @@ class Spooling:
             opened.callback(os.close, draft)
             return draft
         self._is_adoptable = False
-        try:
+        with host_error("no place for a command's output", str(directory)):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             return opened.enter_context(_unnamed(directory)).fileno()
-        except OSError as error:
-            raise HostError(
-                f"no place for a command's output: {os.strerror(error.errno or 0)}",
-                where=str(directory),
-            ) from error
 
     @property
     def spools(self) -> Spools:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from paddock.errors import ApprovalUnavailableError, HostError
+from paddock.plane.files import host_error
 from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.committing import (
     Committed,
@@ -131,14 +132,10 @@ class StagedCommand:
 
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
         """Make one of the layers over the workspace and its git directory. Raises: HostError."""
-        try:
+        with host_error("the changes of a command cannot be read"):
             root_fd = self._place.workspace.tree.root_fd
             is_joined, self._refused = git.join(self._stage, upper_fd, root_fd)
             self._index_problem = git.land_index(upper_fd) if is_joined else ""
-        except OSError as error:
-            raise HostError(
-                f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-            ) from error
         if is_joined:
             self._beside = git.beside
             workspace = held.enter_context(self._place.workspace.with_beside(git.beside))

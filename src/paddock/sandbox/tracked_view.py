@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from paddock.errors import HostError
+from paddock.plane.files import host_error
 from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.git.tracked import (
@@ -334,12 +334,8 @@ def differing(shown: Mapping[str, ShownFile], layers: Layers) -> ShownNames:
     """Compare what was shown with what stands there. Raises: HostError."""
     comparing = Comparing(layers.upper_fd, layers.lower_fd)
     found: list[str] = []
-    try:
+    with host_error("a working copy cannot be read"):
         for path, file in sorted(shown.items()):
             if file.mode in FILE_MODES and not comparing.is_lower(path, file.content):
                 found.append(path)
-    except OSError as error:
-        raise HostError(
-            f"a working copy cannot be read: {os.strerror(error.errno or 0)}"
-        ) from error
     return ShownNames(tuple(sorted(shown)), tuple(found))

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from paddock.errors import HostError
+from paddock.plane.files import host_error
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
@@ -38,7 +38,7 @@ from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.values import ShownFile
 from paddock.values.digests import DIGEST_PREFIX
 from paddock.workspace.metadata import FileStatus
-from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution
+from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution, held_open
 
 # Entries below a directory that is renamed keep their own times: what came with another
 # directory looks as if it had always been there. So each directory is compared with the
@@ -151,13 +151,11 @@ class Comparing:
             if error.errno in _NOT_THERE:
                 return False
             raise
-        try:
+        with held_open(fd):
             if os.fstat(fd).st_size != len(content):
                 return False
             with open(fd, "rb", closefd=False) as file:
                 return file.read(len(content) + 1) == content
-        finally:
-            os.close(fd)
 
     def link_text(self, path: str) -> str | None:
         parent, _, name = path.rpartition("/")
@@ -187,10 +185,8 @@ class Comparing:
             fd = self.resolution.open(self.lower_fd, path or ".", PASS)
         except OSError:
             return None
-        try:
+        with held_open(fd):
             found = os.fstat(fd)
-        finally:
-            os.close(fd)
         return found.st_ctime_ns if stat.S_ISDIR(found.st_mode) else None
 
 
@@ -285,14 +281,10 @@ def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Diffe
         tuple(f"{path}/" for path in layer.mounted),
     )
     too_deep = frozenset(layer.too_deep)
-    try:
+    with host_error("the changes of a command cannot be read"):
         for raw in layer.changes:
             if raw.path not in too_deep:
                 finding.take(raw)
-    except OSError as error:
-        raise HostError(
-            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-        ) from error
     found = tuple(sorted(finding.found, key=_parents_first))
     return Differences(
         found, tuple(dict.fromkeys(finding.conflicts)), layer.too_deep, layer.is_whole

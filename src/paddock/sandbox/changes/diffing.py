@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
-from paddock.errors import HostError
 from paddock.ledger.format.compact_json import encode_json
+from paddock.plane.files import host_error
 from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
@@ -21,7 +21,7 @@ from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.values.digests import digest_of
 from paddock.workspace.reading import version_of_file
-from paddock.workspace.resolution import READ_FILE
+from paddock.workspace.resolution import READ_FILE, held_open
 
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_WHOLE: Final = 20_000
@@ -49,12 +49,8 @@ def show_settled(settled: Sequence[Settled], layers: Layers, hidden: Sequence[st
     shown here either.
     """
     closed = tuple(f"{name}/" for name in hidden)
-    try:
+    with host_error("the changes of a command cannot be read"):
         return _show([each for each in settled if each.lands], layers, closed)
-    except OSError as error:
-        raise HostError(
-            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-        ) from error
 
 
 def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -> Shown:
@@ -88,11 +84,8 @@ def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str |
     version = settled.difference.version or ""
     is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
     if is_written and change.node is NodeKind.FILE:
-        fd = comparing.resolution.open(layers.upper_fd, change.path, READ_FILE)
-        try:
+        with held_open(comparing.resolution.open(layers.upper_fd, change.path, READ_FILE)) as fd:
             version = version_of_file(fd, os.fstat(fd).st_size)
-        finally:
-            os.close(fd)
     return [
         change.path,
         change.kind.value,

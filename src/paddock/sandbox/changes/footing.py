@@ -17,7 +17,6 @@ Most of these names stand in the directory itself, which whoever makes one locks
 that stand deeper it is locked besides.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -55,7 +54,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import WorkspacePath, unchecked_path
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
 
 _DEEP_NAMES: Final = tuple(name for name in ARMING_NAMES if "/" in name)
 _MODE: Final = 0o644
@@ -106,10 +105,8 @@ class Footing:
             fd = self.resolution.open(self.root_fd, path, PASS_DIRECTORY)
         except OSError:
             return False
-        try:
+        with held_open(fd):
             return identity_of(fd) == known
-        finally:
-            os.close(fd)
 
     def _changes(self) -> Iterable[StagedChange]:
         return (change for phase in self.phases for change in phase)

@@ -40,7 +40,7 @@ from paddock.sandbox.host.standing import find_content
 from paddock.sandbox.outcome import RefusedChange
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
-from paddock.workspace.resolution import PASS_DIRECTORY
+from paddock.workspace.resolution import PASS_DIRECTORY, held_open
 
 # A command has its way in its layer: it opens a read-only directory or a closed file with
 # chmod(1), and goes on. In the workspace they are as they were, and the commit has the
@@ -135,12 +135,10 @@ class Obstacles:
             fd = self._resolution.open(self._lower_fd, directory, PASS_DIRECTORY)
         except OSError:
             return True  # It is gone, or another: the commit finds that out.
-        try:
+        with held_open(fd):
             # Only where it matters: see `workspace.metadata.require_writable`.
             set_id = os.geteuid() != os.getuid()
             return os.access(name, rights, dir_fd=fd, effective_ids=set_id)
-        finally:
-            os.close(fd)
 
 
 def _of_itself(difference: Difference) -> str:

@@ -33,9 +33,10 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError
 from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
+from paddock.plane.files import host_error
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution, held_open
 
 # The layer that a command works on ends there: what is mounted is not part of it, and the
 # command sees the directory underneath, as a rule an empty one. We see what is mounted.
@@ -146,13 +147,9 @@ def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> 
         HostError: a mark that is not expected, or something that cannot be read.
     """
     reading = _Reading(beside)
-    try:
+    with host_error("the changes of a command cannot be read"):
         lower = os.open(".", _LOWER_DIRECTORY, dir_fd=lower_fd)
         reading.read(os.open(".", _DIRECTORY, dir_fd=upper_fd), lower, "", 0)
-    except OSError as error:
-        raise HostError(
-            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-        ) from error
     return UpperLayer(
         tuple(reading.changes),
         tuple(reading.too_deep),
@@ -179,7 +176,7 @@ def names_below(
             fd = resolution.open(root_fd, prefix, READ_DIRECTORY)
         except OSError:
             continue
-        try:
+        with held_open(fd):
             for name in sorted(os.listdir(fd)):
                 look = _look(fd, name)
                 if look is None:
@@ -187,8 +184,6 @@ def names_below(
                 yield f"{prefix}/{name}", look
                 if look.kind is Kind.DIRECTORY and not look.is_mounted:
                     waiting.append(f"{prefix}/{name}")
-        finally:
-            os.close(fd)
 
 
 def host_owner(owner: int) -> int:

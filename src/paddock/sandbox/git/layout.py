@@ -37,7 +37,7 @@ from paddock.sandbox.git.rules import (
 )
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.host.standing import find_content
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
 
 _MODULE_NAMES: Final = ("HEAD", "objects", "refs")
 _WORKTREE_NAMES: Final = ("HEAD", "commondir", "gitdir")
@@ -180,10 +180,8 @@ class _Looking:
             fd = self.resolution.open(self.lower_fd, directory, PASS_DIRECTORY)
         except OSError:
             return frozenset()
-        try:
+        with held_open(fd):
             return frozenset(name for name in names if _stands(fd, name))
-        finally:
-            os.close(fd)
 
 
 def _stands(fd: int, name: str) -> bool:

@@ -34,7 +34,7 @@ from paddock.sandbox.git.index import (
 from paddock.sandbox.git.layout import find_inside, find_lead
 from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
 from paddock.sandbox.host.standing import find_content
-from paddock.workspace.resolution import PASS, detect_resolution
+from paddock.workspace.resolution import PASS, detect_resolution, held_open
 
 _INDEX_BYTES_MAX: Final = 1 << 28
 _LEAD_BYTES_MAX: Final = 4096 + len("gitdir: \n")
@@ -81,10 +81,8 @@ class IndexPlace:
             fd = detect_resolution().open(self.fd, f"{self.directory}index", PASS)
         except OSError:
             return ()
-        try:
+        with held_open(fd):
             return identity_of_look(os.fstat(fd))
-        finally:
-            os.close(fd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +204,9 @@ def list_tracked(root: Path) -> tuple[str, ...]:
 
     For people: a nested repository is one of its own. Raises: OSError.
     """
-    root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with held_open(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root_fd:
         entries = _find(IndexPlace(".", root_fd, ".git/"), IndexFile.entries)
         return tuple(sorted({os.fsdecode(entry.path) for entry in entries}))
-    finally:
-        os.close(root_fd)
 
 
 def find_indexed(

@@ -22,7 +22,7 @@ from paddock.sandbox.host.host_facts import GitOutside
 from paddock.sandbox.host.places import is_below
 from paddock.sandbox.host.standing import Resolver, read_content
 from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE, detect_resolution
+from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE, detect_resolution, held_open
 
 GIT: Final = ".git"
 _POINTER_BYTES_MAX: Final = 4096
@@ -115,12 +115,9 @@ class _Found:
         return self._opened(outside, lambda fd: self._is_module(fd, real))
 
     def _pointer(self) -> str:
-        fd = os.open(f"{self._place}/.git", READ_FILE | os.O_NOFOLLOW)
-        try:
+        with held_open(os.open(f"{self._place}/.git", READ_FILE | os.O_NOFOLLOW)) as fd:
             self._require_owner(os.fstat(fd))
             content = os.pread(fd, _POINTER_BYTES_MAX, 0)
-        finally:
-            os.close(fd)
         text = content.decode("utf-8").removesuffix("\n")
         if not text.startswith("gitdir: ") or not text.isprintable():
             raise ValueError("no file that leads to a git directory")
@@ -130,28 +127,20 @@ class _Found:
         common = outside.common
         if is_below(self._workspace, common):
             return None
-        slash = os.open("/", PASS_DIRECTORY)
-        try:
+        with held_open(os.open("/", PASS_DIRECTORY)) as slash:
             fd = detect_resolution().open(slash, common.strip("/"), PASS_DIRECTORY)
-        finally:
-            os.close(slash)
-        try:
+        with held_open(fd):
             self._require_owner(os.fstat(fd))
             for name in _NAMES:
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
             if belongs(fd):
                 found = replace(outside, is_sparse=_is_sparse(fd, outside))
                 return HeldGit(found, Beside(GIT, common, os.dup(fd)))
-        finally:
-            os.close(fd)
         return None
 
     def _is_worktree(self, fd: int, outside: GitOutside) -> bool:
-        own = detect_resolution().open(fd, outside.own, PASS_DIRECTORY)
-        try:
+        with held_open(detect_resolution().open(fd, outside.own, PASS_DIRECTORY)) as own:
             self._require_owner(os.fstat(own))
-        finally:
-            os.close(own)
         back, common = (_text(fd, f"{outside.own}/{name}") for name in ("gitdir", "commondir"))
         directory = f"{outside.common}/{outside.own}"
         path = _joined(directory, back)
