@@ -223,7 +223,7 @@ def _start(
         )
     except OSError as error:
         raise unknown_names(f"git cannot be started: {os.strerror(error.errno or 0)}") from error
-    # Before it is asked for anything: until then it has read nothing of a command's.
+    # At once: it has hardly begun, and what it unpacks only then is a command's.
     resource.prlimit(process.pid, resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     return process
 
