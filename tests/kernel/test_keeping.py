@@ -13,10 +13,10 @@ import pytest
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import load_policy
 from paddock.sandbox.closing import ReadJudge, WriteJudge
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
-from paddock.sandbox.landlock import Area
+from paddock.sandbox.landlock import Area, HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, GitConfig
 from tests.support.landlocked import CHAIN, plan_for
 from tests.support.sandboxes import usual
@@ -61,7 +61,7 @@ class Shell:
             )
             env = (("CI", "1"),) if stdin else ()
             request = CommandRequest(plan, argv, cwd, timeout_s, 4096, stdin, env)
-            return run_landlocked(request, workplace, cancel=cancel, on_output=on_output)
+            return run_landlocked(request, workplace, Observed(cancel=cancel, on_output=on_output))
         finally:
             os.close(fd)
 
@@ -286,7 +286,7 @@ def test_the_canary_finds_that_it_works():
 
 def test_a_keeper_loads_nothing_slow():
     program = (
-        Path(sys.modules["paddock.sandbox.keeping"].__file__).with_name("inside") / "keeper.py"
+        Path(sys.modules["paddock.sandbox.landlock"].__file__).with_name("inside") / "keeper.py"
     )
     # Without arguments it ends as soon as everything is loaded.
     done = subprocess.run(

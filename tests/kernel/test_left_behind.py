@@ -12,8 +12,7 @@ from paddock.plane.environment import read_environment
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.facts import Asking, collect_facts
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.keeping import Workplace, run_landlocked
-from paddock.sandbox.landlock import Area
+from paddock.sandbox.landlock import Area, Workplace, run_landlocked
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import compile_plan
 from paddock.sandbox.values import CommandEnd, CommandRequest

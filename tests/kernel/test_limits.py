@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.values import Ending
 from tests.support.sandboxes import PYTHON, Room, a_room, complained, said, usual
 
@@ -105,7 +106,7 @@ def test_a_command_is_cancelled_from_another_thread(room: Room):
             threading.Thread(target=wish.utter).start()
 
     with room.launcher.open_stage(request.plan, room.fd) as stage:
-        end = room.launcher.run(request, stage, cancel=wish, progress=progress)
+        end = room.launcher.run(request, stage, Observed(progress=progress, cancel=wish))
 
     assert (end.ending, said(end)) == (Ending.CANCELLED, "begun\n")
     assert seen
@@ -119,7 +120,7 @@ def test_a_command_that_was_cancelled_before_does_not_go_on(room: Room):
     request = room.request("/bin/sh", "-c", "sleep 98.6", timeout_s=60)
 
     with room.launcher.open_stage(request.plan, room.fd) as stage:
-        end = room.launcher.run(request, stage, cancel=wish)
+        end = room.launcher.run(request, stage, Observed(cancel=wish))
 
     assert end.ending is Ending.CANCELLED
     assert processes_named("98.6") == []

@@ -6,8 +6,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.sandbox.git.entries import SHA1_BYTES
 from paddock.sandbox.git.index import is_harmless_index
+from paddock.sandbox.git.objects import SHA1_BYTES
 
 PARTS = ("a", "b", "src", ".git", ".gitx", "GIT~1", "..", ".", "", ".git ", "\u200c.git")
 names = st.lists(st.sampled_from(PARTS), min_size=1, max_size=4).map("/".join)

@@ -5,7 +5,7 @@ from paddock.assembly.shell import STAGING
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import Policy
 from paddock.policy.grants import names_line, shell_for
-from paddock.sandbox.choice import choose_backend
+from paddock.sandbox.backends import choose_backend
 from paddock.sandbox.examine import examine_host
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain

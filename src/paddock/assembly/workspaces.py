@@ -1,6 +1,5 @@
 """Opening the directory that an agent works in."""
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,6 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.plane.workspaces import require_as_declared
 from paddock.sandbox.host.git_outside import open_git_outside
 from paddock.workspace import Workspace
-from paddock.workspace.beside import Beside
 
 
 def open_workspace_of(
@@ -48,8 +46,7 @@ def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspa
             yield workspace
             return
         try:
-            beside = Beside(".git", held.outside.common, held.fd)
-            with workspace.with_beside(beside) as both:
+            with workspace.with_beside(held.beside) as both:
                 yield both
         finally:
-            os.close(held.fd)
+            held.close()

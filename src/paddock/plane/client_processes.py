@@ -39,7 +39,6 @@ class ClientProcess:
 
     @property
     def mark(self) -> str:
-        """The name of its mark."""
         return f"{self.pid}-{self.started}"
 
 

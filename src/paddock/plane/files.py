@@ -46,6 +46,15 @@ def host_errors(act: str, path: Path) -> Generator[None, None, None]:
         ) from error
 
 
+@contextmanager
+def host_error(said: str, where: str = "") -> Generator[None, None, None]:
+    """What the system refuses inside becomes a `HostError` that says so."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(f"{said}: {os.strerror(error.errno or 0)}", where=where) from error
+
+
 def read_file(path: Path, bytes_max: int) -> bytes | None:
     """The bytes of a regular file, or None where nothing stands.
 

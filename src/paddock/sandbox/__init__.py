@@ -2,18 +2,18 @@
 
     values.py outcome.py         the nouns; what is asked of a shell, and what came of it
     host/ facts.py               what a plan must know of this host
-    plan.py closing.py hidden.py strictest.py interpreter.py   policy and facts → a plan
-    git_config.py                what a command has of the user's git configuration
-    probe.py examine.py canary.py choice.py backends.py remedies.py   what works here, by trying
-    stage.py staging.py area.py launcher.py running.py   the backend that stages, with overlays
+    plan.py closing.py hidden.py strictest.py   policy and facts → a plan
+    git_config.py                what a command has of git on the host
+    probe.py examine.py canary.py backends.py remedies.py   what works here, by trying
+    stage.py staging.py area.py launcher.py   the backend that stages, with overlays
     git_layer.py                 its second layer, over a git directory outside the workspace
     claims.py caches.py          directories that go away with whoever made them; one that stays
-    landlock.py keeping.py       the backend for hosts without user namespaces
+    landlock.py                  the backend for hosts without user namespaces
     inside/                      what runs in the sandbox, alone with kernel/
-    conversation.py capture.py pump.py spooling.py   from a command's start to its end
-    tracked_view.py git_contents.py   what git tracks of the closed files, as commands see it
+    conversation.py capture.py spooling.py   from a command's start to its end
+    tracked_view.py              what git tracks of the closed files, as commands see it
     changes/ git/ moments.py     what it changed: judged, settled, committed, kept
-    streams.py telling.py fence.py shell.py   what is told of it; one agent's shell
+    streams.py telling.py shell.py   what is told of it; one agent's shell
 
 Dangers: the command is anybody's and runs with the user's rights until the kernel says
 otherwise; it can outlive its caller, fill a disk, pour output, race the commit. Each

@@ -17,13 +17,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from paddock.errors import HostError, SandboxUnavailableError
+from paddock.errors import SandboxUnavailableError
+from paddock.plane.files import host_error
 from paddock.sandbox.claims import claim, sweep
 from paddock.sandbox.conversation import ConfinementError
-from paddock.sandbox.git.entries import LINK_MODE, SUBMODULE_MODE
+from paddock.sandbox.git.index import LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.sandbox.values import ShownFile
+from paddock.workspace.resolution import held_open
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREFIX: Final = "launcher-"
@@ -40,7 +42,6 @@ class Overlaid:
 
     files: Mapping[str, bytes]
     digest: str
-    """Of all that."""
     modified_ns: int = 0
     """The time that they have: of what they stand for."""
 
@@ -58,7 +59,7 @@ class StagingArea:
 
         Raises: HostError where that cannot be made or locked.
         """
-        try:
+        with host_error("no staging area for commands", str(home)):
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home = os.open(home, _DIRECTORY)
             try:
@@ -67,10 +68,6 @@ class StagingArea:
             except OSError:
                 os.close(self._home)
                 raise
-        except OSError as error:
-            raise HostError(
-                f"no staging area for commands: {os.strerror(error.errno or 0)}", where=str(home)
-            ) from error
         self.fd = self._claim.fd
         self.path = f"{os.fspath(home)}/{self._claim.name}"
         self._lock = threading.Lock()
@@ -109,13 +106,11 @@ class StagingArea:
         return name
 
     def hold(self, hidden: str) -> None:
-        """One more who uses what `hide` gave, while another does."""
         if hidden:
             with self._lock:
                 self._users[hidden] += 1
 
     def let_go(self, hidden: str) -> None:
-        """One less who uses what `hide` gave."""
         if hidden:
             with self._lock:
                 self._users[hidden] -= 1
@@ -145,11 +140,8 @@ class StagingArea:
         name = HIDDEN_PREFIX.decode("ascii") + secrets.token_hex(8)
         try:
             os.mkdir(name, 0o700, dir_fd=self.fd)
-            root = os.open(name, _DIRECTORY, dir_fd=self.fd)
-            try:
+            with held_open(os.open(name, _DIRECTORY, dir_fd=self.fd)) as root:
                 layer.build(root)
-            finally:
-                os.close(root)
         except OSError as error:
             if not has_command_users():
                 raise ConfinementError("users", error.errno or 0) from error
@@ -164,8 +156,6 @@ class StagingArea:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """What one directory of whiteouts holds."""
-
     whiteouts: Sequence[str]
     parents: Mapping[str, os.stat_result]
     """What is merged with the directory below; parents before children."""
@@ -248,15 +238,11 @@ def _look_of(workspace: int, path: str) -> os.stat_result | None:
 
 
 def _mark_opaque(root: int, path: str) -> None:
-    fd = os.open(path, _DIRECTORY, dir_fd=root)
-    try:
+    with held_open(os.open(path, _DIRECTORY, dir_fd=root)) as fd:
         os.setxattr(fd, _OPAQUE, b"y")
-    finally:
-        os.close(fd)
 
 
 def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
-    """Make what is shown; its owner is the directory's. Raises: OSError."""
     if file.mode == LINK_MODE:
         os.symlink(file.content, os.fsencode(file.path), dir_fd=root)
     else:
@@ -313,7 +299,6 @@ def _parents(
 
 
 def _owners(look: os.stat_result) -> tuple[int, int]:
-    """As the sandbox's root has them."""
     owner, group = (
         HOST_IDS_FIRST + each if each < HOST_IDS_COUNT else HOST_IDS_FIRST
         for each in (look.st_uid, look.st_gid)

@@ -24,9 +24,9 @@ from paddock.plane.files import host_errors
 from paddock.plane.locks import shared, try_locked
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+from paddock.workspace.resolution import held_open
 
 FOLDER: Final = "caches"
-"""Below the plane's objects."""
 _TREE: Final = "tree"
 _LOOKED: Final = "looked"
 _LOOKED_S: Final = 3600.0
@@ -43,16 +43,13 @@ class Caches:
 
     home: Path
     workspace: str
-    """Its real path."""
 
     @property
     def folder(self) -> Path:
-        """Ours, around what commands see."""
         return self.home / sha256(os.fsencode(self.workspace)).hexdigest()[:32]
 
     @property
     def tree(self) -> Path:
-        """What commands see."""
         return self.folder / _TREE
 
     @contextlib.contextmanager
@@ -76,10 +73,8 @@ class Caches:
             return 0
         except OSError:
             return limits.shell_cache_bytes_max + 1
-        try:
+        with held_open(fd):
             return _size(fd, _DEPTH_MAX, limits.shell_cache_bytes_max)
-        finally:
-            os.close(fd)
 
     def clear(self) -> bool:
         """Begin anew. False where a command uses it now. Raises: HostError."""
@@ -91,12 +86,11 @@ class Caches:
         return is_ours
 
     def _remove(self) -> None:
-        with host_errors("clearing", self.folder):
-            fd = os.open(self.folder, _DIRECTORY)
-            try:
-                remove_tree(fd, _TREE)
-            finally:
-                os.close(fd)
+        with (
+            host_errors("clearing", self.folder),
+            held_open(os.open(self.folder, _DIRECTORY)) as fd,
+        ):
+            remove_tree(fd, _TREE)
 
     def _make(self) -> None:
         """Started as root it belongs to the user that root is in a sandbox: to nobody here."""
@@ -114,7 +108,6 @@ class Caches:
             return float("inf")
 
     def _look(self) -> None:
-        """Whoever is over the bound begins anew; what a command uses is looked at again later."""
         with contextlib.suppress(OSError, HostError):
             if self.size_bytes() <= limits.shell_cache_bytes_max or self.clear():
                 (self.folder / _LOOKED).touch(mode=0o600)
@@ -151,10 +144,8 @@ def _size_of_child(directory: int, name: str, depth: int, room: int) -> int:
         return 0
     except OSError:
         return room + 1
-    try:
+    with held_open(fd):
         return _size(fd, depth - 1, room) if depth else room + 1
-    finally:
-        os.close(fd)
 
 
 def cache_variables(cache: str) -> dict[str, str]:

@@ -32,6 +32,7 @@ from paddock.sandbox.values import (
     SandboxPlan,
     Verdict,
 )
+from paddock.workspace.resolution import held_open
 
 BACKEND: Final = "stage"
 _TIMEOUT_S: Final = 10.0
@@ -86,7 +87,6 @@ class Canary:
         self._verdict: Verdict | None = None
 
     def verdict(self) -> Verdict:
-        """Whether commands can be confined on this host, and if not, why and what to do."""
         with self._lock:
             if self._verdict is None or self._verdict.is_passing:
                 self._verdict = try_stage(self._launcher, self._staging, self._ground)
@@ -144,7 +144,6 @@ def gaps_over(workspace_fd: int) -> tuple[str, ...]:
 
 
 def _explained(error: PaddockError) -> Verdict:
-    """The verdict where the command did not come to its end."""
     if isinstance(error, ConfinementError):
         return explain_failure(error)
     if isinstance(error, HostError):
@@ -153,7 +152,6 @@ def _explained(error: PaddockError) -> Verdict:
 
 
 def explain_failure(error: ConfinementError) -> Verdict:
-    """Why a sandbox could not be made, in an operator's words."""
     if is_passing(error.number, error.step):
         return failed_now(BACKEND, error)
     step = _STEPS.get(error.step, Step.MOUNTS)
@@ -169,7 +167,6 @@ def is_passing(number: int, step: str) -> bool:
 
 
 def failed_now(backend: str, error: PaddockError) -> Verdict:
-    """The verdict where nothing was found out."""
     remedy = "try again; while it fails, commands are refused"
     return Verdict(backend, Enforcement.NONE, (), error.message, remedy, is_passing=True)
 
@@ -181,7 +178,6 @@ def expect_an_end(end: CommandEnd) -> None:
 
 
 def read_switches() -> HostSwitches:
-    """The switches of this host that explain a refusal."""
     kernel = Path("/proc/sys/kernel")
     return HostSwitches(
         apparmor_restricts=_read(kernel / "apparmor_restrict_unprivileged_userns"),
@@ -203,7 +199,6 @@ def _furnish(cage: Path) -> None:
 
 
 def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
-    """What went wrong; empty if everything held."""
     workspace = cage / "workspace"
     plan = canary_plan(os.fspath(workspace), ground, ("below/hidden", "hidden"))
     script = _SCRIPT.format(namespaces=" ".join(_NAMESPACES))
@@ -211,17 +206,13 @@ def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
     request = CommandRequest(
         plan, ("/bin/sh", "-c", script, "canary", outside), ".", _TIMEOUT_S, _OUTPUT_BYTES
     )
-    fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with launcher.open_stage(plan, fd) as stage:
-            end = launcher.run(request, stage)
-            upper = stage.open_upper()
-            try:
-                return _judge_end(end) or _judge_layers(upper, fd, cage)
-            finally:
-                os.close(upper)
-    finally:
-        os.close(fd)
+    with (
+        held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd,
+        launcher.open_stage(plan, fd) as stage,
+    ):
+        end = launcher.run(request, stage)
+        with held_open(stage.open_upper()) as upper:
+            return _judge_end(end) or _judge_layers(upper, fd, cage)
 
 
 def canary_plan(workspace: str, ground: Ground, hidden: tuple[str, ...]) -> SandboxPlan:

@@ -32,6 +32,8 @@ class Spool:
 
     fd: int
     bytes_max: int
+    add: Callable[[memoryview], object] = len
+    """Is given all that is saved, as for a digest."""
 
 
 class Capture:
@@ -66,17 +68,10 @@ class Capture:
 
     @property
     def total_bytes(self) -> int:
-        """All that came so far."""
         return self._total
 
     def fileno(self) -> int:
-        """What to poll."""
         return self._fd
-
-    @property
-    def is_pouring(self) -> bool:
-        """Whether the writer was once seen waiting for us."""
-        return self._is_wide
 
     def read(self) -> bool:
         """Take in what is there. False at the end of the stream.
@@ -86,18 +81,10 @@ class Capture:
         Raises: OSError of the spool's file.
         """
         try:
-            count = self.fill()
+            count = os.readv(self._fd, [self._buffer[self._at :]])
         except BlockingIOError:
             # Threat: a command reads its own output where we were told that there is some.
             return True
-        return self.take(count)
-
-    def fill(self) -> int:
-        """Read behind what was taken in, and change nothing: `take` is told how many bytes."""
-        return os.readv(self._fd, [self._buffer[self._at :]])
-
-    def take(self, count: int) -> bool:
-        """The second half of `read`."""
         self._at += count
         self._total += count
         if count > 0 and self._listener is not None:
@@ -109,11 +96,9 @@ class Capture:
         return count > 0
 
     def close(self) -> None:
-        """Close the pipe."""
         os.close(self._fd)
 
     def captured(self) -> Captured:
-        """What was kept, so far. Raises: OSError of the spool's file."""
         self._look()
         return Captured(
             bytes(self._head), bytes(self._buffer[: self._at]), self._total, self._spooled
@@ -128,7 +113,6 @@ class Capture:
             return
 
     def _look(self) -> None:
-        """Save what is new, and keep of it what belongs to head and tail."""
         if self._spool is not None:
             room = self._spool.bytes_max - self._spooled
             self._save(self._buffer[self._new_at : self._at][:room], self._spool)
@@ -143,6 +127,7 @@ class Capture:
     def _save(self, chunk: memoryview, spool: Spool) -> None:
         while chunk:
             count = os.write(spool.fd, chunk)
+            spool.add(chunk[:count])
             self._spooled += count
             chunk = chunk[count:]
         if self._spooled - self._started >= _WRITTEN_BACK_BYTES:

@@ -18,6 +18,7 @@ from typing import Final
 from paddock.plane.locks import try_lock
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.workspace.locks import identity_of
+from paddock.workspace.resolution import held_open
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -73,8 +74,7 @@ def claimed(home: Path, prefix: str) -> Generator[Path]:
 
     Raises: OSError where it cannot be made.
     """
-    parent = os.open(home, _PASSED)
-    try:
+    with held_open(os.open(home, _PASSED)) as parent:
         with contextlib.suppress(OSError):
             sweep(parent, prefix)
         held = claim(parent, prefix)
@@ -82,8 +82,6 @@ def claimed(home: Path, prefix: str) -> Generator[Path]:
             yield home / held.name
         finally:
             held.release()
-    finally:
-        os.close(parent)
 
 
 def sweep(parent: int, prefix: str) -> None:
@@ -94,11 +92,8 @@ def sweep(parent: int, prefix: str) -> None:
 
     Raises: OSError where `parent` cannot be read. One that cannot be removed stays.
     """
-    listed = os.open(".", _DIRECTORY, dir_fd=parent)
-    try:
+    with held_open(os.open(".", _DIRECTORY, dir_fd=parent)) as listed:
         names = os.listdir(listed)
-    finally:
-        os.close(listed)
     for name in _claimed(names, prefix):
         with contextlib.suppress(OSError):
             if os.stat(name, dir_fd=parent, follow_symlinks=False).st_uid != os.geteuid():

@@ -24,8 +24,6 @@ WRITES: Final = ("create", "delete", "link", "mode")
 
 
 class Closing(Enum):
-    """What is said of one name."""
-
     OPEN = "open"
     CLOSED = "closed"
     """This name; what is below it is asked about too."""
@@ -34,8 +32,6 @@ class Closing(Enum):
 
 
 class NameJudge(Protocol):
-    """Says of each name in a workspace whether it is closed."""
-
     def judge(self, path: str, is_directory: bool) -> Closing:
         """`path` is workspace-relative, as the disk gave it."""
         ...
@@ -52,7 +48,6 @@ class ReadJudge:
         self._profiles = _Profiles(policy, chain, ("view",))
 
     def judge(self, path: str, is_directory: bool) -> Closing:
-        """See `NameJudge.judge`."""
         if self._secrets.holds(path):
             return Closing.SEALED
         for permissions in self._permissions:
@@ -78,7 +73,6 @@ class WriteJudge:
         self._profiles = _Profiles(policy, chain, WRITES)
 
     def judge(self, path: str, is_directory: bool) -> Closing:
-        """See `NameJudge.judge`."""
         if self._read.judge(path, is_directory) is Closing.SEALED:
             return Closing.SEALED
         if self._guards.is_above_own(path):
@@ -135,8 +129,6 @@ class _Secrets:
 
 
 class _Profiles:
-    """What all profiles of a chain say to some operations together."""
-
     __slots__ = ("_by_path", "_general", "_judge")
 
     def __init__(self, policy: Policy, chain: AgentChain, operations: tuple[str, ...]) -> None:
@@ -149,7 +141,6 @@ class _Profiles:
         )
 
     def allow(self, path: str) -> bool:
-        """Whether every operation on `path` is allowed without asking."""
         return self._general and all(self._allows(each, path) for each in self._by_path)
 
     def _allows(self, operation: str, path: str) -> bool:
@@ -176,7 +167,6 @@ def _restricting(permissions: AgentPermissions) -> AgentPermissions | None:
 
 
 def _names_paths(policy: Policy, chain: AgentChain, operation: str) -> bool:
-    """Whether any rule that has a say tells paths apart for this operation on files."""
     profiles = judge_for(policy, chain).profiles()
     return any(
         rule.pattern.path is not None and rule.pattern.head.matches("file", operation)

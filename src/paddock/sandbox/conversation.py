@@ -15,9 +15,9 @@ from paddock.sandbox.capture import Capture, Spool
 from paddock.sandbox.inside import orders
 from paddock.sandbox.inside.orders import Report, Start
 from paddock.sandbox.outcome import OnOutput, Progress
-from paddock.sandbox.pump import Pump
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
 from paddock.values.cancelling import Cancel
+from paddock.workspace.resolution import held_open
 
 HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for git's configuration, gone afterwards."""
@@ -41,10 +41,21 @@ _ENDINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Spools:
-    """Where the two streams are kept whole, if anywhere."""
-
     stdout: Spool | None = None
     stderr: Spool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Who wants to hear of a command while it runs, and who may end it."""
+
+    spools: Spools = Spools()
+    progress: Progress | None = None
+    cancel: Cancel | None = None
+    on_output: OnOutput | None = None
+
+
+NOBODY: Final = Observed()
 
 
 class ConfinementError(SandboxUnavailableError):
@@ -66,7 +77,7 @@ class Conversation:
         self,
         control: socket.socket,
         request: CommandRequest,
-        spools: Spools | None,
+        observed: Observed,
         user: tuple[int, int] | None = None,
     ) -> None:
         """Start the command in the sandbox at the socket's other end.
@@ -83,39 +94,33 @@ class Conversation:
         self._events = select.poll()
         self._waiting: set[int] = set()
         self._heeded_s = 0.0
-        self._is_followed = False
-        saved = spools or Spools()
+        self._observed, saved = observed, observed.spools
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo:
             out, out_end = _pipe(undo, user)
             error, error_end = _pipe(undo, user)
             self._stdout = Capture(out, most, saved.stdout)
             self._stderr = Capture(error, most, saved.stderr)
-            self._sources: dict[int, Capture | Pump] = {out: self._stdout, error: self._stderr}
-            given = _input(request.stdin)
-            try:
+            self._sources: dict[int, Capture] = {out: self._stdout, error: self._stderr}
+            with held_open(_input(request.stdin)) as given:
                 _send(control, order, given, out_end, error_end)
-            finally:
-                os.close(given)
             undo.pop_all()
         os.close(out_end)
         os.close(error_end)
 
-    def hold(
-        self, cancel: Cancel | None, progress: Progress | None, on_output: OnOutput | None = None
-    ) -> CommandEnd:
+    def hold(self) -> CommandEnd:
         """Listen until everything has ended.
 
-        Raises: SandboxUnavailableError, HostError, and what `progress` and `on_output` raise.
+        Raises: SandboxUnavailableError, HostError, and what whoever listens raises.
         """
+        cancel, on_output = self._observed.cancel, self._observed.on_output
         if on_output is not None:
-            self._is_followed = True
             self._stdout.tell(lambda chunk: self._pass_on(on_output, "stdout", chunk))
             self._stderr.tell(lambda chunk: self._pass_on(on_output, "stderr", chunk))
         wish = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         undo = cancel.on_cancel(lambda: os.eventfd_write(wish, 1)) if cancel is not None else None
         try:
-            self._listen(wish, progress)
+            self._listen(wish)
         finally:
             if undo is not None:
                 undo()
@@ -123,16 +128,16 @@ class Conversation:
         return self._end()
 
     def close(self) -> None:
-        """Close the pipes."""
         for source in self._sources.values():
             source.close()
 
-    def _listen(self, wish: int, progress: Progress | None) -> None:
-        """Until both streams and the sandbox are at their end."""
+    def _listen(self, wish: int) -> None:
+        progress = self._observed.progress
         control = self._control.fileno()
         self._events.register(wish, select.POLLIN)
-        for fd in (control, *self._sources):
-            self._await(fd)
+        self._waiting = {control, *self._sources}
+        for fd in self._waiting:
+            self._events.register(fd, select.POLLIN)
         told = self._began
         heard = float("inf")
         while self._waiting:
@@ -144,8 +149,8 @@ class Conversation:
                 elif fd == control:
                     self._hear()
                     self._forget(control)
-                else:
-                    self._read(fd)
+                elif not self._sources[fd].read():
+                    self._forget(fd)
             now = time.monotonic()
             heard = heard if control in self._waiting else min(heard, now)
             if now - heard > _DRAIN_S:
@@ -157,22 +162,9 @@ class Conversation:
                 told = now
                 progress(now - self._began, self._stdout.total_bytes + self._stderr.total_bytes)
 
-    def _await(self, fd: int) -> None:
-        self._events.register(fd, select.POLLIN)
-        self._waiting.add(fd)
-
     def _forget(self, fd: int) -> None:
         self._events.unregister(fd)
         self._waiting.discard(fd)
-
-    def _read(self, fd: int) -> None:
-        """What is there of a stream. One that pours is read in a thread from then on."""
-        source = self._sources[fd]
-        if not source.read():
-            self._forget(fd)
-        elif isinstance(source, Capture) and source.is_pouring and not self._is_followed:
-            # A listener hears both streams in one thread, in the order in which they came.
-            self._pump(fd, source)
 
     def _pass_on(
         self, on_output: OnOutput, name: Literal["stdout", "stderr"], chunk: bytes
@@ -182,19 +174,7 @@ class Conversation:
         on_output(name, chunk)
         self._heeded_s += time.monotonic() - began
 
-    def _pump(self, fd: int, source: Capture) -> None:
-        try:
-            pump = Pump(source)
-        except RuntimeError:
-            # There are too many threads: polling only costs time.
-            return
-        self._forget(fd)
-        del self._sources[fd]
-        self._sources[pump.fileno()] = pump
-        self._await(pump.fileno())
-
     def _hear(self) -> None:
-        """Take the report in: nothing more can come."""
         try:
             said = self._control.recv(_REPORT_BYTES_MAX)
         except ConnectionResetError:
@@ -204,9 +184,6 @@ class Conversation:
             self._report = Report.decode(said)
 
     def _end(self) -> CommandEnd:
-        for source in self._sources.values():
-            if isinstance(source, Pump):
-                source.leave()
         report = self._report
         if report is None:
             raise HostError("a sandbox ended without a report")
@@ -251,8 +228,7 @@ def _input(content: bytes) -> int:
     """
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    made = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
+    with held_open(os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)) as made:
         written = 0
         while written < len(content):
             written += os.write(made, content[written : written + _WRITE_BYTES])
@@ -260,8 +236,6 @@ def _input(content: bytes) -> int:
         fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
         # By a name of /proc it is opened anew: for reading, and from its beginning.
         return os.open(f"/proc/self/fd/{made}", os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(made)
 
 
 def _send(control: socket.socket, order: bytes, *streams: int) -> None:

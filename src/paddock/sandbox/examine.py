@@ -27,12 +27,12 @@ from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.places import is_covered, topmost
 from paddock.sandbox.host.standing import Resolver
-from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
-from paddock.sandbox.landlock import BACKEND, Area
+from paddock.sandbox.landlock import BACKEND, Area, HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, Verdict
 from paddock.values.agents import Agent
+from paddock.workspace.resolution import held_open
 
 _PLAIN_ID: Final = 65_534
 """The kernel's overflow id: what owns nothing that matters (user_namespaces(7))."""
@@ -124,7 +124,6 @@ def try_landlock(ground: Ground) -> Verdict:
 
 
 def _why_not() -> int:
-    """The errno by which the kernel says that it has no Landlock, or has it switched off."""
     modules = read_switches().security_modules
     return errno.ENOSYS if modules is None else errno.EOPNOTSUPP
 
@@ -164,18 +163,14 @@ def _run(cage: Path, ground: Ground) -> HeldEnd:
     argv = ("/bin/sh", "-c", _SCRIPT, "canary", os.fspath(cage / "outside"))
     policy = load_policy(None)
     read, write = ReadJudge(policy, _CHAIN), WriteJudge(policy, _CHAIN)
-    fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         workplace = Workplace(
             fd, Area(NameIndex(read).find(fd), read), Area(NameIndex(write).find(fd), write)
         )
         return run_landlocked(CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES), workplace)
-    finally:
-        os.close(fd)
 
 
 def _judge(cage: Path, kept: HeldEnd) -> str:
-    """What went wrong; empty if everything held."""
     end = kept.end
     expect_an_end(end)
     lines = end.stdout.head.decode("utf-8", "replace").splitlines()

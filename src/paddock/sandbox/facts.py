@@ -25,8 +25,6 @@ _LISTED_MAX: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Whose commands, on which plane, in which environment."""
-
     policy: Policy
     agents: AgentStore
     agent: str
@@ -130,7 +128,6 @@ def _changeable(
 
 
 def _listings(places: list[str], holes: list[str], home: str) -> tuple[Listing, ...]:
-    """What the directories hold in which something has to be left out."""
     found: dict[str, Listing] = {}
     for place in places:
         for hole in holes:

@@ -1,18 +1,21 @@
-"""What a command has of the user's git configuration, and the files that say so. Pure.
+"""What a command has of git on the host: of the user's configuration, and of the repository. Pure.
 
 A filter is taken where its programs are among what the command may read: it runs there,
 so what it can do is what the command can. Where they are not, the filter fails: git
 commits a file as it is where a filter is not there, and a large file or a secret in
 plain text is then in the history for good.
+
+A git directory outside of the workspace (`git_outside` finds it with its proof) is held
+against what is closed, and what git has to be told of it is put into the environment.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from paddock.sandbox.host.git_plan import settings_for, variables_for
-from paddock.sandbox.host.host_facts import GitFacts, GitFilter, GitOutside, LeftOut
-from paddock.sandbox.host.places import is_covered
+from paddock.sandbox.host.host_facts import GitFacts, GitFilter, GitOutside, HostFacts, LeftOut
+from paddock.sandbox.host.places import is_below, is_covered, is_led_by
 from paddock.sandbox.values import GitConfig
+from paddock.values.calls import Json
 
 SAFE: Final = (
     # Threat: HEAD, objects and refs among ordinary files make a repository of a folder, whose
@@ -60,6 +63,14 @@ _KEEP_POINTER: Final = (
     ' then printf %s "$l"; exec cat; fi; '
 )
 """A file that is a pointer already stays one, as with git-lfs (spec.md, "The Pointer")."""
+
+_KEEPS_WORKTREES: Final = ("gc.worktreePruneExpire", "never")
+"""The folders of other worktrees are not there for a command: `git gc` would forget them."""
+_PART_OF_TREE: Final = (
+    *(("core.sparseCheckout", "true"), ("core.sparseCheckoutCone", "false")),
+    *(("index.sparse", "false"), ("core.splitIndex", "false")),
+)
+"""All else is not there, and does not look deleted: see `git.index`."""
 
 
 def take_git(
@@ -116,7 +127,6 @@ def private_files(config: GitConfig) -> tuple[tuple[str, bytes], ...]:
 
 
 def _works(each: GitFilter, reach: tuple[str, ...]) -> bool:
-    """Whether each of its lines has a program that the command may read."""
     return bool(each.lines) and all(
         any(is_covered(path, reach) for path in paths) for paths in each.programs
     )
@@ -183,3 +193,47 @@ def _entry(key: str, value: str) -> str:
 def _escaped(text: str) -> str:
     # Threat: a value that ends its line adds a line of its own.
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def find_distrust(outside: GitOutside, facts: HostFacts) -> str:
+    """Why commands may not have it; empty where they may.
+
+    Threat: a `.git` file, or a link on its way, that opens the plane, another agent's
+    workspace, or what another command made to look like a repository.
+    """
+    common = outside.common
+    places = [(place.path, place.what) for place in facts.closed]
+    places += [(path, "a place that commands can change") for path in facts.changeable]
+    for path, what in places:
+        if is_below(common, path) or is_below(path, common):
+            return f"it lies in, or holds, {what}"
+    if is_led_by(outside.links, (facts.workspace, *facts.changeable)):
+        return "a link that commands can change leads to it"
+    if not outside.folder:
+        return ""
+    if is_below(facts.home, common.removesuffix("/.git")):
+        # Threat: what keeps the dotfiles of a home, keys among them, in its objects.
+        return "it is the repository of the home directory"
+    if outside.is_sparse:
+        return "the repository has a sparse checkout of its own, and the workspace is a part of it"
+    return ""
+
+
+def git_json(outside: GitOutside | None) -> Json:
+    if outside is None:
+        return None
+    return {"path": outside.common, "worktree": outside.own, "folder": outside.folder}
+
+
+def settings_for(outside: GitOutside | None) -> tuple[tuple[str, str], ...]:
+    """What of git's configuration holds over the repository's own where it stands outside."""
+    if outside is None:
+        return ()
+    return (_KEEPS_WORKTREES, *(_PART_OF_TREE if outside.folder else ()))
+
+
+def variables_for(outside: GitOutside | None) -> tuple[tuple[str, str], ...]:
+    if outside is None or not outside.folder:
+        return ()
+    # The folders above the workspace are another file system's there.
+    return (("GIT_DISCOVERY_ACROSS_FILESYSTEM", "1"),)

@@ -17,15 +17,15 @@ from typing import Final
 
 from paddock.errors import ProtectedPathError
 from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
-from paddock.sandbox.changes.comparing import Comparing
-from paddock.sandbox.changes.differences import Difference, Differences
+from paddock.sandbox.changes.differences import Comparing, Difference, Differences, is_only_touched
 from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.closing import Closing, NameJudge
-from paddock.sandbox.git.folders import SPARSE_NAME, land_folder, show_folder, sparse_pattern
-from paddock.sandbox.git.repositories import find_hash_bytes
+from paddock.sandbox.git.index import SPARSE_NAME, land_folder, show_folder, sparse_pattern
+from paddock.sandbox.git.layout import find_hash_bytes
 from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.git.tracked import FileIdentity, IndexPlace
 from paddock.sandbox.hidden import KnownDirectory, NameIndex
-from paddock.sandbox.host.git_outside import open_git_outside
+from paddock.sandbox.host.git_outside import GIT, HeldGit, open_git_outside
 from paddock.sandbox.host.host_facts import GitOutside
 from paddock.sandbox.launcher import GitLayer
 from paddock.sandbox.outcome import RefusedChange
@@ -33,18 +33,13 @@ from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.values import SandboxPlan
 from paddock.text.show import quote
 from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import READ_FILE, detect_resolution
+from paddock.workspace.resolution import detect_resolution, held_open
 
-_GIT: Final = ".git"
 _LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
 _CHANGED: Final = "was changed while the command ran, by somebody else"
 _UNREADABLE: Final = "is no index that can be put together with the files outside the workspace"
-_OBJECT: Final = re.compile(
-    rf"{re.escape(_GIT)}/objects/[0-9a-f]{{2}}/(?:[0-9a-f]{{38}}|[0-9a-f]{{62}})"
-)
-_PERMISSIONS: Final = 0o777
+_OBJECT: Final = re.compile(r"\.git/objects/[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})")
 _REWRITTEN: Final = (ChangeKind.MODIFIED, ChangeKind.MODE)
-_REFS: Final = f"{_GIT}/refs/"
 _INDEX_BYTES_MAX: Final = 256_000_000
 _NAMED_MAX: Final = 5
 _TWO: Final = (
@@ -60,49 +55,55 @@ class OpenedGit:
     outside: GitOutside
     beside: Beside
     layer: GitLayer
-    closed: frozenset[str]
-    """What of it the command does not see, by workspace paths."""
     directories: Mapping[str, KnownDirectory]
-    """Those that stood in it, likewise."""
-    index: "ReadIndex | None" = None
+    """Those that stood in it, by workspace paths."""
+    shown: FileIdentity | None = None
     """Of a workspace that is a folder of the work tree: the index that it was shown from."""
 
+    @property
+    def closed(self) -> frozenset[str]:
+        """What of it the command does not see, by workspace paths."""
+        return frozenset(map(_below, self.layer.hidden))
+
+    @property
+    def index(self) -> IndexPlace:
+        folder = self.outside.folder
+        above = f"{folder}/" if folder else ""
+        return IndexPlace(".", self.beside.fd, self.outside.beside_index(""), above)
+
     def close(self) -> None:
-        """Let it go."""
         os.close(self.beside.fd)
 
-    def join(self, stage: StageDirectories, upper_fd: int, lower_fd: int) -> "Joined":
+    def join(
+        self, stage: StageDirectories, upper_fd: int, lower_fd: int
+    ) -> tuple[bool, tuple[RefusedChange, ...]]:
         """Put what the command did to it under `.git` of the layer. The command has ended.
 
-        Raises: OSError, HostError.
+        Whether it is there, and what is refused. Raises: OSError, HostError.
         """
-        git_fd = stage.open_git()
-        try:
-            if not _stands(upper_fd):
-                stage.take_git(upper_fd, _GIT)
-                return Joined(is_joined=True)
-            if not self._is_own_pointer(lower_fd):
+        with held_open(stage.open_git()) as git_fd:
+            if not _mode_of(upper_fd):
+                stage.take_git(upper_fd, GIT)
+                return True, ()
+            if self.outside.folder or not _mode_of(lower_fd):
                 # A repository of its own by now, which the next command will find.
-                touched = _TWO if os.listdir(git_fd) else ""
-                return Joined(is_joined=False, refused=_refused(touched))
-            is_copy = _is_file(upper_fd) and Comparing(upper_fd, lower_fd).common_version(_GIT)
-            stage.put_aside(upper_fd, _GIT)
-            stage.take_git(upper_fd, _GIT)
-            return Joined(is_joined=True, refused=_refused("" if is_copy else _LEADS_OUT))
-        finally:
-            os.close(git_fd)
+                return False, _refused(_TWO if os.listdir(git_fd) else "")
+            is_file = stat.S_ISREG(_mode_of(upper_fd))
+            is_copy = is_file and Comparing(upper_fd, lower_fd).common_version(GIT)
+            stage.put_aside(upper_fd, GIT)
+            stage.take_git(upper_fd, GIT)
+            return True, _refused("" if is_copy else _LEADS_OUT)
 
     def land_index(self, upper_fd: int) -> str:
         """Put the index together again that a command left of a folder; why it may not land.
 
         Raises: OSError.
         """
-        if self.index is None:
+        if self.shown is None:
             return ""
-        name = self.outside.index
-        resolution = detect_resolution()
+        path = f"{GIT}/{self.outside.index}"
         try:
-            fd = resolution.open(upper_fd, f"{_GIT}/{name}", os.O_RDWR | os.O_CLOEXEC)
+            fd = detect_resolution().open(upper_fd, path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             # It was not written, or what stands there now is refused for what it is.
             return ""
@@ -110,16 +111,17 @@ class OpenedGit:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 return ""
-            now = _read_index(self.beside.fd, name)
-            if now.identity != self.index.identity:
+            identity = self.index.identity()
+            before = self.index.read("index") or b""
+            if identity != self.shown:
                 return _CHANGED
             try:
                 landing = land_folder(
                     file.read(_INDEX_BYTES_MAX),
-                    now.content,
-                    now.hash_bytes,
+                    before,
+                    find_hash_bytes(self.beside.fd, "."),
                     self.outside.folder,
-                    now.modified_ns,
+                    _modified_ns(identity),
                 )
             except ValueError:
                 return _UNREADABLE
@@ -140,17 +142,17 @@ class OpenedGit:
         references were packed meanwhile, one that seems to be unchanged may have been, too.
         `why` is what keeps the index from landing.
         """
-        index = f"{_GIT}/{self.outside.index}"
+        index = f"{GIT}/{self.outside.index}"
         conflicts = dict.fromkeys(differences.conflicts)
         is_packed = self._is_packed_since(started_ns)
         found: list[Difference] = []
         for each in differences.found:
             change = each.change
             is_object = _OBJECT.fullmatch(change.path) and change.kind in _REWRITTEN
-            if is_object or (change.path != index and _is_time_alone(each)):
+            if is_object or (change.path != index and _is_same_file(each)):
                 conflicts.pop(change.path, None)
                 continue
-            if is_packed and change.path.startswith(_REFS):
+            if is_packed and change.path.startswith(f"{GIT}/refs/"):
                 conflicts[change.path] = None
             is_index = why and change.path == index
             found.append(replace(each, change=replace(change, obstacle=why)) if is_index else each)
@@ -163,28 +165,6 @@ class OpenedGit:
             return False
         return found.st_ctime_ns >= started_ns
 
-    def _is_own_pointer(self, lower_fd: int) -> bool:
-        return not self.outside.folder and _stands(lower_fd)
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """One layer out of two."""
-
-    is_joined: bool
-    refused: tuple[RefusedChange, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReadIndex:
-    """The index of a repository as it stood."""
-
-    identity: tuple[int, ...]
-    content: bytes
-    """Empty where there is none yet."""
-    hash_bytes: int
-    modified_ns: int
-
 
 class GitRoom:
     """Of the commands of one agent. Safe for threads."""
@@ -195,7 +175,7 @@ class GitRoom:
         """`judge` says what is closed to reading, by workspace paths."""
         self._judge = judge
         self._index = NameIndex(_Below(judge))
-        self._last: tuple[ReadIndex, Overlaid] | None = None
+        self._last: tuple[FileIdentity, Overlaid] | None = None
 
     def open(self, plan: SandboxPlan) -> OpenedGit | None:
         """What the plan has, if it is still so; None for no git directory outside.
@@ -203,45 +183,48 @@ class GitRoom:
         Raises: SandboxUnavailableError: it has more directories than are looked at. OSError.
         """
         outside = plan.git_outside
-        if outside is None or self._judge.judge(_GIT, is_directory=True) is not Closing.OPEN:
+        if outside is None or self._judge.judge(GIT, is_directory=True) is not Closing.OPEN:
             return None
         held = open_git_outside(plan.workspace)
         if held is None:
             return None
         try:
-            if held.outside != outside:
-                raise FileNotFoundError
-            survey = self._index.survey(held.fd)
-            index, shown = self._show(held.fd, outside)
+            opened = self._opened(held) if held.outside == outside else None
         except (FileNotFoundError, ValueError):
-            os.close(held.fd)
-            return None
+            opened = None
         except BaseException:
-            os.close(held.fd)
+            held.close()
             raise
-        return OpenedGit(
-            outside,
-            Beside(_GIT, outside.common, held.fd),
-            GitLayer(held.fd, outside.common, survey.closed, shown, _pointer(outside)),
-            frozenset(f"{_GIT}/{name}" for name in survey.closed),
-            {_below(path): known for path, known in survey.directories.items()},
-            index,
-        )
+        if opened is None:
+            held.close()
+        return opened
 
-    def _show(self, fd: int, outside: GitOutside) -> tuple[ReadIndex | None, Overlaid]:
-        """What a folder is shown in place of the index. Raises: ValueError: git cannot do that."""
+    def _opened(self, held: HeldGit) -> OpenedGit:
+        outside, fd = held.outside, held.beside.fd
+        survey = self._index.survey(fd)
+        pointer = None
+        if outside.pointer:
+            pointer = outside.pointer, f"{outside.common}/{outside.own}".rstrip("/")
+        layer = GitLayer(fd, outside.common, survey.closed, NOTHING_SHOWN, pointer)
+        directories = {_below(path): known for path, known in survey.directories.items()}
+        opened = OpenedGit(outside, held.beside, layer, directories)
         if not outside.folder:
-            return None, NOTHING_SHOWN
-        last, identity = self._last, _identity(fd, outside.index)
-        if last is not None and last[0].identity == identity:
+            return opened
+        identity, shown = self._show(opened)
+        return replace(opened, layer=replace(layer, shown=shown), shown=identity)
+
+    def _show(self, git: OpenedGit) -> tuple[FileIdentity, Overlaid]:
+        """What a folder is shown in place of the index. Raises: ValueError: git cannot do that."""
+        last, identity, outside = self._last, git.index.identity(), git.outside
+        if last is not None and last[0] == identity:
             return last
-        index = _read_index(fd, outside.index)
         pattern = sparse_pattern(outside.folder)
         files = {outside.beside_index(SPARSE_NAME): pattern}
-        if index.content:
-            files[outside.index] = show_folder(index.content, index.hash_bytes, outside.folder)
-        digest = sha256(repr(index.identity).encode() + pattern).hexdigest()
-        self._last = index, Overlaid(files, digest, index.modified_ns)
+        if identity:
+            content, size = git.index.read("index") or b"", find_hash_bytes(git.beside.fd, ".")
+            files[outside.index] = show_folder(content, size, outside.folder)
+        digest = sha256(repr(identity).encode() + pattern).hexdigest()
+        self._last = identity, Overlaid(files, digest, _modified_ns(identity))
         return self._last
 
 
@@ -254,42 +237,15 @@ class _Below:
         self._judge = judge
 
     def judge(self, path: str, is_directory: bool) -> Closing:
-        """See `NameJudge`."""
         return self._judge.judge(_below(path), is_directory)
 
 
 def _below(path: str) -> str:
-    return _GIT if path == "." else f"{_GIT}/{path}"
+    return GIT if path == "." else f"{GIT}/{path}"
 
 
-def _pointer(outside: GitOutside) -> tuple[str, str] | None:
-    if not outside.pointer:
-        return None
-    return outside.pointer, f"{outside.common}/{outside.own}".rstrip("/")
-
-
-def _identity(fd: int, name: str) -> tuple[int, ...]:
-    try:
-        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _read_index(fd: int, name: str) -> ReadIndex:
-    hash_bytes = find_hash_bytes(fd, ".")
-    try:
-        opened = detect_resolution().open(fd, name, READ_FILE)
-    except FileNotFoundError:
-        return ReadIndex((), b"", hash_bytes, 0)
-    with open(opened, "rb") as file:
-        found = os.fstat(opened)
-        content = file.read(_INDEX_BYTES_MAX)
-    identity = (
-        *(found.st_dev, found.st_ino, found.st_size),
-        *(found.st_mtime_ns, found.st_ctime_ns),
-    )
-    return ReadIndex(identity, content, hash_bytes, found.st_mtime_ns)
+def _modified_ns(identity: FileIdentity) -> int:
+    return identity[3] if identity else 0
 
 
 def _changes_outside(changed: tuple[str, ...]) -> str:
@@ -298,28 +254,19 @@ def _changes_outside(changed: tuple[str, ...]) -> str:
     return f"changes files outside the workspace: {shown}{more}"
 
 
-def _is_time_alone(difference: Difference) -> bool:
-    change, lower = difference.change, difference.lower
-    if change.kind is not ChangeKind.MODE or lower is None:
-        return False
-    is_here = change.path.startswith(f"{_GIT}/") and change.node is NodeKind.FILE
-    return is_here and (change.mode ^ lower.mode) & _PERMISSIONS == 0
+def _is_same_file(difference: Difference) -> bool:
+    change = difference.change
+    is_here = change.path.startswith(f"{GIT}/") and change.node is NodeKind.FILE
+    return is_here and is_only_touched(difference)
 
 
 def _refused(why: str) -> tuple[RefusedChange, ...]:
-    return (RefusedChange(_GIT, ProtectedPathError.code, why),) if why else ()
-
-
-def _stands(fd: int) -> bool:
-    return _mode_of(fd) != 0
-
-
-def _is_file(fd: int) -> bool:
-    return stat.S_ISREG(_mode_of(fd))
+    return (RefusedChange(GIT, ProtectedPathError.code, why),) if why else ()
 
 
 def _mode_of(fd: int) -> int:
+    """Of the workspace's `.git`; 0 where there is none."""
     try:
-        return os.stat(_GIT, dir_fd=fd, follow_symlinks=False).st_mode
+        return os.stat(GIT, dir_fd=fd, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return 0

@@ -32,7 +32,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.closing import Closing, NameJudge
-from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution, held_open
 
 _PATH_BYTES_MAX: Final = limits.path_bytes_max - 1024
 """Leaves room for the path of the place from which a name is hidden, and for one more name."""
@@ -45,12 +45,9 @@ _Identity = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class KnownDirectory:
-    """One directory as it was read."""
-
     identity: _Identity
     """All zero where we may not look into it."""
     mode: int
-    """The twelve permission bits."""
     is_settled: bool
     closed: tuple[str, ...]
     below: tuple[str, ...]
@@ -84,7 +81,6 @@ class NameIndex:
         self._lock = threading.Lock()
 
     def find(self, root_fd: int) -> tuple[str, ...]:
-        """The closed names alone. Raises: as `survey`."""
         return self.survey(root_fd).closed
 
     def survey(self, root_fd: int) -> Survey:
@@ -144,12 +140,10 @@ class NameIndex:
             if path == ".":
                 raise
             return _closed(path)
-        try:
+        with held_open(fd):
             if path != "." and not _is_entered(fd):
                 return _closed(path)
             return self._scan(fd, path)
-        finally:
-            os.close(fd)
 
     def _scan(self, fd: int, path: str) -> KnownDirectory:
         found = os.fstat(fd)

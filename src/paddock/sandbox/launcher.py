@@ -20,16 +20,14 @@ from pathlib import Path
 from typing import Self
 
 from paddock.errors import HostError, SandboxUnavailableError
+from paddock.plane.files import host_error
 from paddock.sandbox.area import Overlaid
-from paddock.sandbox.conversation import HOME, Conversation, Spools
+from paddock.sandbox.conversation import HOME, NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
-from paddock.sandbox.outcome import OnOutput, Progress
-from paddock.sandbox.running import Running
-from paddock.sandbox.stage import Recipe, StageDirectories, order_for
+from paddock.sandbox.stage import Recipe, Running, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
-from paddock.values.cancelling import Cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,6 @@ class GitLayer:
     path: str
     """Where the command sees it: its real path."""
     hidden: tuple[str, ...]
-    """Names in it that may not be read."""
     shown: Overlaid
     pointer: tuple[str, str] | None = None
     """A file `.git` above the workspace, and the directory that it leads to."""
@@ -118,11 +115,7 @@ class Launcher:
         self,
         request: CommandRequest,
         stage: StageDirectories,
-        *,
-        cancel: Cancel | None = None,
-        spools: Spools | None = None,
-        progress: Progress | None = None,
-        on_output: OnOutput | None = None,
+        observed: Observed = NOBODY,
     ) -> CommandEnd:
         """Run the command in a stage opened for its plan, to its end and that of all it started.
 
@@ -138,17 +131,11 @@ class Launcher:
         if stage.is_used:
             raise ValueError("a stage runs one command")
         stage.is_used = True
-        try:
-            conversation = Conversation(stage.control, request, spools, _user_inside())
-            try:
-                end = conversation.hold(cancel, progress, on_output)
-            finally:
-                conversation.close()
-        except OSError as error:
-            # Too few descriptors, or a disk too full for what is kept of the output.
-            raise HostError(
-                f"a command cannot be listened to: {os.strerror(error.errno or 0)}"
-            ) from error
+        # Too few descriptors, or a disk too full for what is kept of the output.
+        with host_error("a command cannot be listened to"):
+            talk = Conversation(stage.control, request, observed, _user_inside())
+            with contextlib.closing(talk):
+                end = talk.hold()
         self._prepare_next(stage)
         self._close_stale()
         return end
@@ -169,7 +156,6 @@ class Launcher:
         self.close()
 
     def _running_now(self) -> Running:
-        """The launcher of this process; a new one after a fork, or where it has ended."""
         running = self._running
         if running is not None and running.owner == os.getpid() and running.is_alive():
             return running
@@ -250,7 +236,6 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
 
 
 def _places(plan: SandboxPlan, workspace_fd: int) -> tuple[tuple[int, int], ...]:
-    """Where the plan's paths lead now."""
     found = [_identity(os.fstat(workspace_fd))]
     for path in (*plan.readable, *plan.writable, *filter(None, [plan.caches])):
         try:
@@ -285,27 +270,26 @@ def _make(running: Running, recipe: Recipe, workspace_fd: int, git_fd: int) -> S
     Raises: HostError where the launcher is gone, or descriptors are.
     """
     name = f"stage-{secrets.token_hex(8)}"
-    try:
-        with contextlib.ExitStack() as undo, contextlib.ExitStack() as closing:
-            undo.callback(running.area.let_go, recipe.hidden)
-            undo.callback(running.area.let_go, recipe.git_shown)
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            closing.enter_context(theirs)
-            undo.callback(ours.close)
-            workspace = os.dup(workspace_fd)
-            undo.callback(os.close, workspace)
-            git = -1
-            if git_fd >= 0:
-                git = os.dup(git_fd)
-                undo.callback(os.close, git)
-            _send_order(running, recipe, name, theirs.fileno(), (workspace, git))
-            stage = StageDirectories(running, name, ours, recipe, workspace, git)
-            undo.pop_all()
-            return stage
-    except OSError as error:
-        raise HostError(
-            f"a sandbox cannot be asked for: {os.strerror(error.errno or 0)}"
-        ) from error
+    with (
+        host_error("a sandbox cannot be asked for"),
+        contextlib.ExitStack() as undo,
+        contextlib.ExitStack() as closing,
+    ):
+        undo.callback(running.area.let_go, recipe.hidden)
+        undo.callback(running.area.let_go, recipe.git_shown)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        closing.enter_context(theirs)
+        undo.callback(ours.close)
+        workspace = os.dup(workspace_fd)
+        undo.callback(os.close, workspace)
+        git = -1
+        if git_fd >= 0:
+            git = os.dup(git_fd)
+            undo.callback(os.close, git)
+        _send_order(running, recipe, name, theirs.fileno(), (workspace, git))
+        stage = StageDirectories(running, name, ours, recipe, workspace, git)
+        undo.pop_all()
+        return stage
 
 
 def _send_order(

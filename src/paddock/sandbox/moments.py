@@ -42,7 +42,6 @@ class Moments:
         self._device = os.fstat(self._file.fileno()).st_dev
 
     def close(self) -> None:
-        """Let the file go."""
         self._file.close()
 
     def now(self, workspace_fd: int) -> int:

@@ -31,7 +31,6 @@ class CommandLine:
     """Run it, show what it would change, change nothing: outside of its layers it only reads."""
     stdin: str = ""
     env: tuple[tuple[str, str], ...] = ()
-    """Variables besides those of the plan, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,6 @@ class PreparedLine:
     line: CommandLine
     plan: SandboxPlan
     enforced: Enforced
-    """Which backend will carry it out, and how far that holds."""
     interpreter: str
     digest: str
     """Of the plan: what an approval is bound to, besides the call's own arguments."""
@@ -71,9 +69,7 @@ class HeldLine(Protocol):
         ...
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What policy warns of, of what would be kept."""
-        ...
+    def warnings(self) -> tuple[str, ...]: ...
 
     def commit(self) -> "ShellOutcome":
         """Keep just this, what policy asks about with it.
@@ -121,33 +117,25 @@ class KeptOutput:
     """Where a stream is kept of which more was printed than is shown."""
 
     digest: str
-    """In the history."""
     kept_bytes: int
     total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One stream as a model may see it."""
-
     text: str
     kept: KeptOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """One warning, and the pattern of policy behind it."""
-
     text: str
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShellOutcome:
-    """What one command came to."""
-
     shell: str
-    """`bash` or `sh`: what read the line."""
     ending: Ending
     exit_code: int
     stdout: Stream
@@ -157,7 +145,6 @@ class ShellOutcome:
     is_staged: bool = True
     """Whether its changes were held back and judged; else it worked on the workspace itself."""
     changed: tuple[ChangedPath, ...] = ()
-    """What the workspace has from it now, by path."""
     bytes_written: int = 0
     refused: tuple[RefusedChange, ...] = ()
     conflict: str = ""
@@ -167,7 +154,6 @@ class ShellOutcome:
     shown_from_git: tuple[str, ...] = ()
     """Tracked files that the command saw as the index has them: their working copies differ."""
     diff: str | None = None
-    """Of a dry run: what it would have changed."""
     discarded: int = 0
     """How many changes were thrown away, as the plan has it: `commit = "none"`."""
     fence: tuple[str, ...] = ()

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from paddock.ledger.format.compact_json import encode_json
 from paddock.policy.engine import Policy
 from paddock.policy.settings import Git, ShellLimits
-from paddock.sandbox.git_config import take_git
-from paddock.sandbox.host.git_plan import find_distrust, git_json
+from paddock.sandbox.git_config import find_distrust, git_json, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
     Closed,
@@ -32,6 +31,7 @@ from paddock.sandbox.host.places import (
     is_led_by,
     topmost,
 )
+from paddock.sandbox.host.standing import Resolver
 from paddock.sandbox.strictest import strictest_shell
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.agents import AgentChain
@@ -71,7 +71,6 @@ class CompiledPlan:
     plan: SandboxPlan
     left_out: tuple[LeftOut, ...]
     toolchains: tuple[str, ...]
-    """`name: directory` of those that are in it."""
     moved_last: tuple[str, ...] = ()
     """Directories of PATH that stand behind others there, since commands can change them."""
 
@@ -163,7 +162,6 @@ def plan_digest(plan: SandboxPlan) -> str:
 
 
 def plan_json(plan: SandboxPlan) -> dict[str, Json]:
-    """The plan as JSON, every field; what is inside a field is in a fixed order."""
     limits = plan.limits
     return {
         "workspace": plan.workspace,
@@ -198,8 +196,6 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
 
 @dataclass(slots=True)
 class _Making:
-    """What a plan is made of while it is made."""
-
     facts: HostFacts
     by_asked: dict[str, Standing] = field(init=False)
     holes: tuple[str, ...] = field(init=False)
@@ -216,7 +212,6 @@ class _Making:
         self.changeable = (facts.workspace, *facts.changeable)
 
     def readable(self, asked: tuple[str, ...]) -> tuple[str, ...]:
-        """What is left of a policy's paths, real, around all that is closed."""
         found: list[str] = []
         for path in self._standing(asked):
             if is_below(self.facts.home, path):
@@ -227,11 +222,9 @@ class _Making:
         return tuple(found)
 
     def writable(self, asked: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of a policy's paths, real, that a command writes directly."""
         return tuple(path for path in self._standing(asked) if self._may_write(path))
 
     def _may_write(self, path: str) -> bool:
-        """Whether a real path that policy says may be written is written directly."""
         facts = self.facts
         why = ""
         if is_below(facts.home, path):
@@ -248,7 +241,6 @@ class _Making:
         return not why
 
     def toolchains(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the toolchains need, and their names with their places."""
         found: list[str] = []
         names: list[str] = []
         for toolchain in self.facts.toolchains:
@@ -264,7 +256,6 @@ class _Making:
         return tuple(found), tuple(dict.fromkeys(names))
 
     def git_outside(self, git: Git) -> GitOutside | None:
-        """The git directory outside of the workspace, if commands may have it."""
         outside = self.facts.git_outside
         if outside is None or git == "none":
             return None
@@ -276,7 +267,6 @@ class _Making:
         return outside
 
     def links(self) -> tuple[Link, ...]:
-        """All that were met on the way."""
         on_path = [link for standing in self.facts.search_path for link in standing.links]
         return (*self.used_links, *on_path)
 
@@ -333,7 +323,6 @@ def at_home(path: str, home: str) -> str:
 
 
 def _needed_links(links: tuple[Link, ...], reach: tuple[str, ...]) -> tuple[Link, ...]:
-    """Those that do not stand in a place that the command sees anyway."""
     return tuple(sorted({link for link in links if not is_covered(link[0], reach)}))
 
 
@@ -392,3 +381,17 @@ def _is_fickle(standing: Standing, changeable: tuple[str, ...]) -> bool:
     wherever `a` will lead.
     """
     return is_changeable(standing, changeable) or ".." in standing.asked.split("/")
+
+
+_BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+SH: Final = "/bin/sh"
+
+
+def find_interpreter(plan: SandboxPlan) -> str:
+    """The absolute name of bash, or of sh where none is readable under the plan."""
+    resolver = Resolver()
+    for path in _BASH:
+        standing = resolver.find(path)
+        if standing is not None and is_covered(standing.real, plan.readable):
+            return path
+    return SH

@@ -44,12 +44,10 @@ def find_rarely_confined(search_path: str, outside: tuple[str, ...]) -> tuple[st
 
 
 def offered_outside(names: tuple[str, ...]) -> str:
-    """The line of policy that leaves these programs to a client."""
     return f"outside = {json.dumps([f'{name} *' for name in names])}"
 
 
 def probe_host() -> list[Finding]:
-    """Everything that `paddock doctor` tells. Starts at most two short commands."""
     return [
         _python(),
         _kernel(),

@@ -40,23 +40,17 @@ class HostSwitches:
     """The switches of the host that explain a refusal; None where the file is not there."""
 
     apparmor_restricts: str | None = None
-    """kernel.apparmor_restrict_unprivileged_userns"""
     userns_clone: str | None = None
-    """kernel.unprivileged_userns_clone (Debian's kernels)"""
     user_namespaces_max: str | None = None
-    """user.max_user_namespaces"""
     has_command_users: bool = True
     """Started by root, there are ids for users who are nobody else's: see `stages`."""
     has_own_filter: bool = False
     """A seccomp filter holds this process already, as in a container."""
     security_modules: str | None = None
-    """/sys/kernel/security/lsm"""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Cause and remedy, in words."""
-
     cause: str
     remedy: str
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
+from paddock.plane.files import host_error
 from paddock.policy.grants import names_line, shell_for
 from paddock.policy.shell import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
@@ -25,14 +26,12 @@ from paddock.sandbox.changes.committing import Place
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.closing import ReadJudge, WriteJudge
-from paddock.sandbox.fence import FenceWords
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git_layer import GitRoom
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.inside.orders import ENDED_IN
-from paddock.sandbox.interpreter import find_interpreter
-from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unheld
-from paddock.sandbox.landlock import Area
+from paddock.sandbox.landlock import Area, HeldEnd, Workplace, run_landlocked, run_unheld
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import (
@@ -43,11 +42,18 @@ from paddock.sandbox.outcome import (
     ShellOutcome,
     WaitingChanges,
 )
-from paddock.sandbox.plan import compile_plan, contained, plan_digest
+from paddock.sandbox.plan import compile_plan, contained, find_interpreter, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
-from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
+from paddock.sandbox.staging import Kept, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
-from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept, with_shown
+from paddock.sandbox.telling import (
+    UNSIGNED,
+    FenceWords,
+    question_heading,
+    tell,
+    with_kept,
+    with_shown,
+)
 from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.text.show import quote
@@ -64,8 +70,6 @@ _GIT: Final = re.compile(r"\bgit\b")
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Whose commands, on what."""
-
     chain: AgentChain
     place: Place
     facts: Callable[[], HostFacts]
@@ -80,8 +84,6 @@ class Ground:
 
 
 class HeldCommand:
-    """A line that has run, and whose changes wait for an answer; see `outcome.HeldLine`."""
-
     __slots__ = (
         "_command",
         "_fence",
@@ -115,7 +117,6 @@ class HeldCommand:
         self.warnings: tuple[str, ...] = self._shown.warnings
 
     def commit(self) -> ShellOutcome:
-        """See `HeldLine`."""
         with _host_failures():
             self._command.look_again()
             shown, _ = self._command.show(grants_asks=True)
@@ -127,11 +128,9 @@ class HeldCommand:
         return self._fence.added(outcome, self._prepared, self._command.end)
 
     def park(self, name: str) -> Json:
-        """See `HeldLine`."""
         return self._command.park(self._command.settle(grants_asks=True), name)
 
     def close(self) -> None:
-        """See `HeldLine`."""
         self._command.close()
 
 
@@ -300,7 +299,6 @@ class SandboxShell:
                 )
 
     def _remarks(self, prepared: PreparedLine) -> tuple[str, ...]:
-        """What is told once: with the first line that names git, where its commits are signed."""
         if not prepared.plan.git_config.is_signing or not _GIT.search(prepared.line.text):
             return ()
         with self._lock:
@@ -310,13 +308,11 @@ class SandboxShell:
     def _told(
         self, prepared: PreparedLine, command: StagedCommand, streams: Streams
     ) -> ShellOutcome:
-        """The outcome before anything of it is kept. Raises: HostError."""
         remarks, shown = self._remarks(prepared), command.shown
         outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
         return with_shown(outcome, shown, is_first=self._is_first(shown))
 
     def _is_first(self, shown: ShownNames) -> bool:
-        """Whether it is the first time that a command was shown tracked files."""
         with self._lock:
             is_first, self._has_shown = not self._has_shown, self._has_shown or bool(shown.names)
         return is_first
@@ -360,31 +356,15 @@ class SandboxShell:
         fd = self._ground.place.workspace.tree.root_fd
         request = _request(prepared)
         if prepared.enforced.backend != LANDLOCK:
-            return run_unheld(
-                request,
-                fd,
-                prepared.enforced,
-                cancel=observed.cancel,
-                spools=observed.spools,
-                progress=observed.progress,
-                on_output=observed.on_output,
-            )
+            return run_unheld(request, fd, prepared.enforced, observed)
         read = Area(self._read_index.find(fd), self._read)
         write = Area(self._write_index.find(fd), self._write)
-        return run_landlocked(
-            request,
-            Workplace(fd, read, write),
-            cancel=observed.cancel,
-            spools=observed.spools,
-            progress=observed.progress,
-            on_output=observed.on_output,
-        )
+        return run_landlocked(request, Workplace(fd, read, write), observed)
 
     def _open_room(self) -> Room:
-        """Once the staging directory is there. Raises: HostError."""
         ground = self._ground
         policy = ground.place.policy
-        with self._lock:
+        with self._lock, host_error("no place for commands", str(ground.staging)):
             if self._room is None:
                 bench = Bench(policy, ground.chain, policy.settings.shell.git, "")
                 bytes_max = policy.settings.limits.change_set_bytes_max
@@ -394,7 +374,7 @@ class SandboxShell:
                     ground.place,
                     bench,
                     bytes_max,
-                    _moments(ground.staging),
+                    Moments(ground.staging),
                     TrackedView(),
                     GitRoom(self._read),
                 )
@@ -407,15 +387,6 @@ class SandboxShell:
             if self._plan is None:
                 self._plan = compile_plan(policy, chain, self._ground.facts()).plan
             return replace(self._plan, network=line_network(policy, chain, line))
-
-
-def _moments(staging: Path) -> Moments:
-    try:
-        return Moments(staging)
-    except OSError as error:
-        raise HostError(
-            f"no place for commands: {os.strerror(error.errno or 0)}", where=str(staging)
-        ) from error
 
 
 def _commit(command: StagedCommand, *, grants_asks: bool) -> Kept:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from paddock import limits
-from paddock.errors import HostError
 from paddock.history.keeping import History, current_call
+from paddock.plane.files import host_error
 from paddock.sandbox.capture import Spool
 from paddock.sandbox.conversation import Spools
 from paddock.sandbox.outcome import KeptOutput, Stream
@@ -22,13 +22,8 @@ OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 """Held of each stream: enough for head and tail, whatever the characters are."""
 
 
-_READ_BYTES: Final = 1_048_576
-
-
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """Both streams, as a model may see them."""
-
     stdout: Stream
     stderr: Stream
 
@@ -39,7 +34,7 @@ class Spooling:
     They are the history's own where it can make such files: to keep one is to name it.
     """
 
-    __slots__ = ("_fds", "_history", "_is_adoptable", "_opened")
+    __slots__ = ("_digests", "_fds", "_history", "_is_adoptable", "_opened")
 
     def __init__(self, directory: Path, history: History) -> None:
         """`directory` is ours, on a disk. Raises: HostError: no file can be made there."""
@@ -47,6 +42,7 @@ class Spooling:
         self._is_adoptable = True
         with ExitStack() as opened:
             self._fds = (self._open(directory, opened), self._open(directory, opened))
+            self._digests = hashlib.sha256(), hashlib.sha256()
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -61,21 +57,18 @@ class Spooling:
             opened.callback(os.close, draft)
             return draft
         self._is_adoptable = False
-        try:
+        with host_error("no place for a command's output", str(directory)):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             return opened.enter_context(_unnamed(directory)).fileno()
-        except OSError as error:
-            raise HostError(
-                f"no place for a command's output: {os.strerror(error.errno or 0)}",
-                where=str(directory),
-            ) from error
 
     @property
     def spools(self) -> Spools:
-        """Where the output goes while it is read."""
         most = limits.shell_output_kept_bytes_max
-        one, other = self._fds
-        return Spools(Spool(one, most), Spool(other, most))
+        one, other = (
+            Spool(fd, most, digest.update)
+            for fd, digest in zip(self._fds, self._digests, strict=True)
+        )
+        return Spools(one, other)
 
     def streams(self, end: CommandEnd) -> Streams:
         """What is shown; what was cut is kept whole. Raises: StorageFullError, HostError."""
@@ -85,7 +78,7 @@ class Spooling:
         text, is_cut = render_stream(captured, limits.shell_output_chars_max)
         if not is_cut:
             return Stream(text)
-        digest = _digest(self._fds[number], captured.spooled_bytes)
+        digest = DIGEST_PREFIX + self._digests[number].hexdigest()
         store = self._history.store
         with store.held():
             if self._is_adoptable:
@@ -97,22 +90,6 @@ class Spooling:
             if running is not None:
                 running.kept.add(digest)
         return Stream(text, KeptOutput(digest, captured.spooled_bytes, captured.total_bytes))
-
-
-def _digest(fd: int, size_bytes: int) -> str:
-    digest, offset = hashlib.sha256(), 0
-    try:
-        while offset < size_bytes:
-            piece = os.pread(fd, min(_READ_BYTES, size_bytes - offset), offset)
-            if not piece:
-                raise HostError("a command's output became shorter while it was read again")
-            digest.update(piece)
-            offset += len(piece)
-    except OSError as error:
-        raise HostError(
-            f"a command's output cannot be read again: {os.strerror(error.errno or 0)}"
-        ) from error
-    return DIGEST_PREFIX + digest.hexdigest()
 
 
 def _unnamed(directory: Path) -> IO[bytes]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from paddock.errors import ApprovalUnavailableError, HostError
+from paddock.plane.files import host_error
 from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.committing import (
     Committed,
@@ -30,17 +31,16 @@ from paddock.sandbox.changes.losing import find_excess
 from paddock.sandbox.changes.parking import park_set
 from paddock.sandbox.changes.settling import Settled, Terms, refusals_of, refused_besides, settle
 from paddock.sandbox.changes.upper import Look, read_changes
-from paddock.sandbox.conversation import Spools
+from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git_layer import GitRoom, OpenedGit
 from paddock.sandbox.hidden import NameIndex, Survey
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import OnOutput, Progress, RefusedChange
+from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.tracked_view import ShownNames, TrackedFiles, TrackedView, differing
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
-from paddock.values.cancelling import Cancel
 from paddock.workspace.beside import Beside
 
 _OVER: Final = "the command changed too much"
@@ -54,7 +54,6 @@ class Room:
 
     launcher: Launcher
     index: NameIndex
-    """Of what is closed to reading."""
     place: Place
     bench: Bench
     """Without repositories, which are found for each set; preset and places by the plan."""
@@ -65,19 +64,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """Who wants to hear of a command while it runs."""
-
-    spools: Spools | None = None
-    progress: Progress | None = None
-    cancel: Cancel | None = None
-    on_output: OnOutput | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Kept:
-    """What of a staged command the workspace has now."""
-
     committed: Committed
     refused: tuple[RefusedChange, ...]
     settled: tuple[Settled, ...]
@@ -85,8 +72,6 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A command, what it started from, and how it ended."""
-
     request: CommandRequest
     ground: Ground
     end: CommandEnd
@@ -147,15 +132,11 @@ class StagedCommand:
 
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
         """Make one of the layers over the workspace and its git directory. Raises: HostError."""
-        try:
-            joined = git.join(self._stage, upper_fd, self._place.workspace.tree.root_fd)
-            self._index_problem = git.land_index(upper_fd) if joined.is_joined else ""
-        except OSError as error:
-            raise HostError(
-                f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-            ) from error
-        self._refused = joined.refused
-        if joined.is_joined:
+        with host_error("the changes of a command cannot be read"):
+            root_fd = self._place.workspace.tree.root_fd
+            is_joined, self._refused = git.join(self._stage, upper_fd, root_fd)
+            self._index_problem = git.land_index(upper_fd) if is_joined else ""
+        if is_joined:
             self._beside = git.beside
             workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
             self._place = replace(self._place, workspace=workspace)
@@ -200,7 +181,6 @@ class StagedCommand:
         return settle(self._differences, self._layer(), bench, terms)
 
     def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
-        """Say what is more than may land without a question; empty where nothing is."""
         return find_excess(settled, self._layer(), self._room.bench.policy.guards, most)
 
     def commit(self, settled: tuple[Settled, ...]) -> Kept:
@@ -300,16 +280,9 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
         stage = room.launcher.open_stage(plan, root_fd, tuple(view.files.values()), layer)
         undo.callback(close_stage, stage)
         started_ns = room.moments.now(root_fd)
-        if not room.tracked.is_current(view, root_fd, git):
+        if not view.tracked.is_current():
             return None
-        end = room.launcher.run(
-            request,
-            stage,
-            cancel=observed.cancel,
-            spools=observed.spools,
-            progress=observed.progress,
-            on_output=observed.on_output,
-        )
+        end = room.launcher.run(request, stage, observed)
         ground = _ground(started_ns, survey, view, git)
         ran = Ran(request, ground, end)
         command = StagedCommand(replace(room, bench=bench), ran, stage, git)

@@ -26,13 +26,11 @@ class Decoding:
         self._decoders = {"stdout": make("replace"), "stderr": make("replace")}
 
     def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
-        """A piece came."""
         text = self._decoders[name].decode(chunk)
         if text:
             self._on_text(name, text)
 
     def finish(self) -> None:
-        """Nothing more comes: what began a character and did not end one is told, too."""
         for name in ("stdout", "stderr"):
             text = self._decoders[name].decode(b"", final=True)
             if text:
@@ -47,7 +45,6 @@ class LastLine:
         self._last: Literal["stdout", "stderr"] = "stdout"
 
     def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
-        """A piece came."""
         self._kept[name] = (self._kept[name] + chunk)[-_LINE_BYTES_MAX:]
         self._last = name
 
@@ -77,7 +74,6 @@ def render_stream(captured: Captured, chars_max: int) -> tuple[str, bool]:
 
 
 def _first(text: str, count: int) -> str:
-    """The first characters of what is shown of a text, without escaping all of it."""
     shown = _safe(_beginning(text, count + 1))
     if len(shown) < count:
         shown = _safe(_beginning(text, 2 * count + 1))

@@ -16,9 +16,7 @@ class GitConfig:
     """What a command has of the user's git configuration: made by `git_config`."""
 
     values: tuple[tuple[str, str], ...] = ()
-    """Keys and values, in their order."""
     ignored: str = ""
-    """The text of the user's own ignore file."""
     attributes: str = ""
     variables: tuple[tuple[str, str], ...] = ()
     """Of the environment; the plan's own stand over them."""
@@ -67,7 +65,6 @@ class ShownFile:
     """What commands see in place of a closed name that git tracks: what the index has."""
 
     path: str
-    """Workspace-relative."""
     mode: int
     """Of a file, a link or a submodule (an empty directory), as the index has it."""
     content: bytes
@@ -103,13 +100,10 @@ class Captured:
 
     @property
     def missing_bytes(self) -> int:
-        """How much between head and tail was let go."""
         return self.total_bytes - len(self.head) - len(self.tail)
 
 
 class Ending(Enum):
-    """Why a command ended."""
-
     EXITED = "exited"
     TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
@@ -139,8 +133,6 @@ class CommandEnd:
 
 
 class Enforcement(Enum):
-    """How far the policy is held by the kernel."""
-
     FULL = "full"
     PARTIAL = "partial"
     NONE = "none"
@@ -163,8 +155,6 @@ class Verdict:
     enforcement: Enforcement
     gaps: tuple[str, ...] = ()
     cause: str = ""
-    """Why it does not work; empty where it does."""
     remedy: str = ""
-    """What an operator does about it."""
     is_passing: bool = False
     """It failed for the moment, which says nothing about the host: to be tried again."""

@@ -17,6 +17,8 @@ judged is then opened here, and a link that appeared meanwhile fails.
 import errno
 import os
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from paddock import limits
@@ -41,6 +43,15 @@ READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # EINTR: a slow file system was interrupted; os.open repeats by itself, ctypes does not.
 _AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+
+
+@contextmanager
+def held_open(fd: int) -> Generator[int]:
+    """A descriptor that is closed with the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 class Resolution(Protocol):

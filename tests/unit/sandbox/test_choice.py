@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.choice import NOTHING_IS_HELD, choose_backend
+from paddock.sandbox.backends import NOTHING_IS_HELD, choose_backend
 from paddock.sandbox.remedies import Explanation, HostSwitches, Step, Symptom, explain
 from paddock.sandbox.values import Enforced, Enforcement, Verdict
 

@@ -106,7 +106,7 @@ def _commands(
     verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: EnforcementMode
 ) -> str:
     """What becomes of a command here."""
-    from paddock.sandbox.choice import NO_BACKEND, choose_backend
+    from paddock.sandbox.backends import NO_BACKEND, choose_backend
 
     if here is not None and here.enforcement is Enforcement.NONE:
         return f"refused in this workspace; {here.remedy}"

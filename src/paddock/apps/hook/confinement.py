@@ -66,7 +66,6 @@ def forget_host(environment: Environment) -> None:
 
 
 def boot_id() -> str:
-    """This boot of the kernel; empty where nobody can tell."""
     try:
         with open(BOOT, encoding="ascii") as file:
             return file.read(_KEPT_BYTES_MAX).strip()

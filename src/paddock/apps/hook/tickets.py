@@ -39,7 +39,6 @@ class CommandAsked:
 
     @property
     def digest(self) -> str:
-        """Of all of it."""
         return digest_of_json([self.command, self.agent, self.kind, self.directory])
 
 

@@ -49,12 +49,8 @@ TIMED_OUT: Final = 124
 """As timeout(1)."""
 _REFUSED_SHOWN: Final = 2
 _ENDED_BY_US: Final = (
-    *(
-        "Command timed out ",
-        "Command used more than ",
-        "Command wrote a file ",
-        "Command could not ",
-    ),
+    *("Command timed out ", "Command used more than ", "Command wrote a file "),
+    "Command could not ",
 )
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
 _TELL: Final = 3
@@ -69,7 +65,6 @@ class WrappedCommand:
     command: str
     agent: str
     directory: str = "."
-    """Below the agent's workspace."""
     kind: str = ""
     """The client's own kind of agent that sent it, if that is not an agent of the plane."""
     shell: int = 0
@@ -131,28 +126,19 @@ def _named_variables(project: Project, wrapped: WrappedCommand) -> dict[str, Jso
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command of a wrapped line; the status for the shell."""
     parser = argparse.ArgumentParser("exec.py", allow_abbrev=False)
     parser.add_argument("--plane", required=True)
     parser.add_argument("--agent", required=True)
     parser.add_argument("--directory", default=".")
-    for name in ("--kind", "--call", "--ticket"):
-        parser.add_argument(name, default="")
+    parser.add_argument("--kind", default="")
+    parser.add_argument("--call", dest="call_id", default="")
+    parser.add_argument("--ticket", default="")
     parser.add_argument("--shell", type=int, default=0)
     parser.add_argument("command")
-    options = parser.parse_args(arguments)
-    wrapped = WrappedCommand(
-        options.command,
-        options.agent,
-        directory=options.directory,
-        kind=options.kind,
-        shell=options.shell,
-        call_id=options.call,
-        ticket=options.ticket,
-    )
+    options = vars(parser.parse_args(arguments))
+    plane = Path(options.pop("plane"))
     try:
-        plane = Path(options.plane)
-        return run_wrapped(open_given(plane, process_environment()), wrapped)
+        return run_wrapped(open_given(plane, process_environment()), WrappedCommand(**options))
     except PaddockError as error:
         hint = f" ({error.hint})" if error.hint else ""
         _say(f"the command did not run: {error.message}{hint}")
@@ -235,7 +221,6 @@ def _tell_directory(project: Project, wrapped: WrappedCommand, ended_in: list[st
 
 
 def _report(result: ToolResult) -> int:
-    """Say what is to be said besides the output; the status."""
     details = result.details
     if result.refusal is not None:
         sys.stderr.write(f"{result.content}\n")

@@ -1,14 +1,14 @@
 """From the layer that a command wrote to what lands in the workspace, or is kept, or is refused.
 
-    upper.py mounted.py        the layer as the kernel left it; what is mounted over the workspace
-    differences.py comparing.py   one entry for each path, beside what the workspace has
-    judging.py settling.py     each entry by the policy of the file tools; settled together
+    upper.py                   the layer as the kernel left it; what is mounted over the workspace
+    differences.py             one entry for each path, beside what the workspace has
+    judging.py settling.py     each entry by the policy of the file tools; settled together,
+                               but for what this user cannot bring in
     units.py                   a repository's changes land together, or none of them does
     losing.py                  how much of what was there it would change or take away
-    obstacles.py               what this user cannot bring in, whatever policy says
     diffing.py                 the same as a diff, for whoever is asked
     committing.py              one set of changes lands, or nothing does
-    ancestry.py footing.py     what a change stands on besides its own entry, asked as it lands
+    footing.py                 what a change stands on besides its own entry, asked as it lands
     parking.py                 a set that is kept for an answer, as data
 
 Dangers: the command chose every name, type and mode in the layer; the workspace goes on

@@ -51,6 +51,7 @@ from paddock.workspace.changes import (
 from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import unchecked_path
 from paddock.workspace.noting import NotingWitness
+from paddock.workspace.resolution import held_open
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What came of it. With a `conflict` nothing has changed."""
+    """With a `conflict` nothing has changed."""
 
     changed: tuple[ChangedPath, ...] = ()
     notes: tuple[str, ...] = ()
@@ -207,10 +208,8 @@ def _whole_trees(landing: Sequence[Settled], layers: Layers) -> frozenset[str]:
 
 def _names_in(upper_fd: int, path: str) -> list[str]:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=upper_fd)
-    try:
+    with held_open(fd):
         return os.listdir(fd)
-    finally:
-        os.close(fd)
 
 
 def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:

@@ -8,35 +8,200 @@ Each entry also says what it believes to stand in the workspace, so that the com
 out if it does not; and what somebody else changed since the command began is a conflict:
 
   * a lower entry whose change time is not older than the start; see `moments`;
-  * any entry below a directory that is not the one of the start; see `ancestry`;
+  * any entry below a directory that is not the one of the start; see `Ancestry`;
   * the mode of a directory that both changed;
   * a copy of a file, or of a directory, that the workspace has no more, where the
     directory that held it was changed since.
 
-Where another file system is mounted, nothing lands: see `mounted`.
+Where another file system is mounted, nothing lands: see `is_mount_point`.
 
 O(changes): nothing is looked at but what the layer names, and what stands below a
 directory that is gone.
 """
 
+import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Final
 
-from paddock.errors import HostError
-from paddock.sandbox.changes.ancestry import Ancestor, Ancestry
-from paddock.sandbox.changes.comparing import Comparing
+from paddock.plane.files import host_error
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
-from paddock.sandbox.git.entries import FILE_MODES, LINK_MODE
+from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.values import ShownFile
+from paddock.values.digests import DIGEST_PREFIX
 from paddock.workspace.metadata import FileStatus
-from paddock.workspace.resolution import Resolution, detect_resolution
+from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution, held_open
+
+# Entries below a directory that is renamed keep their own times: what came with another
+# directory looks as if it had always been there. So each directory is compared with the
+# survey of the start, from the root down.
+#
+# A directory that is removed and made anew may get the same number. What is in it was put
+# there since, and each file of it says so by its own change time.
+
+_NOBODY: Final = (0, 0)
+
+
+class Ancestor(Enum):
+    SAME = "same"
+    STRANGER = "stranger"
+    """Made or put there since; whether it brought anything with it, its entries tell."""
+    EXCHANGED = "exchanged"
+    """It took another one's place, or stands below one that did."""
+
+
+@dataclass(slots=True)
+class Ancestry:
+    """Asked for each path, looks at each directory once; makes no system call."""
+
+    directories: Mapping[str, KnownDirectory]
+    started_ns: int
+    standing: dict[str, Look]
+    """Those of now, as far as a command's changes lie in them; may grow meanwhile."""
+    _found: dict[str, Ancestor] = field(default_factory=dict[str, Ancestor])
+
+    def above(self, path: str) -> Ancestor:
+        """What holds `path`: the root of the workspace is always the same."""
+        parent = path.rpartition("/")[0]
+        return self.at(parent) if parent else Ancestor.SAME
+
+    def at(self, path: str) -> Ancestor:
+        """What stands at `path`, a directory or nothing."""
+        found = self._found.get(path)
+        if found is None:
+            found = self._found[path] = self._compare(path)
+        return found
+
+    def mode_before(self, path: str) -> int | None:
+        """The mode of the directory that stood at `path` at the start; None where none did."""
+        known = self._known(path)
+        return None if known is None else known.mode
+
+    def _compare(self, path: str) -> Ancestor:
+        above = self.above(path)
+        look = self.standing.get(path)
+        if above is Ancestor.EXCHANGED or look is None:
+            return above
+        known = self._known(path)
+        if known is not None:
+            is_same = known.identity[:2] == look.identity
+            return above if is_same else Ancestor.EXCHANGED
+        return Ancestor.STRANGER if look.ctime_ns >= self.started_ns else above
+
+    def _known(self, path: str) -> KnownDirectory | None:
+        known = self.directories.get(path)
+        return None if known is None or known.identity[:2] == _NOBODY else known
+
+
+_ORIGIN: Final = "user.overlay.origin"
+"""On what the overlay copied up: which file it was. What a command made has none."""
+_CHUNK_BYTES: Final = 1 << 20
+_NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES})
+_NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errno.EPERM})
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """Both by the descriptors of their roots; nothing is followed."""
+
+    upper_fd: int
+    lower_fd: int
+    resolution: Resolution = field(default_factory=detect_resolution)
+
+    def common_version(self, path: str) -> str | None:
+        """The version of a file that is the same in both; None where it differs.
+
+        What its mode keeps even us from reading differs. Raises: OSError.
+        """
+        try:
+            upper = self.resolution.open(self.upper_fd, path, READ_FILE)
+        except PermissionError:
+            return None
+        try:
+            lower = self.resolution.open(self.lower_fd, path, READ_FILE)
+        except OSError:
+            os.close(upper)
+            return None
+        try:
+            return _common_version(upper, lower)
+        finally:
+            os.close(upper)
+            os.close(lower)
+
+    def is_upper(self, path: str, content: bytes) -> bool:
+        """Whether the layer's file has just this content. Raises: OSError."""
+        return self._has(self.upper_fd, path, content)
+
+    def is_lower(self, path: str, content: bytes) -> bool:
+        """Whether the workspace's file has just this content. Raises: OSError."""
+        return self._has(self.lower_fd, path, content)
+
+    def _has(self, root_fd: int, path: str, content: bytes) -> bool:
+        try:
+            fd = self.resolution.open(root_fd, path, READ_FILE)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return False
+            raise
+        with held_open(fd):
+            if os.fstat(fd).st_size != len(content):
+                return False
+            with open(fd, "rb", closefd=False) as file:
+                return file.read(len(content) + 1) == content
+
+    def link_text(self, path: str) -> str | None:
+        parent, _, name = path.rpartition("/")
+        try:
+            fd = self.resolution.open(self.lower_fd, parent or ".", PASS)
+        except OSError:
+            return None
+        try:
+            return os.readlink(name, dir_fd=fd)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    def is_copy(self, path: str) -> bool:
+        """Whether what the layer has was in the workspace when the command touched it."""
+        try:
+            os.getxattr(f"/proc/self/fd/{self.upper_fd}/{path}", _ORIGIN, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in _NO_MARK:
+                return False
+            raise
+        return True
+
+    def directory_changed_ns(self, path: str) -> int | None:
+        try:
+            fd = self.resolution.open(self.lower_fd, path or ".", PASS)
+        except OSError:
+            return None
+        with held_open(fd):
+            found = os.fstat(fd)
+        return found.st_ctime_ns if stat.S_ISDIR(found.st_mode) else None
+
+
+def _common_version(one: int, other: int) -> str | None:
+    digest = hashlib.sha256()
+    offset = 0
+    while True:
+        chunk = os.pread(one, _CHUNK_BYTES, offset)
+        if chunk != os.pread(other, _CHUNK_BYTES, offset):
+            return None
+        if not chunk:
+            return DIGEST_PREFIX + digest.hexdigest()
+        digest.update(chunk)
+        offset += len(chunk)
+
 
 _NODES: Final = {
     Kind.FILE: NodeKind.FILE,
@@ -52,6 +217,7 @@ _MOUNTED: Final = (
     "is in another file system, which is mounted in the workspace: commands see the directory"
     " that it covers, and change nothing there"
 )
+_PERMISSIONS: Final = 0o777
 _STICKY: Final = "would come without the sticky bit that it was given, and so be more open"
 _WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
 
@@ -68,22 +234,16 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a command started from."""
-
     started_ns: int
     """A moment; see `moments`."""
     hidden: frozenset[str]
-    """Names that were not there for it."""
     directories: Mapping[str, KnownDirectory]
-    """Those that stood in the workspace, by their paths."""
     shown: Mapping[str, ShownFile] = field(default_factory=dict[str, ShownFile])
     """Of the hidden names, and of what is below them: what it saw instead, by path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One path that is not as it was."""
-
     change: CommandChange
     lower: Look | None
     """What stands in the workspace, and has to give way or to be changed."""
@@ -121,18 +281,22 @@ def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Diffe
         tuple(f"{path}/" for path in layer.mounted),
     )
     too_deep = frozenset(layer.too_deep)
-    try:
+    with host_error("the changes of a command cannot be read"):
         for raw in layer.changes:
             if raw.path not in too_deep:
                 finding.take(raw)
-    except OSError as error:
-        raise HostError(
-            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-        ) from error
     found = tuple(sorted(finding.found, key=_parents_first))
     return Differences(
         found, tuple(dict.fromkeys(finding.conflicts)), layer.too_deep, layer.is_whole
     )
+
+
+def is_only_touched(difference: Difference) -> bool:
+    """Whether a file has another time and nothing else that git knows of."""
+    change, lower = difference.change, difference.lower
+    if change.kind is not ChangeKind.MODE or lower is None:
+        return False
+    return (change.mode ^ lower.mode) & _PERMISSIONS == 0
 
 
 def status_of_look(look: Look) -> FileStatus:
@@ -166,7 +330,6 @@ class _Finding:
     _changed_directories: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def take(self, raw: RawChange) -> None:
-        """Add what one name of the layer comes to."""
         lower, upper = raw.lower, raw.upper
         if self._is_as_shown(raw):
             return
@@ -216,7 +379,6 @@ class _Finding:
         self._add(Difference(change, lower, upper, is_replaced=is_replaced), is_late=is_orphan)
 
     def _merge(self, raw: RawChange, lower: Look, upper: Look) -> None:
-        """A directory that is still one: its mode, and what it lost."""
         if upper.mode != lower.mode:
             self._merge_mode(raw.path, lower, upper)
         if raw.is_opaque and not raw.path.startswith(tuple(self._opaque)):
@@ -244,7 +406,6 @@ class _Finding:
         self._add(Difference(change, lower, upper), is_late=is_late, is_old=True)
 
     def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
-        """A file that is still one."""
         version = None
         kind = ChangeKind.MODIFIED
         # Threat: a guess at a secret's content, that is no change where it is right.
@@ -350,11 +511,9 @@ def _loses_sticky_bit(difference: Difference) -> bool:
 
 
 def _parents_first(difference: Difference) -> tuple[list[str], bool]:
-    """What goes comes before what takes its place."""
     change = difference.change
     return change.path.split("/"), change.kind is not ChangeKind.DELETED
 
 
 def paths_of(differences: Sequence[Difference], *kinds: ChangeKind) -> frozenset[str]:
-    """The paths to which something of these kinds happened."""
     return frozenset(each.change.path for each in differences if each.change.kind in kinds)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
-from paddock.errors import HostError
 from paddock.ledger.format.compact_json import encode_json
-from paddock.sandbox.changes.comparing import Comparing
-from paddock.sandbox.changes.differences import Layers
+from paddock.plane.files import host_error
+from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Kind, Look
@@ -22,7 +21,7 @@ from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.values.digests import digest_of
 from paddock.workspace.reading import version_of_file
-from paddock.workspace.resolution import READ_FILE
+from paddock.workspace.resolution import READ_FILE, held_open
 
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_WHOLE: Final = 20_000
@@ -50,12 +49,8 @@ def show_settled(settled: Sequence[Settled], layers: Layers, hidden: Sequence[st
     shown here either.
     """
     closed = tuple(f"{name}/" for name in hidden)
-    try:
+    with host_error("the changes of a command cannot be read"):
         return _show([each for each in settled if each.lands], layers, closed)
-    except OSError as error:
-        raise HostError(
-            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-        ) from error
 
 
 def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -> Shown:
@@ -89,11 +84,8 @@ def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str |
     version = settled.difference.version or ""
     is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
     if is_written and change.node is NodeKind.FILE:
-        fd = comparing.resolution.open(layers.upper_fd, change.path, READ_FILE)
-        try:
+        with held_open(comparing.resolution.open(layers.upper_fd, change.path, READ_FILE)) as fd:
             version = version_of_file(fd, os.fstat(fd).st_size)
-        finally:
-            os.close(fd)
     return [
         change.path,
         change.kind.value,
@@ -141,7 +133,6 @@ def _name(change: CommandChange) -> str:
 
 
 def _was(settled: Settled, comparing: Comparing) -> list[str]:
-    """What else stood where something is created."""
     change, lower = settled.judgement.change, settled.difference.lower
     if change.kind is not ChangeKind.CREATED or lower is None:
         return []
@@ -151,7 +142,6 @@ def _was(settled: Settled, comparing: Comparing) -> list[str]:
 
 
 def _marks(settled: Settled, old: Look | None) -> list[str]:
-    """What no content shows: a mode that is not the usual or the `old` one, and a time."""
     change, upper = settled.judgement.change, settled.difference.upper
     usual = _USUAL_MODES.get(change.node)
     if usual is None or upper is None:

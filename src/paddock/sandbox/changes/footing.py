@@ -17,7 +17,6 @@ Most of these names stand in the directory itself, which whoever makes one locks
 that stand deeper it is locked besides.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,9 +24,10 @@ from typing import Final
 from paddock.errors import FileChangedError
 from paddock.history.objects import ObjectStore
 from paddock.policy.settings import Git
-from paddock.sandbox.git.repositories import Touched, find_repositories, read_git_file
+from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import (
     ARMING_NAMES,
+    CONTENT_BYTES_MAX,
     GitChange,
     GitDirectory,
     GitRuling,
@@ -36,6 +36,7 @@ from paddock.sandbox.git.rules import (
     judge_git,
     wants_content,
 )
+from paddock.sandbox.host.standing import find_content
 from paddock.text.show import quote
 from paddock.workspace.change_looks import conflict
 from paddock.workspace.changes import (
@@ -53,7 +54,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import WorkspacePath, unchecked_path
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
 
 _DEEP_NAMES: Final = tuple(name for name in ARMING_NAMES if "/" in name)
 _MODE: Final = 0o644
@@ -66,15 +67,12 @@ class Footing:
     """What has to hold for a set as it lands; see `changes.Condition`."""
 
     root_fd: int
-    """Of the workspace."""
     phases: Phases
     store: ObjectStore
-    """Of what the set has stored."""
     git: Git
     above: Mapping[str, Identity]
     """The directories that hold what the set changes and stood there already, the root as `.`."""
     resolution: Resolution = field(default_factory=detect_resolution)
-    """Of the workspace: see `beside`."""
 
     def directories(self) -> Sequence[WorkspacePath]:
         """See `Condition`: those that something deep in them arms."""
@@ -107,10 +105,8 @@ class Footing:
             fd = self.resolution.open(self.root_fd, path, PASS_DIRECTORY)
         except OSError:
             return False
-        try:
+        with held_open(fd):
             return identity_of(fd) == known
-        finally:
-            os.close(fd)
 
     def _changes(self) -> Iterable[StagedChange]:
         return (change for phase in self.phases for change in phase)
@@ -151,14 +147,14 @@ class Footing:
         )
 
     def _content(self, change: StagedChange) -> bytes | None:
-        """What is to stand in a file; None for what is no file, or is too large."""
         if isinstance(change, SetMetadata):
-            return read_git_file(self.root_fd, change.path.relative, self.resolution)
+            path = change.path.relative
+            return find_content(self.root_fd, path, CONTENT_BYTES_MAX, self.resolution)
         if not isinstance(change, WriteFile):
             return None
         content = change.content
         if isinstance(content, GivenContent):
-            return read_git_file(content.dir_fd, content.path)
+            return find_content(content.dir_fd, content.path, CONTENT_BYTES_MAX)
         if not isinstance(content, StoredContent):
             raise TypeError(f"content of the kind {type(content).__name__} is no command's")
         # No larger than `approval_staged_bytes_max`: `parking` kept it.

@@ -49,15 +49,12 @@ _ALL_OR_NOTHING: Final = 'commit = "all", and another change of this command is 
 
 
 class ChangeKind(Enum):
-    """What happened to one name."""
-
     CREATED = "created"
     MODIFIED = "modified"
     """Content, and perhaps mode, of a file that was there."""
     DELETED = "deleted"
     """One entry for each name that is gone: what stood below a removed directory too."""
     MODE = "mode"
-    """The mode alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,6 @@ class Bench:
     policy: Policy
     chain: AgentChain
     git: Git
-    """The plan's preset."""
     workspace: str
     """Absolute, real: what an absolute link is compared with."""
     readable: tuple[str, ...] = ()
@@ -181,7 +177,6 @@ def _judge(bench: Bench, change: CommandChange) -> StagedJudgement:
 
 
 def _actions(change: CommandChange) -> tuple[Action, ...]:
-    """What a file tool would ask for to do the same."""
     path = change.path
     if change.kind is ChangeKind.DELETED:
         return (Action("file", "delete", path),)
@@ -193,7 +188,6 @@ def _actions(change: CommandChange) -> tuple[Action, ...]:
 
 
 def _unusable(change: CommandChange) -> StagedJudgement | None:
-    """Refuse a name that no tool of this workspace could ever reach again."""
     try:
         parse_asked(change.path, ())
     except PaddockError as problem:
@@ -202,7 +196,6 @@ def _unusable(change: CommandChange) -> StagedJudgement | None:
 
 
 def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
-    """Refuse what no file tool can make or take away, whatever the policy."""
     shown = quote(change.path)
     if change.node is NodeKind.OTHER:
         return _refused(change, SpecialFileError.code, f"{shown} is a FIFO, socket or device")

@@ -6,7 +6,6 @@ what git ignores; and where the command was a step of git, what stood in git's i
 as it stood on the disk.
 """
 
-import hashlib
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,28 +16,16 @@ from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.differences import Layers
 from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.changes.settling import Settled
-from paddock.sandbox.git.entries import SHA1_BYTES, Index, open_index
+from paddock.sandbox.git.objects import GIT_ENVIRONMENT, GIT_OPTIONS, find_object_name
 from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.git.tracked import IndexPlace, find_indexed
+from paddock.sandbox.host.standing import find_content
 
 _MEGABYTE: Final = 1_000_000
-_INDEX_BYTES_MAX: Final = 64_000_000
 _COMPARED_BYTES_MAX: Final = 500_000_000
 """Of all files that are held against git's index; the others count."""
 _GIT_WAIT_S: Final = 10.0
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Threat: a repository whose configuration names programs for git to run. `check-ignore`
-# starts none but these two, and reads nobody's own configuration.
-_CHECK_IGNORE: Final = (
-    *("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
-    *("check-ignore", "-z", "--stdin"),
-)
-_GIT_ENVIRONMENT: Final = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/nonexistent",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_NO_LAZY_FETCH": "1",
-    "LC_ALL": "C",
-}
+_CHECK_IGNORE: Final = ("git", *GIT_OPTIONS, "check-ignore", "-z", "--stdin")
 
 
 def find_excess(
@@ -92,7 +79,6 @@ def _excess(lost: Sequence[Settled], most: ConfineMax) -> str:
 
 
 def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
-    """Return those that git ignores; none where there is no repository, or no git."""
     try:
         done = subprocess.run(
             _CHECK_IGNORE,
@@ -100,7 +86,7 @@ def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
             # The workspace itself, wherever its name leads by now.
             cwd=f"/proc/self/fd/{root_fd}",
             pass_fds=(root_fd,),
-            env=_GIT_ENVIRONMENT,
+            env=GIT_ENVIRONMENT,
             capture_output=True,
             timeout=_GIT_WAIT_S,
             check=False,
@@ -111,14 +97,9 @@ def _find_ignored(root_fd: int, paths: Iterable[str]) -> frozenset[str]:
 
 
 def _find_known(root_fd: int, lost: Sequence[Settled]) -> frozenset[str]:
-    """Return those whose content git's index names: a step of git loses nothing of them."""
-    content = _read(root_fd, ".git/index", _INDEX_BYTES_MAX)
     wanted = frozenset(os.fsencode(_path(each)) for each in lost)
-    try:
-        index = Index(open_index(content, SHA1_BYTES), lambda _: None)
-        entries = {entry.path: entry.object_id for entry in index.find_entries(wanted)}
-    except ValueError:
-        return frozenset()
+    found = find_indexed(IndexPlace(".", root_fd, ".git/"), wanted)
+    entries = {entry.path: entry.object_id for entry in found}
     return frozenset(_as_indexed(root_fd, lost, entries))
 
 
@@ -132,20 +113,6 @@ def _as_indexed(
         if named is None or lower is None or lower.size_bytes > left:
             continue
         left -= lower.size_bytes
-        content = _read(root_fd, path, lower.size_bytes)
-        # gitformat-pack(5): an object's name is the digest of its kind, size and content.
-        blob = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
-        blob.update(content)
-        if blob.digest() == named:
+        content = find_content(root_fd, path, lower.size_bytes)
+        if content is not None and find_object_name(b"blob", content, len(named)) == named:
             yield path
-
-
-def _read(root_fd: int, path: str, bytes_max: int) -> bytes:
-    """Return a file of the workspace; empty where it cannot be read, or is larger."""
-    try:
-        fd = os.open(path, _READ, dir_fd=root_fd)
-    except OSError:
-        return b""
-    with open(fd, "rb") as file:
-        content = file.read(bytes_max + 1)
-    return content if len(content) <= bytes_max else b""

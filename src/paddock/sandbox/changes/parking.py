@@ -35,6 +35,7 @@ from paddock.workspace.changes import (
 from paddock.workspace.locks import Identity
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.names import unchecked_path
+from paddock.workspace.resolution import held_open
 
 _KINDS: Final[Mapping[str, type[StagedChange]]] = {
     "write": WriteFile,
@@ -182,11 +183,8 @@ def _stored(content: object, store: ObjectStore) -> str:
         return content.digest
     if not isinstance(content, GivenContent):
         raise TypeError(f"content of the kind {type(content).__name__} cannot be kept")
-    fd = os.open(content.path, _OPEN_FLAGS, dir_fd=content.dir_fd)
-    try:
+    with held_open(os.open(content.path, _OPEN_FLAGS, dir_fd=content.dir_fd)) as fd:
         return store.put_file(fd)
-    finally:
-        os.close(fd)
 
 
 def _old_json(old: Old | None) -> Json:

@@ -22,24 +22,23 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import HostError, PermissionDeniedError
-from paddock.sandbox.changes.differences import Difference, Layers
+from paddock.sandbox.changes.differences import Difference, Layers, is_only_touched
 from paddock.sandbox.changes.judging import ChangeKind, StagedJudgement
+from paddock.sandbox.git.layout import WorkTree, find_work_trees
 from paddock.sandbox.git.named import Naming, Sides
-from paddock.sandbox.git.names import differ_in_upstreams
-from paddock.sandbox.git.repositories import read_whole_file
 from paddock.sandbox.git.rules import (
     CONTENT_BYTES_MAX,
     GitDirectory,
     NodeKind,
     bare_paths,
+    differ_in_upstreams,
     find_git_place,
 )
-from paddock.sandbox.git.worktrees import WorkTree, find_work_trees
 from paddock.sandbox.host.places import directories_above
+from paddock.sandbox.host.standing import read_content
 from paddock.text.show import quote
 from paddock.values.decisions import Outcome
 
-_PERMISSIONS: Final = 0o777
 _BYTES_MAX: Final = 256_000_000
 """Of a file of git's that a command did not write."""
 
@@ -63,7 +62,6 @@ class _Repository:
     name: str
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])
-    """Below its git directory."""
     is_formed: bool | None = None
     """Whether there is a unit; None where nobody asked yet."""
 
@@ -81,7 +79,6 @@ class Units:
         unseen: Unseen,
         workspace: str,
     ) -> None:
-        """`workspace`: absolute."""
         self._found = found
         self._layers = layers
         self._unseen = unseen
@@ -138,7 +135,7 @@ class Units:
 
     def _before(self, path: str) -> bytes | None:
         layers = self._layers
-        return read_whole_file(layers.lower_fd, path, _BYTES_MAX, layers.resolution)
+        return read_content(layers.lower_fd, path, _BYTES_MAX, layers.resolution)
 
     def _after(self, path: str) -> bytes | None:
         difference = self._by_path.get(path)
@@ -146,10 +143,9 @@ class Units:
             return self._before(path)
         if difference.change.kind is ChangeKind.DELETED:
             return None
-        return read_whole_file(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
+        return read_content(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
 
     def _find_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
-        """What holds a unit up, and why; empty where nothing does, or there is no unit."""
         try:
             why = self._look_for_holder(repository, judged)
         except HostError as error:
@@ -168,7 +164,7 @@ class Units:
         refused = {
             name: number
             for name, number in self._changed(tree).items()
-            if not judged[number].is_allowed and not _is_only_touched(self._found[number])
+            if not judged[number].is_allowed and not is_only_touched(self._found[number])
         }
         if refused:
             named = self._named_in(tree)
@@ -206,7 +202,7 @@ class Units:
         if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:
             return False
         if change.kind is ChangeKind.MODE:
-            return _is_only_touched(difference)
+            return is_only_touched(difference)
         above, _, name = change.path.rpartition("/")
         if name == "index":
             return any(
@@ -218,7 +214,6 @@ class Units:
         return False
 
     def _changed(self, tree: Naming) -> dict[bytes, int]:
-        """The changes in a work tree, by their paths in it."""
         return {
             name: number
             for path, number in self._in_work.items()
@@ -240,7 +235,6 @@ class Units:
             yield from (changed[name] for name in named)
 
     def _spread(self, holders: dict[str, str]) -> dict[str, str]:
-        """Those that are held up, and with them what is one with one of them."""
         held = dict(holders)
         ties = self._ties()
         waiting = list(held)
@@ -253,7 +247,6 @@ class Units:
         return held
 
     def _ties(self) -> dict[str, list[str]]:
-        """Superprojects and submodules, each with the others that it is one with."""
         by_root: dict[str, tuple[str, Naming]] = {}
         for name, each in self._repositories.items():
             by_root.update((tree.tree.root, (name, tree)) for tree in each.trees if tree.tree.root)
@@ -283,14 +276,6 @@ def _below(tree: WorkTree, path: str) -> bytes:
     if not path.startswith(f"{tree.root}/"):
         return b""
     return os.fsencode(path[len(tree.root) + 1 :])
-
-
-def _is_only_touched(difference: Difference) -> bool:
-    """Whether a file has another time and nothing else that git knows of."""
-    change, lower = difference.change, difference.lower
-    if change.kind is not ChangeKind.MODE or lower is None:
-        return False
-    return (change.mode ^ lower.mode) & _PERMISSIONS == 0
 
 
 def _all_below(tree: WorkTree, paths: Iterable[str]) -> frozenset[bytes]:

@@ -32,10 +32,35 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.sandbox.changes.mounted import is_mount_point
+from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
+from paddock.plane.files import host_error
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution, held_open
+
+# The layer that a command works on ends there: what is mounted is not part of it, and the
+# command sees the directory underneath, as a rule an empty one. We see what is mounted.
+
+_LOOK: Final = OpenHow(
+    os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS
+)
+
+
+def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
+    """Whether the directory `name`, which has this device, is where a mount begins.
+
+    The kernel is asked: a directory of the same disk may be mounted there (a bind has the
+    same device), and a part of the same mount may have another device (a subvolume has).
+    """
+    try:
+        os.close(_LOOK.open(parent_fd, os.fsencode(name)))
+    except OSError as error:
+        if error.errno == errno.EXDEV:
+            return True
+        # Without openat2, or not to be looked at: the device tells most of it.
+        return os.fstat(parent_fd).st_dev != device
+    return False
+
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOWER_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -47,8 +72,6 @@ _UNEXPECTED: Final = frozenset(
 
 
 class Kind(Enum):
-    """What stands under a name."""
-
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
@@ -71,11 +94,8 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a name looks in one layer. Owners are those of the host."""
-
     kind: Kind
     mode: int
-    """The twelve permission bits."""
     owner: int
     group: int
     size_bytes: int
@@ -83,7 +103,6 @@ class Look:
     ctime_ns: int
     links: int
     identity: tuple[int, int]
-    """Device and inode."""
     is_mounted: bool = False
     """A directory where another file system begins: commands see what it covers."""
 
@@ -128,13 +147,9 @@ def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> 
         HostError: a mark that is not expected, or something that cannot be read.
     """
     reading = _Reading(beside)
-    try:
+    with host_error("the changes of a command cannot be read"):
         lower = os.open(".", _LOWER_DIRECTORY, dir_fd=lower_fd)
         reading.read(os.open(".", _DIRECTORY, dir_fd=upper_fd), lower, "", 0)
-    except OSError as error:
-        raise HostError(
-            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-        ) from error
     return UpperLayer(
         tuple(reading.changes),
         tuple(reading.too_deep),
@@ -161,7 +176,7 @@ def names_below(
             fd = resolution.open(root_fd, prefix, READ_DIRECTORY)
         except OSError:
             continue
-        try:
+        with held_open(fd):
             for name in sorted(os.listdir(fd)):
                 look = _look(fd, name)
                 if look is None:
@@ -169,8 +184,6 @@ def names_below(
                 yield f"{prefix}/{name}", look
                 if look.kind is Kind.DIRECTORY and not look.is_mounted:
                     waiting.append(f"{prefix}/{name}")
-        finally:
-            os.close(fd)
 
 
 def host_owner(owner: int) -> int:
@@ -247,7 +260,6 @@ class _Reading:
         self.read(fd, next_lower, f"{change.path}/", depth + 1)
 
     def _beside_at(self, path: str) -> int | None:
-        """The descriptor of what stands for this name elsewhere."""
         return self._beside.fd if self._beside is not None and path == self._beside.name else None
 
 
@@ -264,7 +276,6 @@ def _open_upper(parent: int, name: str, mode: int) -> int:
 
 
 def _open_lower(parent: int, name: str) -> int:
-    """-1 where it is no directory any more."""
     try:
         return os.open(name, _LOWER_DIRECTORY, dir_fd=parent)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -1,41 +1,72 @@
-"""The index of a repository: whether the paths in it are ones that git itself would enter. Pure.
+"""The index of a repository: read in every form that git writes, judged, and shown of a folder.
+
+Read strictly, so that no two readers find different paths in one file: what does not parse
+raises. A repository may have 100,000 entries, and a command waits for this: `walk` makes no
+object for each, and `find_entries` does not begin where no name can be found. A split index
+is put together by git with the file that it shares; a sparse one has directories as entries.
 
 Threat: git checks a path where it makes an entry, not where it reads the file. So
 `.git/hooks/post-checkout` or `../evil` in an index is written, and perhaps run, by the
-user's own next `git checkout -- .`.
+user's own next `git checkout -- .`. What could lead git to other entries is refused, too: a
+split index, and tables that let git begin in the middle (`EOIE`, `IEOT`) and lie.
 
-The file is read strictly, so that no two readers find different paths in it: what does
-not parse is refused, and so is what could lead git to entries elsewhere. A split index
-(`link`) takes paths from another file; the tables that let git begin in the middle
-(`EOIE`, `IEOT`) have to name the very entries that were looked at.
+A workspace that is a folder of a larger work tree: the rest is not there for a command, and
+must not look deleted. So the command gets git's own sparse checkout: an index in which all
+else has its skip-worktree bit, and a pattern that names the folder. What it leaves is put
+together again with the index of before: of the folder what the command says, of all else what
+stood there, byte for byte. Where a command gave all else another content (a merge, another
+branch), the index does not land: the files could not be changed with it.
 
-Source: gitformat-index(5), and `verify_path` of git's read-cache.c.
+Source: gitformat-index(5), `verify_path` of git's read-cache.c, and git's racy-git.txt.
 """
 
 import re
 import struct
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from paddock.sandbox.git.entries import (
-    DIRECTORY_MODE,
-    FILE_MODES,
-    HEADER_BYTES,
-    LINK_MODE,
-    SHA1_BYTES,
-    SUBMODULE_MODE,
-    IndexFile,
-    open_index,
-)
+from paddock.errors import HostError
+from paddock.sandbox.git.objects import SHA1_BYTES, find_digest, join_split_index
 
-_BLOCK: Final = struct.Struct(">II")
+DIRECTORY_MODE: Final = 0o040000
+"""Of a sparse index: a directory that is not looked into. Its name ends in `/`."""
+LINK_MODE: Final = 0o120000
+SUBMODULE_MODE: Final = 0o160000
+FILE_MODES: Final = frozenset({0o100644, 0o100755})
+SPARSE_NAME: Final = "info/sparse-checkout"
+
 _MODES: Final = FILE_MODES | {LINK_MODE, SUBMODULE_MODE, DIRECTORY_MODE}
+_NAME_BYTES_MAX: Final = 4096
+"""PATH_MAX: nothing longer can be checked out."""
 _NAMES_BYTES_MAX: Final = 32_000_000
 """Of all names together: version 4 lets few bytes stand for many."""
+_NAMES_LOOKED_FOR: Final = 64
+"""With more of them, reading the entries costs no more than looking for each name."""
 
-_EXTENSIONS: Final = frozenset({b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE", b"IEOT", b"sdir"})
-"""`link` is none of them."""
+_HEADER: Final = struct.Struct(">4sII")
+_STATUS_BYTES: Final = 40
+"""Times, device, inode, mode, owner, group and size, before the object's name."""
+_TIME: Final = struct.Struct(">II")
+_TIME_AT: Final = 8
+"""Of the last change of content, after that of the status."""
+_MODE_AT: Final = 24
+_SIZE_AT: Final = 36
+_IS_EXTENDED: Final = 0x4000
+_STAGE_SHIFT: Final = 12
+_LENGTH_MASK: Final = 0xFFF
+_IS_SKIPPED: Final = 0x4000
+_IS_INTENDED: Final = 0x2000
+_EXTENDED_UNKNOWN: Final = 0xFFFF & ~(_IS_SKIPPED | _IS_INTENDED)
+_PADDING: Final = tuple(bytes(count) for count in range(9))
+_BLOCK: Final = struct.Struct(">II")
 
+_LINK: Final = b"link\0"
+"""Stands in every split index: the name of an extension, and the first byte of its size."""
+_HARMLESS: Final = frozenset({b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE", b"IEOT", b"sdir"})
+_KEPT: Final = (b"TREE", b"REUC")
+"""Extensions that say nothing of files or places in the index; git makes the others again."""
+_SPECIAL: Final = frozenset("\\*?[")
 _IGNORED: Final = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
 """Code points that HFS+ leaves out of a comparison, as git lists them."""
 _UNSAFE: Final = re.compile(
@@ -47,6 +78,236 @@ _UNSAFE: Final = re.compile(
 """A component that is empty, `.` or `..`, or `.git` for any file system that git knows."""
 
 
+class IndexEntry(NamedTuple):
+    path: bytes
+    stage: int
+    """0, or in a conflict 1 (common ancestor), 2 (ours), 3 (theirs)."""
+    fixed: bytes
+    """Status and object's name, as they stand there."""
+    flags: int
+    more: int = 0
+
+    @property
+    def object_id(self) -> bytes:
+        return self.fixed[_STATUS_BYTES:]
+
+    @property
+    def mode(self) -> int:
+        """Of a file, a link, a submodule, or a directory of a sparse index."""
+        return int.from_bytes(self.fixed[_MODE_AT : _MODE_AT + 4], "big")
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the file when it was last found to be as the index says; 0 where nobody knows."""
+        return int.from_bytes(self.fixed[_SIZE_AT:_STATUS_BYTES], "big")
+
+    @property
+    def is_skipped(self) -> bool:
+        """skip-worktree: git does not expect the file to be there."""
+        return bool(self.more & _IS_SKIPPED)
+
+    @property
+    def is_intended(self) -> bool:
+        """intent-to-add: no content has been added yet."""
+        return bool(self.more & _IS_INTENDED)
+
+
+EntryStep = tuple[int, bytes, int, int]
+"""One entry as `IndexFile.walk` passes it: where it begins, its path, how much of the path was
+taken over from the entry before, and where the next one begins. No class: that costs more
+than all the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    content: bytes
+    end: int
+    """Where the checksum begins."""
+    version: int
+    count: int
+    hash_bytes: int
+
+    def number(self, at: int, size: int = 4) -> int:
+        return int.from_bytes(self.content[at : at + size], "big")
+
+    def walk(self) -> Iterator[EntryStep]:
+        content, end, is_short = self.content, self.end, self.version == 4
+        find, fixed = content.find, _STATUS_BYTES + self.hash_bytes
+        at, path, copied = _HEADER.size, b"", 0
+        for _ in range(self.count):
+            flags_at = at + fixed
+            if flags_at + 4 > end:
+                raise ValueError("an entry beyond the end of the index")
+            flags = content[flags_at] << 8 | content[flags_at + 1]
+            name_at = flags_at + 2
+            if flags & _IS_EXTENDED:
+                if self.version == 2 or self.number(name_at, 2) & _EXTENDED_UNKNOWN:
+                    raise ValueError("flags of an entry that are not known")
+                name_at += 2
+            if is_short:
+                dropped = content[name_at]
+                if dropped < 0x80:
+                    name_at += 1
+                else:
+                    dropped, name_at = _read_varint(content, name_at)
+                copied = len(path) - dropped
+                name_end = find(0, name_at, end)
+                next_at = name_end + 1
+                if copied < 0 or name_end < 0:
+                    raise ValueError("an entry whose name does not end, or begins nowhere")
+                path = path[:copied] + content[name_at:name_end]
+            else:
+                name_end = find(0, name_at, end)
+                # One to eight zeros, up to a multiple of eight.
+                next_at = at + ((name_end - at + 8) & ~7)
+                if name_end < 0 or content[name_end:next_at] != _PADDING[next_at - name_end]:
+                    raise ValueError("an entry whose name does not end as it has to")
+                path = content[name_at:name_end]
+            length = len(path)
+            if next_at > end or length > _NAME_BYTES_MAX:
+                raise ValueError("an entry that is too long")
+            said = flags & _LENGTH_MASK
+            if length != said and min(length, _LENGTH_MASK) != said:
+                raise ValueError("an entry whose name has another length than it says")
+            yield at, path, copied, next_at
+            at = next_at
+
+    def entry(self, step: EntryStep) -> IndexEntry:
+        at, path, _, _ = step
+        flags_at = at + _STATUS_BYTES + self.hash_bytes
+        flags = self.number(flags_at, 2)
+        more = self.number(flags_at + 2, 2) if flags & _IS_EXTENDED else 0
+        stage = flags >> _STAGE_SHIFT & 3
+        return IndexEntry(path, stage, self.content[at:flags_at], flags, more)
+
+    def entries(self) -> Iterator[IndexEntry]:
+        """All of them. Raises: ValueError: git would not have written it."""
+        return map(self.entry, self.walk())
+
+    def find_entries(
+        self, files: frozenset[bytes], directories: frozenset[bytes] = frozenset()
+    ) -> tuple[IndexEntry, ...]:
+        """Those of these paths, and those below these directories, which end in no `/`.
+
+        Raises: ValueError: git would not have written it.
+        """
+        if not self._may_hold(files | directories):
+            return ()
+        if directories:
+            wanted = _Wanted(files, directories)
+            steps = [step for step in self.walk() if wanted.has(step[1])]
+        else:
+            steps = [step for step in self.walk() if step[1] in files]
+        return tuple(map(self.entry, steps))
+
+    def _may_hold(self, names: frozenset[bytes]) -> bool:
+        """Whether it is worth reading; before version 4, every name stands there whole."""
+        last = {name.rpartition(b"/")[2] for name in names}
+        if self.version == 4 or len(last) > _NAMES_LOOKED_FOR:
+            return bool(last)
+        return any(name in self.content for name in last)
+
+    def extensions(self, at: int) -> dict[bytes, int]:
+        """Where each begins, by its name. `at` is where the entries end.
+
+        Raises: ValueError: they do not fill what is left, or one comes twice.
+        """
+        found: dict[bytes, int] = {}
+        while at < self.end:
+            name = self.content[at : at + 4]
+            if name in found or at + 8 > self.end:
+                raise ValueError("extensions of an index that are not whole")
+            found[name] = at
+            at += 8 + self.number(at + 4)
+        if at != self.end:
+            raise ValueError("an extension beyond the end of the index")
+        return found
+
+    def extension(self, at: int) -> bytes:
+        return self.content[at + 8 : at + 8 + self.number(at + 4)]
+
+
+NO_INDEX: Final = IndexFile(b"", 0, 2, 0, SHA1_BYTES)
+"""Of a repository in which nothing was ever staged."""
+
+ReadShared = Callable[[str], bytes | None]
+"""Gives the file of that name beside the index; None where there is none to be read."""
+
+
+def open_index(content: bytes, hash_bytes: int, read_shared: ReadShared | None = None) -> IndexFile:
+    """Read the header and verify the checksum (all zeros where `index.skipHash` is set).
+
+    With `read_shared`, a split index is put together with what it shares.
+
+    Raises: ValueError: it is no index of version 2 to 4, or the shared file is missing.
+    """
+    end = len(content) - hash_bytes
+    if end < _HEADER.size or (
+        any(content[end:]) and find_digest(content[:end], hash_bytes) != content[end:]
+    ):
+        raise ValueError("an index that is not whole")
+    signature, version, count = _HEADER.unpack_from(content)
+    if signature != b"DIRC" or version not in (2, 3, 4):
+        raise ValueError("no index of a version that is known")
+    file = IndexFile(content, end, version, count, hash_bytes)
+    if read_shared is None or _LINK not in content:
+        return file
+    return _with_shared(file, read_shared)
+
+
+def _with_shared(file: IndexFile, read_shared: ReadShared) -> IndexFile:
+    entries_end = _HEADER.size
+    for step in file.walk():
+        entries_end = step[3]
+    link_at = file.extensions(entries_end).get(b"link")
+    if link_at is None:
+        return file
+    shares = file.extension(link_at)[: file.hash_bytes]
+    name = f"sharedindex.{shares.hex()}"
+    shared = read_shared(name) if any(shares) else b""
+    if shared is None:
+        raise ValueError("a split index whose shared file is missing")
+    try:
+        joined = join_split_index(file.content, name, shared, file.hash_bytes)
+    except HostError as error:
+        raise ValueError(error.message) from error
+    return open_index(joined, file.hash_bytes)
+
+
+def _read_varint(content: bytes, at: int) -> tuple[int, int]:
+    """A number and where it ends; one that no name reaches where it does not end in time."""
+    value = 0
+    for position in range(at, min(at + 3, len(content))):
+        byte = content[position]
+        value = (value << 7) + (byte & 0x7F)
+        if not byte & 0x80:
+            return value, position + 1
+        value += 1
+    return _NAME_BYTES_MAX + 1, at
+
+
+class _Wanted:
+    """Which paths are looked for; most entries are in the directory of the one before."""
+
+    __slots__ = ("_directories", "_files", "_is_below", "_parent")
+
+    def __init__(self, files: frozenset[bytes], directories: frozenset[bytes]) -> None:
+        self._files = files
+        self._directories = directories
+        self._parent = b""
+        self._is_below = False
+
+    def has(self, path: bytes) -> bool:
+        if path in self._files:
+            return True
+        parent = path[: path.rfind(b"/") + 1]
+        if parent != self._parent:
+            ends = [at for at, byte in enumerate(parent) if byte == 0x2F]
+            self._is_below = any(parent[:end] in self._directories for end in ends)
+            self._parent = parent
+        return self._is_below
+
+
 def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
     """Whether git could have written it, and a checkout of it stays in the work tree.
 
@@ -54,7 +315,7 @@ def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
     """
     try:
         file = open_index(content, hash_bytes)
-        entries = _read_entries(file)
+        entries = _check_entries(file)
         return entries is not None and _are_extensions_harmless(file, entries)
     except ValueError:
         # Not in the form that git gives it.
@@ -63,18 +324,17 @@ def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    count: int
     end: int
     has_directories: bool
     whole: dict[int, int]
     """Where entries begin whose names stand there whole, and how many come before each."""
 
 
-def _read_entries(file: IndexFile) -> _Entries | None:
-    at, names_bytes, has_directories = HEADER_BYTES, 0, False
+def _check_entries(file: IndexFile) -> _Entries | None:
+    at, names_bytes, has_directories = _HEADER.size, 0, False
     whole: dict[int, int] = {}
     for number, (begins_at, path, copied, next_at) in enumerate(file.walk()):
-        mode = file.mode(begins_at)
+        mode = file.number(begins_at + _MODE_AT)
         is_directory = mode == DIRECTORY_MODE
         has_directories = has_directories or is_directory
         names_bytes += len(path)
@@ -85,7 +345,7 @@ def _read_entries(file: IndexFile) -> _Entries | None:
         if not copied:
             whole[begins_at] = number
         at = next_at
-    return _Entries(file.count, at, has_directories, whole)
+    return _Entries(at, has_directories, whole)
 
 
 def _stays_inside(name: bytes, copied: int, *, is_directory: bool) -> bool:
@@ -97,41 +357,167 @@ def _stays_inside(name: bytes, copied: int, *, is_directory: bool) -> bool:
     return _UNSAFE.search(name[name.rfind(b"/", 0, copied) + 1 :]) is None
 
 
-def _are_extensions_harmless(index: IndexFile, entries: _Entries) -> bool:
-    places = index.extensions(entries.end)
-    if not places.keys() <= _EXTENSIONS or (entries.has_directories and b"sdir" not in places):
+def _are_extensions_harmless(file: IndexFile, entries: _Entries) -> bool:
+    places = file.extensions(entries.end)
+    if not places.keys() <= _HARMLESS or (entries.has_directories and b"sdir" not in places):
         return False
-    return _is_end_true(index, entries, places) and _are_blocks_true(index, entries, places)
+    return _is_end_true(file, entries, places) and _are_blocks_true(file, entries, places)
 
 
-def _is_end_true(index: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:
+def _is_end_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:
     """Whether the entries end where git is told so.
 
     Threat: git looks for `EOIE` at a fixed distance from the end, which can lie in
     the content of another extension.
     """
     said_at = places.get(b"EOIE")
-    if said_at is not None and index.number(said_at + 8, 4) != entries.end:
+    if said_at is not None and file.number(said_at + 8) != entries.end:
         return False
-    for size in (4 + SHA1_BYTES, 4 + index.hash_bytes):
-        looked_at = index.end - 8 - size
-        header = index.content[max(looked_at, 0) : max(looked_at + 8, 0)]
+    for size in (4 + SHA1_BYTES, 4 + file.hash_bytes):
+        looked_at = file.end - 8 - size
+        header = file.content[max(looked_at, 0) : max(looked_at + 8, 0)]
         if header == b"EOIE" + size.to_bytes(4, "big") and looked_at != said_at:
             return False
     return True
 
 
-def _are_blocks_true(index: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:
+def _are_blocks_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:
     """Whether the blocks that git may read on their own are all entries, one after the other."""
     at = places.get(b"IEOT")
     if at is None:
         return True
-    size = index.number(at + 4, 4) - 4
-    if size < 0 or size % _BLOCK.size or index.number(at + 8, 4) != 1:
+    size = file.number(at + 4) - 4
+    if size < 0 or size % _BLOCK.size or file.number(at + 8) != 1:
         return False
     passed = 0
-    for offset, count in _BLOCK.iter_unpack(index.content[at + 12 : at + 12 + size]):
+    for offset, count in _BLOCK.iter_unpack(file.content[at + 12 : at + 12 + size]):
         if count and entries.whole.get(offset) != passed:
             return False
         passed += count
-    return passed == entries.count
+    return passed == file.count
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """An index that may land, or what it changes outside of the folder."""
+
+    content: bytes
+    changed: tuple[str, ...] = ()
+
+
+def sparse_pattern(folder: str) -> bytes:
+    """What `info/sparse-checkout` says for a folder. Raises: ValueError: git has no word for it."""
+    if not folder.isprintable():
+        raise ValueError("a folder's name with control characters")
+    escaped = "".join(f"\\{each}" if each in _SPECIAL else each for each in folder)
+    return f"/{escaped}/\n".encode()
+
+
+def show_folder(content: bytes, hash_bytes: int, folder: str) -> bytes:
+    """The index in which only the folder is expected to stand on disk.
+
+    Raises: ValueError: it is no index, or one that needs other files.
+    """
+    file = open_index(content, hash_bytes)
+    entries, extensions = _read_whole(file)
+    inside = f"{folder}/".encode()
+    shown = (
+        each if each.path.startswith(inside) else each._replace(more=each.more | _IS_SKIPPED)
+        for each in entries
+    )
+    return _written(list(shown), file, extensions)
+
+
+def land_folder(
+    after: bytes, before: bytes, hash_bytes: int, folder: str, written_ns: int
+) -> Landing:
+    """What a command made of `show_folder`, with everything outside of the folder as before.
+
+    `written_ns` is the time of the index of before. Raises: ValueError: as `show_folder`.
+    """
+    file = open_index(after, hash_bytes)
+    now, extensions = _read_whole(file)
+    then = _read_whole(open_index(before, hash_bytes))[0] if before else []
+    inside = f"{folder}/".encode()
+    theirs = [each for each in then if not each.path.startswith(inside)]
+    outside = {_said(each) for each in now if not each.path.startswith(inside)}
+    if outside != (known := set(map(_said, theirs))):
+        changed = sorted({path for path, *_ in outside ^ known})
+        return Landing(b"", tuple(each.decode("utf-8", "surrogateescape") for each in changed))
+    merged = [each for each in now if each.path.startswith(inside)]
+    merged += (_looked_at_again(each, written_ns) for each in theirs)
+    merged.sort(key=lambda each: each[:2])
+    return Landing(_written(merged, file, extensions))
+
+
+def _said(entry: IndexEntry) -> tuple[bytes, int, int, bytes, bool]:
+    """What an entry says of a file, but for what only this disk knows."""
+    return entry.path, entry.stage, entry.mode, entry.object_id, entry.is_intended
+
+
+def _looked_at_again(entry: IndexEntry, written_ns: int) -> IndexEntry:
+    """What was entered in the tick of the index counts as changed as long as that has its time.
+
+    The index gets another time, so the entry loses its own: git then looks at the file.
+    """
+    seconds, rest = _TIME.unpack_from(entry.fixed, _TIME_AT)
+    if seconds * 1_000_000_000 + rest < written_ns:
+        return entry
+    end = _TIME_AT + _TIME.size
+    return entry._replace(fixed=entry.fixed[:_TIME_AT] + bytes(_TIME.size) + entry.fixed[end:])
+
+
+def _read_whole(file: IndexFile) -> tuple[list[IndexEntry], bytes]:
+    steps = list(file.walk())
+    found = file.extensions(steps[-1][3] if steps else _HEADER.size)
+    if {b"link", b"sdir"} & found.keys():
+        raise ValueError("an index that is split, or sparse")
+    places = (found[name] for name in _KEPT if name in found)
+    kept = (file.content[at : at + 8] + file.extension(at) for at in places)
+    return [file.entry(step) for step in steps], b"".join(kept)
+
+
+def _written(entries: list[IndexEntry], file: IndexFile, extensions: bytes) -> bytes:
+    version = file.version
+    if version < 4:
+        version = 3 if any(each.more for each in entries) else 2
+    body = _short_entries(entries) if version == 4 else map(_long_entry, entries)
+    content = b"".join((_HEADER.pack(b"DIRC", version, len(entries)), *body, extensions))
+    return content + find_digest(content, file.hash_bytes)
+
+
+def _long_entry(entry: IndexEntry) -> bytes:
+    begin = _beginning(entry)
+    # One to eight zeros, up to a multiple of eight.
+    size = len(begin) + len(entry.path)
+    return begin + entry.path + bytes(8 - size % 8)
+
+
+def _short_entries(entries: Iterable[IndexEntry]) -> Iterator[bytes]:
+    """As version 4 has them: what a path has in common with the one before is left out."""
+    before = b""
+    for entry in entries:
+        pairs = enumerate(zip(entry.path, before, strict=False))
+        same = next((at for at, (new, old) in pairs if new != old), None)
+        if same is None:
+            same = min(len(entry.path), len(before))
+        dropped = _varint(len(before) - same)
+        yield b"%b%b%b\0" % (_beginning(entry), dropped, entry.path[same:])
+        before = entry.path
+
+
+def _beginning(entry: IndexEntry) -> bytes:
+    if not entry.more:
+        return entry.fixed + struct.pack(">H", entry.flags & ~_IS_EXTENDED)
+    return entry.fixed + struct.pack(">HH", entry.flags | _IS_EXTENDED, entry.more)
+
+
+def _varint(value: int) -> bytes:
+    """A number as git's varint.c writes it."""
+    found = [value & 0x7F]
+    value >>= 7
+    while value:
+        value -= 1
+        found.append(0x80 | value & 0x7F)
+        value >>= 7
+    return bytes(reversed(found))

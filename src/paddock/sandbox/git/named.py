@@ -7,15 +7,15 @@ HostError: whoever asks takes that for a no.
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
-from paddock.errors import HostError
-from paddock.sandbox.git.entries import Index, IndexEntry, open_index
-from paddock.sandbox.git.trees import TreeEntry, TreeReader
-from paddock.sandbox.git.worktrees import Read, WorkTree
+from paddock.sandbox.git.index import NO_INDEX, IndexEntry, IndexFile, open_index
+from paddock.sandbox.git.layout import Read, WorkTree
+from paddock.sandbox.git.objects import TreeEntry, TreeReader, unknown_names
 from paddock.workspace.resolution import PASS_DIRECTORY, Resolution
 
 _HOPS_MAX: Final = 5
@@ -28,8 +28,6 @@ _ELSEWHERE: Final = b"refs/heads/.invalid"
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """A workspace before a command and after it."""
-
     before: Read
     after: Read
     fds: tuple[int, int]
@@ -37,42 +35,40 @@ class Sides:
     resolution: Resolution
 
 
-@dataclass(slots=True)
+@dataclass
 class Naming:
     """One work tree's names. Paths are relative to it, as bytes."""
 
     tree: WorkTree
     sides: Sides
-    _index_pair: tuple[Index | None, Index | None] | None = None
-    _head_pair: tuple[bytes | None, bytes | None] | None = None
     _named: dict[frozenset[bytes], frozenset[bytes]] = field(
         default_factory=dict[frozenset[bytes], frozenset[bytes]]
     )
 
     def is_only_refreshed(self) -> bool:
         """Whether the index has the same entries, and only what it knows of files is another."""
-        before, after = ({_what(each) for each in _entries(one)} for one in self._indexes())
+        with _strictly():
+            before, after = ({_what(each) for each in one.entries()} for one in self._indexes)
         return before == after
 
     def named(self, paths: frozenset[bytes]) -> frozenset[bytes]:
         """Those of the paths that index or HEAD names, before or after. Raises: HostError."""
-        known = self._named.get(paths)
-        if known is None:
-            known = self._named[paths] = self._look_for(paths)
-        return known
+        if paths not in self._named:
+            self._named[paths] = self._look_for(paths)
+        return self._named[paths]
 
     def _look_for(self, paths: frozenset[bytes]) -> frozenset[bytes]:
         # A sparse index has a whole directory as one entry.
         sparse = frozenset(os.fsencode(f"{above}/") for path in paths for above in _above(path))
         found: set[bytes] = set()
-        for index in self._indexes():
-            found.update(each.path for each in _find(index, paths | sparse))
+        for entries in self._find(paths | sparse):
+            found.update(each.path for each in entries)
         whole = tuple(each for each in found if each.endswith(b"/"))
         found.update(path for path in paths if whole and path.startswith(whole))
-        heads = {head for head in self._heads() if head is not None}
+        heads = set(self._heads) - {None}
         if heads:
             with self._trees() as trees:
-                for head in heads:
+                for head in filter(None, heads):
                     found.update(trees.find(head, paths))
         return frozenset(found & paths)
 
@@ -84,12 +80,12 @@ class Naming:
         But for what is `shown`, and for what was staged before: a commit may bring that into
         HEAD. Raises: HostError.
         """
-        before, after = (_find(index, closed, closed) for index in self._indexes())
-        changed = {_what(each) for each in before} ^ {_what(each) for each in after}
+        before, after = self._find(closed, closed)
+        changed = set(map(_what, before)) ^ set(map(_what, after))
         unseen = {path for path, _, _ in changed} - shown
         if unseen:
             return min(unseen)
-        old, new = self._heads()
+        old, new = self._heads
         if new is None or new == old:
             return None
         staged = {
@@ -101,7 +97,7 @@ class Naming:
             for path in sorted(closed):
                 if was.get(path) == now.get(path):
                     continue
-                had, has = (_files(trees, path, entries.get(path)) for entries in (was, now))
+                had, has = (_files(trees, path, marks.get(path)) for marks in (was, now))
                 for name in sorted((had.keys() | has.keys()) - shown):
                     if has.get(name) not in (had.get(name), staged.get(name)):
                         return name
@@ -109,30 +105,31 @@ class Naming:
 
     def has_moved(self, submodule: bytes) -> bool:
         """Whether the index has another commit of a submodule. Raises: HostError."""
-        before, after = (_find(index, frozenset({submodule})) for index in self._indexes())
-        return {_what(each) for each in before} != {_what(each) for each in after}
+        before, after = self._find(frozenset({submodule}))
+        return set(map(_what, before)) != set(map(_what, after))
 
-    def _indexes(self) -> tuple[Index | None, Index | None]:
-        if self._index_pair is None:
-            sides = self.sides
-            self._index_pair = self._index(sides.before), self._index(sides.after)
-        return self._index_pair
+    @cached_property
+    def _indexes(self) -> tuple[IndexFile, IndexFile]:
+        return self._index(self.sides.before), self._index(self.sides.after)
 
-    def _index(self, read: Read) -> Index | None:
-        content = read(f"{self.tree.git}/index")
+    def _index(self, read: Read) -> IndexFile:
+        git, hash_bytes = self.tree.git, self.tree.hash_bytes
+        content = read(f"{git}/index")
         if content is None:
-            return None
-        try:
-            file = open_index(content, self.tree.hash_bytes)
-        except ValueError as error:
-            raise _unknown(str(error)) from error
-        return Index(file, lambda name: read(f"{self.tree.git}/{name}"))
+            return NO_INDEX
+        with _strictly():
+            return open_index(content, hash_bytes, lambda name: read(f"{git}/{name}"))
 
+    def _find(
+        self, files: frozenset[bytes], directories: frozenset[bytes] = frozenset()
+    ) -> tuple[tuple[IndexEntry, ...], tuple[IndexEntry, ...]]:
+        before, after = self._indexes
+        with _strictly():
+            return before.find_entries(files, directories), after.find_entries(files, directories)
+
+    @cached_property
     def _heads(self) -> tuple[bytes | None, bytes | None]:
-        if self._head_pair is None:
-            sides = self.sides
-            self._head_pair = self._head(sides.before), self._head(sides.after)
-        return self._head_pair
+        return self._head(self.sides.before), self._head(self.sides.after)
 
     def _head(self, read: Read) -> bytes | None:
         """The commit; None for no HEAD, or for a branch without a commit."""
@@ -147,7 +144,7 @@ class Naming:
             said = read(f"{self.tree.common}/{os.fsdecode(ref[1])}")
             if said is None:
                 said = _packed(read(f"{self.tree.common}/packed-refs") or b"", ref[1])
-        raise _unknown("where HEAD stands cannot be told")
+        raise unknown_names("where HEAD stands cannot be told")
 
     @contextmanager
     def _trees(self) -> Generator[TreeReader]:
@@ -157,7 +154,7 @@ class Naming:
         for name in ("alternates", "http-alternates"):
             path = f"{objects}/info/{name}"
             if self.sides.before(path) != self.sides.after(path):
-                raise _unknown("the command leads it to objects elsewhere")
+                raise unknown_names("the command leads it to objects elsewhere")
         with ExitStack() as held:
             fds: list[int] = []
             for root_fd in self.sides.fds:
@@ -167,25 +164,16 @@ class Naming:
                     continue
                 held.callback(os.close, fds[-1])
             if not fds:
-                raise _unknown("it has no objects")
+                raise unknown_names("it has no objects")
             yield held.enter_context(TreeReader(fds, self.tree.hash_bytes))
 
 
-def _entries(index: Index | None) -> Iterable[IndexEntry]:
-    return () if index is None else _read(lambda: tuple(index.entries()))
-
-
-def _find(
-    index: Index | None, files: frozenset[bytes], directories: frozenset[bytes] = frozenset()
-) -> Sequence[IndexEntry]:
-    return () if index is None else _read(lambda: index.find_entries(files, directories))
-
-
-def _read(look: Callable[[], Sequence[IndexEntry]]) -> Sequence[IndexEntry]:
+@contextmanager
+def _strictly() -> Generator[None]:
     try:
-        return look()
+        yield
     except ValueError as error:
-        raise _unknown(str(error)) from error
+        raise unknown_names(str(error)) from error
 
 
 def _what(entry: IndexEntry) -> tuple[bytes, TreeEntry, int]:
@@ -204,7 +192,3 @@ def _files(trees: TreeReader, path: bytes, mark: TreeEntry | None) -> dict[bytes
 def _packed(refs: bytes, name: bytes) -> bytes | None:
     found = re.search(rb"(?m)^([0-9a-f]+) " + re.escape(name) + rb"$", refs)
     return None if found is None else found[1]
-
-
-def _unknown(why: str) -> HostError:
-    return HostError(f"what the repository names is not known: {why}")

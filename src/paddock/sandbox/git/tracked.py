@@ -18,36 +18,34 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from paddock.sandbox.git.entries import (
+from paddock.sandbox.git.index import (
     FILE_MODES,
     LINK_MODE,
-    SHA1_BYTES,
-    SHA256_BYTES,
     SUBMODULE_MODE,
-    Index,
     IndexEntry,
-    ReadShared,
+    IndexFile,
     open_index,
 )
-from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution
+from paddock.sandbox.git.layout import find_inside, find_lead
+from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
+from paddock.sandbox.host.standing import find_content
+from paddock.workspace.resolution import PASS, detect_resolution, held_open
 
 _INDEX_BYTES_MAX: Final = 1 << 28
 _LEAD_BYTES_MAX: Final = 4096 + len("gitdir: \n")
-_LEAD: Final = re.compile(r"gitdir: ([^\n\0]+)\n*")
+_MODES: Final = FILE_MODES | {LINK_MODE, SUBMODULE_MODE}
 _UNUSUAL: Final = re.compile(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\n")
 """A path that git would not enter, or of which it cannot be asked line by line."""
 _PREFERRED: Final = (0, 2, 3)
 """The stages of a path that stand in the work tree: of a conflict ours, else theirs."""
-_OUTSIDE: Final = "outside"
-"""Stands for the git directory that is not in the workspace; no name in one has no slash."""
 
-IndexIdentity = tuple[int, int, int, int, int]
-"""Device, inode, size, mtime and ctime in ns."""
+FileIdentity = tuple[int, ...]
+"""Device, inode, size, mtime and ctime in ns; empty for what is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +53,8 @@ class TrackedName:
     """One name that is closed to commands, stands in the workspace, and is in an index."""
 
     path: str
-    """Workspace-relative."""
     object_id: str
     mode: int
-    """A file's, a link's or a submodule's, as the index has it."""
     repository: str
     """The root of its work tree, workspace-relative, `.` for the workspace itself."""
     is_intended: bool
@@ -69,28 +65,40 @@ class TrackedName:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexPlace:
+    repository: str
+    fd: int = field(compare=False)
+    directory: str
+    """Below that, with a slash, or empty."""
+    above: str = ""
+    """What the index has before the workspace's own paths, with a slash."""
+
+    def read(self, name: str) -> bytes | None:
+        return find_content(self.fd, self.directory + name, _INDEX_BYTES_MAX)
+
+    def identity(self) -> FileIdentity:
+        try:
+            fd = detect_resolution().open(self.fd, f"{self.directory}index", PASS)
+        except OSError:
+            return ()
+        with held_open(fd):
+            return identity_of_look(os.fstat(fd))
+
+
+@dataclass(frozen=True, slots=True)
 class Tracked:
     """The names, sorted, and the indexes that say so, as they were."""
 
     names: tuple[TrackedName, ...]
-    indexes: Mapping[str, IndexIdentity]
+    indexes: Mapping[IndexPlace, FileIdentity]
 
-
-@dataclass(frozen=True, slots=True)
-class OutsideIndex:
-    """The index of a workspace whose git directory was found, and proved, outside of it."""
-
-    fd: int
-    """Of the directory that holds what work trees share."""
-    name: str
-    """Of the index in there."""
-    folder: str = ""
-    """What the workspace is of the work tree; empty where it is all of it."""
+    def is_current(self) -> bool:
+        return all(place.identity() == known for place, known in self.indexes.items())
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    identity: IndexIdentity
+    identity: FileIdentity
     names: frozenset[str]
     entries: tuple[IndexEntry, ...]
 
@@ -98,89 +106,80 @@ class _Read:
 class TrackedNames:
     """Finds them for one workspace; one thread asks at a time."""
 
-    __slots__ = ("_outside", "_read", "_resolution", "_workspace")
+    __slots__ = ("_read",)
 
     def __init__(self) -> None:
-        """Knows nothing yet."""
-        self._workspace = ""
-        self._outside: OutsideIndex | None = None
-        self._resolution: Resolution = detect_resolution()
-        self._read: Mapping[str, _Read] = {}
+        self._read: Mapping[IndexPlace, _Read] = {}
 
     def find(
         self,
         root_fd: int,
         workspace: str,
         closed: Sequence[str],
-        outside: OutsideIndex | None = None,
+        outside: IndexPlace | None = None,
     ) -> Tracked:
         """Those of the closed names, and of the names below them, that git tracks.
 
         `workspace` is its real path: what an absolute `gitdir:` is compared with. What is in
         no repository of the workspace may be in the one `outside` of it.
         """
-        self._workspace = workspace
-        self._outside = outside
-        places = self._places(root_fd, closed)
-        read: dict[str, _Read] = {}
-        found: list[TrackedName] = []
-        for repository, (git_directory, names) in sorted(places.items()):
-            known = self._look(root_fd, repository, git_directory, frozenset(names))
-            if known is not None:
-                read[git_directory] = known
-                prefix = self._prefix(repository, git_directory)
-                found += _standing(root_fd, repository, prefix, known.entries)
-        self._read = read
-        names = tuple(sorted(found, key=lambda each: each.path))
-        return Tracked(names, {path: known.identity for path, known in read.items()})
-
-    def is_current(
-        self, root_fd: int, tracked: Tracked, outside: OutsideIndex | None = None
-    ) -> bool:
-        """Whether every index that it was found in is still the same file."""
-        places = {path: _place_of(path, root_fd, outside) for path in tracked.indexes}
-        return all(
-            _identity_of(self._resolution, fd, f"{above}index") == tracked.indexes[path]
-            for path, (fd, above) in places.items()
-        )
-
-    def _prefix(self, repository: str, git_directory: str) -> str:
-        """What a path of that index has before it in the workspace, or lacks: see `_standing`."""
-        if git_directory != _OUTSIDE or self._outside is None or not self._outside.folder:
-            return ""
-        return f"{self._outside.folder}/"
-
-    def _places(self, root_fd: int, closed: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
-        """The closed names by the root of the work tree that holds them, with its git directory."""
-        known: dict[str, tuple[str, str] | None] = {}
-        places: dict[str, tuple[str, list[str]]] = {}
+        looking = _Looking(root_fd, workspace, outside)
+        places: dict[IndexPlace, list[str]] = {}
         for name in closed:
-            place = self._place(root_fd, name.rpartition("/")[0] or ".", known)
+            place = looking.place(name.rpartition("/")[0] or ".")
             if place is not None:
-                places.setdefault(place[0], (place[1], []))[1].append(name)
-        return places
+                places.setdefault(place, []).append(name)
+        looks = {place: self._look(root_fd, place, names) for place, names in places.items()}
+        self._read = {place: known for place, known in looks.items() if known.identity}
+        found = (
+            each
+            for place, known in self._read.items()
+            for each in _standing(root_fd, place, known.entries)
+        )
+        names = tuple(sorted(found, key=lambda each: each.path))
+        return Tracked(names, {place: known.identity for place, known in self._read.items()})
 
-    def _place(
-        self, root_fd: int, directory: str, known: dict[str, tuple[str, str] | None]
-    ) -> tuple[str, str] | None:
-        if directory not in known:
-            led_to = self._lead(root_fd, directory)
-            if directory == "." and not led_to and self._outside is not None:
-                led_to = _OUTSIDE
-            if led_to is not None:
-                known[directory] = (directory, led_to) if led_to else None
-            elif directory == ".":
-                known[directory] = None
-            else:
-                above = directory.rpartition("/")[0] or "."
-                known[directory] = self._place(root_fd, above, known)
-        return known[directory]
+    def _look(self, root_fd: int, place: IndexPlace, closed: Iterable[str]) -> _Read:
+        identity, names = place.identity(), frozenset(closed)
+        known = self._read.get(place)
+        if known is not None and (known.identity, known.names) == (identity, names):
+            return known
+        prefix = "" if place.repository == "." else f"{place.repository}/"
+        inside = {os.fsencode(place.above + name[len(prefix) :]): name for name in names}
+        folders = frozenset(
+            inner
+            for inner, name in inside.items()
+            if (found := _look_at(root_fd, name)) and stat.S_ISDIR(found.st_mode)
+        )
+        files = frozenset(inside)
+        return _Read(identity, names, find_indexed(place, files, folders))
 
-    def _lead(self, root_fd: int, directory: str) -> str | None:
+
+@dataclass(slots=True)
+class _Looking:
+    root_fd: int
+    workspace: str
+    outside: IndexPlace | None
+    _known: dict[str, IndexPlace | None] = field(default_factory=dict[str, IndexPlace | None])
+
+    def place(self, directory: str) -> IndexPlace | None:
+        if directory not in self._known:
+            self._known[directory] = self._find(directory)
+        return self._known[directory]
+
+    def _find(self, directory: str) -> IndexPlace | None:
+        led_to = self._lead(directory)
+        if directory == "." and not led_to and self.outside is not None:
+            return self.outside
+        if led_to is None and directory != ".":
+            return self.place(directory.rpartition("/")[0] or ".")
+        return IndexPlace(directory, self.root_fd, f"{led_to}/") if led_to else None
+
+    def _lead(self, directory: str) -> str | None:
         """The git directory of a work tree; None where it is none, empty if out of reach."""
         name = ".git" if directory == "." else f"{directory}/.git"
         try:
-            fd = self._resolution.open(root_fd, directory, PASS)
+            fd = detect_resolution().open(self.root_fd, directory, PASS)
         except OSError:
             return ""
         try:
@@ -188,52 +187,16 @@ class TrackedNames:
             if stat.S_ISDIR(look.st_mode):
                 return name
             if stat.S_ISLNK(look.st_mode):
-                return self._inside(directory, os.readlink(".git", dir_fd=fd))
+                text = os.readlink(".git", dir_fd=fd)
+                return find_inside(text, directory, self.workspace) or ""
         except FileNotFoundError:
             return None
         except OSError:
             return ""
         finally:
             os.close(fd)
-        content = _read_file(self._resolution, root_fd, name, _LEAD_BYTES_MAX) or b""
-        said = _LEAD.fullmatch(os.fsdecode(content))
-        return "" if said is None else self._inside(directory, said[1])
-
-    def _inside(self, directory: str, target: str) -> str:
-        """Where a target leads by its text, workspace-relative; empty for out of the workspace."""
-        base = self._workspace if directory == "." else f"{self._workspace}/{directory}"
-        absolute = os.path.normpath(f"{base}/{target}" if target[:1] != "/" else target)
-        prefix = f"{self._workspace}/"
-        return absolute[len(prefix) :] if absolute.startswith(prefix) else ""
-
-    def _look(
-        self, root_fd: int, repository: str, git_directory: str, names: frozenset[str]
-    ) -> _Read | None:
-        git_fd, above = _place_of(git_directory, root_fd, self._outside)
-        identity = _identity_of(self._resolution, git_fd, f"{above}index")
-        known = self._read.get(git_directory)
-        if known is not None and (known.identity, known.names) == (identity, names):
-            return known
-        content = _read_file(self._resolution, git_fd, f"{above}index", _INDEX_BYTES_MAX)
-        if identity is None or content is None:
-            return None
-
-        def read_shared(name: str) -> bytes | None:
-            return _read_file(self._resolution, git_fd, f"{above}{name}", _INDEX_BYTES_MAX)
-
-        prefix = "" if repository == "." else f"{repository}/"
-        lacking = self._prefix(repository, git_directory)
-        inside = {os.fsencode(lacking + name[len(prefix) :]): name for name in names}
-        folders = frozenset(inner for inner, name in inside.items() if _is_directory(root_fd, name))
-        entries = _find(content, frozenset(inside), folders, read_shared)
-        return _Read(identity, names, entries)
-
-
-def _place_of(git_directory: str, root_fd: int, outside: OutsideIndex | None) -> tuple[int, str]:
-    """Where its index stands: below a descriptor, and what comes before the name."""
-    if git_directory == _OUTSIDE and outside is not None:
-        return outside.fd, outside.name.removesuffix("index")
-    return root_fd, f"{git_directory}/"
+        said = find_content(self.root_fd, name, _LEAD_BYTES_MAX) or b""
+        return find_lead(said, directory, self.workspace) or ""
 
 
 def list_tracked(root: Path) -> tuple[str, ...]:
@@ -241,114 +204,71 @@ def list_tracked(root: Path) -> tuple[str, ...]:
 
     For people: a nested repository is one of its own. Raises: OSError.
     """
-    resolution = detect_resolution()
-    root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        content = _read_file(resolution, root_fd, ".git/index", _INDEX_BYTES_MAX)
-        if content is None:
-            return ()
+    with held_open(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root_fd:
+        entries = _find(IndexPlace(".", root_fd, ".git/"), IndexFile.entries)
+        return tuple(sorted({os.fsdecode(entry.path) for entry in entries}))
 
-        def read_shared(name: str) -> bytes | None:
-            return _read_file(resolution, root_fd, f".git/{name}", _INDEX_BYTES_MAX)
 
-        for hash_bytes in (SHA1_BYTES, SHA256_BYTES):
-            with contextlib.suppress(ValueError):
-                index = Index(open_index(content, hash_bytes), read_shared)
-                return tuple(sorted({os.fsdecode(entry.path) for entry in index.entries()}))
-        return ()
-    finally:
-        os.close(root_fd)
+def find_indexed(
+    place: IndexPlace, files: frozenset[bytes], directories: frozenset[bytes] = frozenset()
+) -> tuple[IndexEntry, ...]:
+    """See `IndexFile.find_entries`; nothing where the index cannot be read."""
+    return _find(place, lambda index: index.find_entries(files, directories))
 
 
 def _find(
-    content: bytes, files: frozenset[bytes], directories: frozenset[bytes], read_shared: ReadShared
+    place: IndexPlace, look: Callable[[IndexFile], Iterable[IndexEntry]]
 ) -> tuple[IndexEntry, ...]:
     """Of an index in either format: the configuration that says which is not read for it.
 
-    None where it cannot be read: then git can do nothing with it, either.
+    Nothing where it cannot be read: then git can do nothing with it, either.
     """
+    content = place.read("index") or b""
     for hash_bytes in (SHA1_BYTES, SHA256_BYTES):
-        try:
-            index = Index(open_index(content, hash_bytes), read_shared)
-            return index.find_entries(files, directories)
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            return tuple(look(open_index(content, hash_bytes, place.read)))
     return ()
 
 
 def _standing(
-    root_fd: int, repository: str, folder: str, entries: Sequence[IndexEntry]
-) -> list[TrackedName]:
-    """What of the entries is expected in the work tree, and is there, one entry a path.
-
-    `folder` is what the index calls the workspace, with a slash.
-    """
+    root_fd: int, place: IndexPlace, entries: Sequence[IndexEntry]
+) -> Iterator[TrackedName]:
+    """What of the entries is expected in the work tree, and is there, one entry a path."""
     by_path: dict[bytes, dict[int, IndexEntry]] = {}
     for entry in entries:
         by_path.setdefault(entry.path, {})[entry.stage] = entry
-    found: list[TrackedName] = []
     for path, stages in by_path.items():
         entry = next((stages[stage] for stage in _PREFERRED if stage in stages), None)
         if entry is None or entry.is_skipped or _UNUSUAL.search(path) is not None:
             continue
-        inner = os.fsdecode(path).removeprefix(folder)
-        name = inner if repository == "." else f"{repository}/{inner}"
-        try:
-            look = os.stat(name, dir_fd=root_fd, follow_symlinks=False)
-        except OSError:
+        inner = os.fsdecode(path).removeprefix(place.above)
+        name = inner if place.repository == "." else f"{place.repository}/{inner}"
+        look = _look_at(root_fd, name)
+        if look is None or entry.mode not in _MODES:
             continue
-        if stat.S_ISDIR(look.st_mode) is not (entry.mode == SUBMODULE_MODE):
-            continue
-        if entry.mode not in FILE_MODES and entry.mode not in (LINK_MODE, SUBMODULE_MODE):
-            continue
-        found.append(
-            TrackedName(
+        if stat.S_ISDIR(look.st_mode) is (entry.mode == SUBMODULE_MODE):
+            yield TrackedName(
                 name,
                 entry.object_id.hex(),
                 entry.mode,
-                repository,
+                place.repository,
                 entry.is_intended,
                 entry.size_bytes,
                 look.st_mtime_ns,
             )
-        )
-    return found
 
 
-def _is_directory(root_fd: int, name: str) -> bool:
+def _look_at(root_fd: int, name: str) -> os.stat_result | None:
     try:
-        look = os.stat(name, dir_fd=root_fd, follow_symlinks=False)
-    except OSError:
-        return False
-    return stat.S_ISDIR(look.st_mode)
-
-
-def _identity_of(resolution: Resolution, root_fd: int, path: str) -> IndexIdentity | None:
-    """What tells whether a file is another, or has changed; None where there is none."""
-    try:
-        fd = resolution.open(root_fd, path, PASS)
+        return os.stat(name, dir_fd=root_fd, follow_symlinks=False)
     except OSError:
         return None
-    try:
-        look = os.fstat(fd)
-    finally:
-        os.close(fd)
+
+
+def stamp_of(root_fd: int, name: str) -> FileIdentity:
+    look = _look_at(root_fd, name)
+    return () if look is None else identity_of_look(look)
+
+
+def identity_of_look(look: os.stat_result) -> FileIdentity:
     return look.st_dev, look.st_ino, look.st_size, look.st_mtime_ns, look.st_ctime_ns
-
-
-def _read_file(resolution: Resolution, root_fd: int, path: str, bytes_max: int) -> bytes | None:
-    """A regular file of the workspace, no link passed; None where there is none like that."""
-    try:
-        fd = resolution.open(root_fd, path, READ_FILE)
-    except OSError:
-        return None
-    try:
-        look = os.fstat(fd)
-        if not stat.S_ISREG(look.st_mode) or look.st_size > bytes_max:
-            return None
-        with open(fd, "rb", closefd=False) as file:
-            return file.read(bytes_max + 1)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)

@@ -2,10 +2,10 @@
 
     host_facts.py     the facts, as types
     places.py         sets of directories: what covers what. Pure
-    standing.py       where a path really is, and by which links
-    toolchains.py marks.py   the toolchains on PATH and in the workspace, and how one is told
-    git_outside.py git_plan.py   the workspace's git directory where it stands outside
-    git_listing.py git_settings.py   what git's configuration says here, and what of it is taken
+    standing.py       where a path really is, by which links, and what stands there
+    toolchains.py     the toolchains on PATH and in the workspace, and how one is told
+    git_outside.py    the workspace's git directory where it stands outside
+    git_settings.py   what git's configuration says here, and what of it is taken
 
 Dangers: the host's own configuration is read with the user's rights, a workspace may
 have written part of it (a PATH entry, a link, a file that says it is a toolchain), and

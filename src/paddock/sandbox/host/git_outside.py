@@ -17,11 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from paddock.errors import HostError
 from paddock.sandbox.host.host_facts import GitOutside
 from paddock.sandbox.host.places import is_below
-from paddock.sandbox.host.standing import Resolver
-from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE, detect_resolution
+from paddock.sandbox.host.standing import Resolver, read_content
+from paddock.workspace.beside import Beside
+from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE, detect_resolution, held_open
 
+GIT: Final = ".git"
 _POINTER_BYTES_MAX: Final = 4096
 _CONFIG_BYTES_MAX: Final = 1_000_000
 _WORKTREE: Final = re.compile(r'(?im)^(?:\s*\[core\])?\s*worktree\s*=\s*"?([^"\n]+?)"?\s*$')
@@ -33,18 +36,20 @@ _NAMES: Final = ("HEAD", "objects", "refs")
 
 @dataclass(frozen=True, slots=True)
 class HeldGit:
-    """What was found, with a descriptor of its common directory, to be closed."""
+    """What was found, held by a descriptor of its common directory, to be closed."""
 
     outside: GitOutside
-    fd: int
+    beside: Beside
+
+    def close(self) -> None:
+        os.close(self.beside.fd)
 
 
 def find_git_outside(workspace: str) -> GitOutside | None:
-    """What is outside of the workspace at this real path; None where nothing is."""
     held = open_git_outside(workspace)
     if held is None:
         return None
-    os.close(held.fd)
+    held.close()
     return held.outside
 
 
@@ -56,19 +61,18 @@ def open_git_outside(workspace: str) -> HeldGit | None:
         while place != "/":
             if os.stat(place).st_dev != device:
                 return None  # Where git stops looking, too.
-            found = _kind_of(f"{place}/.git")
+            found = _kind_of(f"{place}/{GIT}")
             if found is not None:
                 return _Found(workspace, place).hold(is_file=stat.S_ISREG(found))
             place = place.rpartition("/")[0] or "/"
-    except (OSError, ValueError):
+    except (HostError, OSError, ValueError):
         # It went while it was looked at, may not be looked at, or says nothing that git writes.
         return None
     return None
 
 
-def _is_sparse(fd: int, own: str) -> bool:
-    names = ("config", f"{own}/config.worktree" if own else "config.worktree")
-    texts = [_text(fd, name, _CONFIG_BYTES_MAX) or "" for name in names]
+def _is_sparse(fd: int, outside: GitOutside) -> bool:
+    texts = (_text(fd, name) for name in ("config", outside.beside_index("config.worktree")))
     return any(_IS_SPARSE.search(text) for text in texts)
 
 
@@ -111,12 +115,9 @@ class _Found:
         return self._opened(outside, lambda fd: self._is_module(fd, real))
 
     def _pointer(self) -> str:
-        fd = os.open(f"{self._place}/.git", READ_FILE | os.O_NOFOLLOW)
-        try:
+        with held_open(os.open(f"{self._place}/.git", READ_FILE | os.O_NOFOLLOW)) as fd:
             self._require_owner(os.fstat(fd))
             content = os.pread(fd, _POINTER_BYTES_MAX, 0)
-        finally:
-            os.close(fd)
         text = content.decode("utf-8").removesuffix("\n")
         if not text.startswith("gitdir: ") or not text.isprintable():
             raise ValueError("no file that leads to a git directory")
@@ -126,39 +127,28 @@ class _Found:
         common = outside.common
         if is_below(self._workspace, common):
             return None
-        slash = os.open("/", PASS_DIRECTORY)
-        try:
+        with held_open(os.open("/", PASS_DIRECTORY)) as slash:
             fd = detect_resolution().open(slash, common.strip("/"), PASS_DIRECTORY)
-        finally:
-            os.close(slash)
-        try:
+        with held_open(fd):
             self._require_owner(os.fstat(fd))
             for name in _NAMES:
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
             if belongs(fd):
-                found = replace(outside, is_sparse=_is_sparse(fd, outside.own))
-                return HeldGit(found, os.dup(fd))
-        finally:
-            os.close(fd)
+                found = replace(outside, is_sparse=_is_sparse(fd, outside))
+                return HeldGit(found, Beside(GIT, common, os.dup(fd)))
         return None
 
     def _is_worktree(self, fd: int, outside: GitOutside) -> bool:
-        own = detect_resolution().open(fd, outside.own, PASS_DIRECTORY)
-        try:
+        with held_open(detect_resolution().open(fd, outside.own, PASS_DIRECTORY)) as own:
             self._require_owner(os.fstat(own))
-        finally:
-            os.close(own)
-        back = _text(fd, f"{outside.own}/gitdir", _POINTER_BYTES_MAX)
-        common = _text(fd, f"{outside.own}/commondir", _POINTER_BYTES_MAX)
-        if back is None or common is None:
-            return False
+        back, common = (_text(fd, f"{outside.own}/{name}") for name in ("gitdir", "commondir"))
         directory = f"{outside.common}/{outside.own}"
         path = _joined(directory, back)
         is_back = path.endswith("/.git") and self._leads(path[: -len("/.git")], self._place)
         return is_back and self._leads(_joined(directory, common), outside.common)
 
     def _is_module(self, fd: int, real: str) -> bool:
-        said = _WORKTREE.findall(_text(fd, "config", _CONFIG_BYTES_MAX) or "")
+        said = _WORKTREE.findall(_text(fd, "config"))
         return bool(said) and self._leads(_joined(real, said[-1]), self._place)
 
     def _leads(self, path: str, place: str) -> bool:
@@ -176,14 +166,5 @@ def _joined(directory: str, text: str) -> str:
     return line if line.startswith("/") else f"{directory}/{line}"
 
 
-def _text(fd: int, name: str, bytes_max: int) -> str | None:
-    try:
-        file = detect_resolution().open(fd, name, READ_FILE)
-    except OSError:
-        return None
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            return None
-        return os.pread(file, bytes_max, 0).decode("utf-8", "surrogateescape")
-    finally:
-        os.close(file)
+def _text(fd: int, name: str) -> str:
+    return os.fsdecode(read_content(fd, name, _CONFIG_BYTES_MAX) or b"")

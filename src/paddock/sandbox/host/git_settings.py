@@ -1,17 +1,24 @@
 """What of the user's git configuration decides what is committed, vetted for commands.
 
-Git on the host says what holds in the workspace (`git_listing`). Taken are values that
-name no program and no path, from a list; who commits; the user's ignore and attributes
+Git on the host says what holds in the workspace. Taken are values that name no program
+and no path, from a list; who commits; the user's ignore and attributes
 files, as text; and filters, which run in the sandbox, where their program is there.
 Never anything else: aliases, pagers, helpers, addresses, headers, keys.
 
 What stands in the repository's own configuration a command sees by itself.
+
+Threat: the repository may be anybody's, and its configuration may name programs. `git
+config --list` starts none of them: no hook, no pager (its output is a pipe), no alias,
+no watcher of files. What it may do is read a file that never ends, so it has a time and
+an amount.
 """
 
 import os
 import pwd
 import re
 import shlex
+import subprocess
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +26,24 @@ from typing import Final
 
 from paddock.errors import PaddockError
 from paddock.plane.files import read_file
-from paddock.sandbox.host.git_listing import GitSetting, list_settings
+from paddock.sandbox.git.objects import GIT_OPTIONS
 from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standing
 from paddock.sandbox.host.places import is_below, is_changeable, is_covered
 from paddock.sandbox.host.standing import Resolver
 
+_LISTING_BYTES_MAX: Final = 1 << 20
+_TIME_S: Final = 2.0
+_PASSED: Final = re.compile(
+    r"HOME|XDG_CONFIG_HOME|GIT_CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM|PARAMETERS|COUNT|(?:KEY|VALUE)_\d+)"
+)
+"""What tells git where configuration is; nothing that makes it do or write anything."""
+_ADDED: Final = {
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+    "PATH": "/usr/bin:/bin",
+}
 _TEXT_BYTES_MAX: Final = 65_536
 _CHARS_MAX: Final = 200
 _LINE_CHARS_MAX: Final = 1024
@@ -63,6 +83,18 @@ _FILTER: Final = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)", re
 _NAME: Final = re.compile(r"[\w.+@-]{1,64}", re.ASCII)
 _NAMED: Final = re.compile(r"(?:^|\s)filter=(\S+)")
 _SIGNING: Final = frozenset({"commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated"})
+
+
+@dataclass(frozen=True, slots=True)
+class GitSetting:
+    """One entry, in git's order: of two with the same key the later one counts."""
+
+    scope: str
+    """system, global, local, worktree or command."""
+    file: str
+    """Absolute; empty where it is of no file."""
+    key: str
+    value: str
 
 
 @dataclass(slots=True)
@@ -129,7 +161,6 @@ class GitLook:
         return ""
 
     def _has_anything(self) -> bool:
-        """Whether there is a repository, or a file that a new one would go by."""
         here = self.workspace.rstrip("/")
         above = [here, *(str(each) for each in Path(self.workspace).parents)]
         files = ["/etc/gitconfig", f"{self.home}/.gitconfig", f"{self._config_home()}/config"]
@@ -210,7 +241,6 @@ class GitLook:
         return tuple(found)
 
     def _programs_of(self, line: str) -> tuple[str, ...]:
-        """Where the program of a filter's line may be; nowhere for a line that is not taken."""
         if len(line) > _LINE_CHARS_MAX or not line.isprintable():
             return ()
         try:
@@ -241,7 +271,6 @@ def _is_true(value: str | None) -> bool:
 
 
 def _filter_names(texts: Iterable[str]) -> tuple[str, ...]:
-    """The filters that attributes name."""
     found = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
     return tuple(name for name in found if _NAME.fullmatch(name))[:_FILTERS_MAX]
 
@@ -284,3 +313,50 @@ def _full_name() -> str:
         return ""
     name = entry.pw_gecos.partition(",")[0].replace("&", entry.pw_name.capitalize())
     return name if _is_plain(name) else ""
+
+
+def list_settings(
+    git: str, directory: str, variables: Mapping[str, str]
+) -> tuple[GitSetting, ...] | None:
+    """All that holds in `directory`; None where git does not say it, in time and in full."""
+    environment = {name: text for name, text in variables.items() if _PASSED.fullmatch(name)}
+    # A workspace of another user's, opened by root: reading what it says runs nothing.
+    options = (*GIT_OPTIONS, "-c", "safe.directory=*")
+    try:
+        process = subprocess.Popen(
+            [git, *options, "config", "--null", "--list", "--show-scope", "--show-origin"],
+            cwd=directory,
+            env=environment | _ADDED,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except (OSError, ValueError):
+        # Gone since it was found, or no such directory: git on the host says nothing either.
+        return None
+    timer = threading.Timer(_TIME_S, process.kill)
+    timer.start()
+    with process:
+        content = process.stdout.read(_LISTING_BYTES_MAX + 1) if process.stdout else b""
+        is_whole = len(content) <= _LISTING_BYTES_MAX
+        if not is_whole:
+            process.kill()
+    timer.cancel()
+    return parse_listing(content, directory) if is_whole and process.returncode == 0 else None
+
+
+def parse_listing(content: bytes, directory: str) -> tuple[GitSetting, ...] | None:
+    """What `git config --null --list --show-scope --show-origin` printed; None if it is not that.
+
+    A key without a value, which git reads as true, has the value `true`.
+    """
+    *parts, rest = content.decode("utf-8", "surrogateescape").split("\0")
+    if rest or len(parts) % 3:
+        return None
+    found: list[GitSetting] = []
+    for scope, origin, entry in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        key, separator, value = entry.partition("\n")
+        kind, _, name = origin.partition(":")
+        file = os.path.normpath(os.path.join(directory, name)) if kind == "file" else ""
+        found.append(GitSetting(scope, file, key, value if separator else "true"))
+    return tuple(found)

@@ -39,12 +39,8 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """Programs with what they need beside them, found on PATH or in the workspace."""
-
     name: str
-    """pyenv, python, node, rustup …"""
     readable: tuple[str, ...]
-    """Real paths."""
     links: tuple[Link, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     """Without which its programs look for it in the home directory."""
@@ -56,7 +52,6 @@ class Listing:
 
     directory: str
     names: tuple[str, ...]
-    """Files and directories."""
     links: tuple[Link, ...] = ()
 
 
@@ -75,15 +70,12 @@ class GitOutside:
     links: tuple[Link, ...] = ()
     """By which that file, or the workspace's own, leads there."""
     is_sparse: bool = False
-    """The user has a sparse checkout of their own."""
 
     @property
     def index(self) -> str:
-        """The name of the work tree's index in the directory."""
         return self.beside_index("index")
 
     def beside_index(self, name: str) -> str:
-        """The name of something that each work tree has for itself."""
         return f"{self.own}/{name}" if self.own else name
 
 
@@ -105,46 +97,34 @@ class GitFacts:
     """What git on the host is set up to do in the workspace, vetted: see `git_settings`."""
 
     values: tuple[tuple[str, str], ...] = ()
-    """Keys and values that name no program and no path."""
     variables: tuple[tuple[str, str], ...] = ()
-    """Of the environment: who commits."""
     filters: tuple[GitFilter, ...] = ()
     filter_names: tuple[str, ...] = ()
     """That attributes name, whether anybody has a filter for them or not."""
     ignored: str = ""
-    """The user's own ignore file."""
     attributes: str = ""
-    """The system's and the user's own attributes."""
     own_keys: tuple[str, ...] = ()
-    """Keys of the repository's own configuration."""
     is_signing: bool = False
-    """Commits or tags are signed."""
     left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """All of it, for one agent's workspace."""
-
     workspace: str
-    """Real root."""
     home: str
     """Real, of the user who runs Paddock. Never readable as such."""
     standing: tuple[Standing, ...] = ()
     """What exists of what any agent of the chain may read or write by policy."""
     search_path: tuple[Standing, ...] = ()
-    """The directories of PATH that exist, in order."""
     toolchains: tuple[Toolchain, ...] = ()
     closed: tuple[Closed, ...] = ()
     """The plane, Paddock's state and configuration, other agents' workspaces."""
     listings: tuple[Listing, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
-    """The environment that Paddock was started with."""
     changeable: tuple[str, ...] = ()
     """Real places besides the workspace in which a command of this plane can put what it
     likes, a link among it."""
     left_out: tuple[LeftOut, ...] = ()
-    """By whoever looked for toolchains."""
     git_outside: GitOutside | None = None
     git: GitFacts = GitFacts()
     memory_mb: int = 0

@@ -11,13 +11,11 @@ from paddock.sandbox.host.host_facts import Link, Listing, Standing
 
 
 def is_below(path: str, place: str) -> bool:
-    """Whether `path` is `place` or lies below it, by whole components."""
     # Threat: a sibling whose name begins alike (/srv/app-secrets beside /srv/app).
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 
 def is_covered(path: str, places: Iterable[str]) -> bool:
-    """Whether `path` is one of `places` or lies below one."""
     return any(is_below(path, place) for place in places)
 
 
@@ -50,7 +48,6 @@ def topmost(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
-    """What both sets hold."""
     ours, theirs = topmost(first), topmost(second)
     both = [path for path in ours if is_covered(path, theirs)]
     both += [path for path in theirs if is_covered(path, ours)]
@@ -68,7 +65,6 @@ class Carving:
     unknown: list[str] = field(default_factory=list[str])
 
     def carve(self, place: str) -> None:
-        """Add `place` less the holes to `left`."""
         if is_covered(place, self.holes):
             return
         if not any(is_below(hole, place) for hole in self.holes):

@@ -1,14 +1,19 @@
 """Where a path of the host really is, and by which links.
 
-Nothing here is opened for an agent: these are the operator's own directories, looked
-at before a command runs. What a command then sees is bound by descriptor.
+`Resolver` opens nothing for an agent: these are the operator's own directories, looked
+at before a command runs. What a command then sees is bound by descriptor, and what it wrote
+is read by one.
 """
 
 import os
+import stat
 from pathlib import Path
 
 from paddock import limits
+from paddock.errors import HostError
 from paddock.sandbox.host.host_facts import Link, Standing
+from paddock.text.show import quote
+from paddock.workspace.resolution import READ_FILE, Resolution, detect_resolution
 
 
 class Resolver:
@@ -62,6 +67,46 @@ class Resolver:
             # some network file systems ENOENT for what is there.
             self._texts[path] = os.fspath(at.readlink()) if at.is_symlink() else _there(at)
         return self._texts[path]
+
+
+def read_content(
+    root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
+) -> bytes | None:
+    """A regular file's content, no link passed; None where there is no file.
+
+    Raises: HostError: it cannot be read, is something else, or is larger.
+    """
+    try:
+        fd = (resolution or detect_resolution()).open(root_fd, path, READ_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, os.strerror(error.errno or 0)) from error
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode) or found.st_size > bytes_max:
+            raise _unreadable(path, f"no file of at most {bytes_max} bytes")
+        return os.pread(fd, found.st_size + 1, 0)
+    except OSError as error:
+        raise _unreadable(path, os.strerror(error.errno or 0)) from error
+    finally:
+        os.close(fd)
+
+
+def find_content(
+    root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
+) -> bytes | None:
+    """The same; None also for what `read_content` raises on."""
+    try:
+        return read_content(root_fd, path, bytes_max, resolution)
+    except HostError:
+        return None
+
+
+def _unreadable(path: str, why: str) -> HostError:
+    return HostError(f"{quote(path)} cannot be read: {why}")
 
 
 def _there(path: Path) -> None:

@@ -17,9 +17,80 @@ from pathlib import Path
 from typing import Final
 
 from paddock.sandbox.host.host_facts import LeftOut, Link, Standing, Toolchain
-from paddock.sandbox.host.marks import Marks
-from paddock.sandbox.host.places import is_below, is_covered, is_led_by
+from paddock.sandbox.host.places import is_below, is_changeable, is_covered, is_led_by
 from paddock.sandbox.host.standing import Resolver
+
+# A mark counts where no command can have put it: neither it, nor a link on the way to it,
+# stands in a place that commands change. Where all of the toolchain does, its marks open
+# nothing that is not open anyway.
+
+_MARKS: Final = (
+    ("pyenv", ("versions", "shims", "plugins/python-build")),
+    ("rbenv", ("versions", "shims", "libexec/rbenv")),
+    ("mise", ("installs", "shims")),
+    ("homebrew", ("Cellar", "opt")),
+    ("conda", ("conda-meta",)),
+    ("virtualenv", ("pyvenv.cfg",)),
+    ("rustup", ("toolchains", "settings.toml")),
+    ("rust", ("lib/rustlib",)),
+    ("node", ("bin/node",)),
+    ("go", ("pkg", "src/runtime")),
+    ("java", ("release", "lib/modules")),
+)
+"""What each kind has beside its programs; the first kind whose marks are all there."""
+_MORE_MARKS: Final = {"node": ("include/node/node.h",), "go": ("VERSION",)}
+"""Without which a directory is not believed by its marks alone: a project may have a `bin/node`."""
+
+
+@dataclass(slots=True)
+class Marks:
+    """Looks for marks; `changeable` are the real places where commands put what they like."""
+
+    resolver: Resolver
+    changeable: tuple[str, ...]
+    _kinds: dict[str, str] = field(default_factory=dict[str, str])
+
+    def has(self, place: str, name: str) -> bool:
+        """Whether `name` stands in the real `place`, and no command put it there for more."""
+        standing = self.resolver.find(f"{place.rstrip('/')}/{name}")
+        if standing is None:
+            return False
+        return is_covered(place, self.changeable) or not is_changeable(standing, self.changeable)
+
+    def kind_of(self, place: str) -> str:
+        """The kind of toolchain at a real place; empty for none."""
+        if place not in self._kinds:
+            self._kinds[place] = self._look(place)
+        return self._kinds[place]
+
+    def believed_kind(self, place: str) -> str:
+        """The kind where the marks alone are enough, whoever named the place; empty otherwise.
+
+        Threat: a command names any directory of the host. A toolchain is the same
+        everywhere and holds nothing of anybody's; a virtual environment may be the root
+        of a project, with all that lies in it.
+        """
+        kind = self.kind_of(place)
+        if kind == "virtualenv":
+            return ""
+        return kind if all(self.has(place, mark) for mark in _MORE_MARKS.get(kind, ())) else ""
+
+    def is_python(self, place: str) -> bool:
+        try:
+            with os.scandir(f"{place}/lib") as entries:
+                names = [entry.name for entry in entries if entry.name.startswith("python3")]
+        except OSError:
+            return False
+        return any(self.has(place, f"lib/{name}/os.py") for name in names)
+
+    def _look(self, place: str) -> str:
+        if self.has(place, "installs") and self.has(place, "plugins"):
+            return "asdf"
+        for kind, marks in _MARKS:
+            if all(self.has(place, mark) for mark in marks):
+                return kind
+        return "python" if self.is_python(place) else ""
+
 
 PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "shims", "condabin", "Scripts"})
 BROAD: Final = (".local", ".config", ".cache", ".cargo", ".local/share", ".local/lib")
@@ -41,8 +112,6 @@ _SHARED: Final = re.compile(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is, once for a runtime."""
-
     search_path: tuple[Standing, ...]
     toolchains: tuple[Toolchain, ...]
     left_out: tuple[LeftOut, ...]
@@ -100,11 +169,9 @@ class _Search:
     alone: int = 0
 
     def is_planted(self, standing: Standing) -> bool:
-        """Whether a link that a command can have made leads there."""
         return is_led_by(standing.links, self.marks.changeable)
 
     def look_at(self, standing: Standing) -> None:
-        """Take in a directory of programs, and where its links lead."""
         directory = standing.real
         if directory in self.seen:
             return
@@ -131,7 +198,6 @@ class _Search:
         return True
 
     def _add_by_marks(self, standing: Standing, directory: str) -> bool:
-        """Add what a planted link leads to: `directory`, of programs, or a file in it."""
         if is_covered(standing.real, self.marks.changeable):
             # It is the commands' own, or closed to them: as policy says, not as a link does.
             return True
@@ -148,7 +214,6 @@ class _Search:
         return False
 
     def add(self, name: str, place: str, links: tuple[Link, ...] = ()) -> None:
-        """Add the toolchain at `place`, by its marks, or as `name`."""
         if self._is_open(place) or place in self.found:
             return
         kind = self.marks.kind_of(place) or name
@@ -177,12 +242,10 @@ class _Search:
         self.add("python", prefix, standing.links)
 
     def _is_open(self, place: str) -> bool:
-        """Whether a command reads it anyway."""
         listed = [toolchain.readable[0] for toolchain in self.found.values()]
         return is_covered(place, (*SYSTEM, self.workspace, *listed))
 
     def _place_of(self, directory: str) -> str | None:
-        """The toolchain that a directory of programs belongs to, by the marks beside it."""
         parent, _, name = directory.rpartition("/")
         if name not in PROGRAM_DIRECTORIES or not parent or self._is_broad(parent):
             return None
@@ -223,7 +286,6 @@ class _Search:
         self.add("program", standing.real, standing.links)
 
     def _add_links(self, standing: Standing) -> None:
-        """One more way to a toolchain that was found by another."""
         links = tuple(link for link in standing.links if not self._is_open(link[0]))
         for place, toolchain in self.found.items() if links else ():
             if is_covered(standing.real, toolchain.readable):
@@ -257,7 +319,6 @@ _HOMES: Final = {
 
 
 def _linked_names(directory: str) -> list[str]:
-    """The links in a directory of programs that could lead elsewhere."""
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in entries if entry.is_symlink())
@@ -266,7 +327,6 @@ def _linked_names(directory: str) -> list[str]:
 
 
 def _unsafe(directory: str) -> str:
-    """Why a directory of PATH is not believed; empty where it is."""
     try:
         status = Path(directory).stat()
     except OSError:

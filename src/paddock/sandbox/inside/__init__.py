@@ -1,9 +1,9 @@
 """What runs in the launcher and inside the sandbox, before the command does.
 
     main, orders         the launcher, and what it is told and answers
-    serving              one command: its order in, its report out
+    serving              one command: its order in, its memory, its report out
     confine, layers, stages   a process in new namespaces, and what it finds there
-    first, memory        the first process of its pid namespace, and what they all use
+    first                the first process of its pid namespace
     keeper, landlocked   the same without namespaces
     removal              removing what a command left, whatever it made of it
 

@@ -70,7 +70,6 @@ class Confinement:
         return self._base.network != b"host"
 
     def confine(self) -> None:
-        """Do every step. Raises: OSError; `step` then says in which."""
         for name, act in (
             (b"users", self._become_user),
             (b"private mounts", self._open_mounts),
@@ -115,7 +114,6 @@ class Confinement:
         self._slash = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _take_layers(self) -> None:
-        """Bring the three directories into our mount namespace: the overlay takes no others."""
         layers, base = self._layers, self._base
         if self._as_root:
             # Below a directory of the old root, not on top of it: there they would stay behind
@@ -137,7 +135,6 @@ class Confinement:
             layers.git_shown = _open_same(base.git_shown, layers.git_shown)
 
     def _make_root(self) -> None:
-        """A small file system in memory: the root, read-only in the end, and private places."""
         options = {
             b"mode": b"0755",
             # Its pages are nobody's memory: half of what the processes may have.
@@ -207,7 +204,6 @@ class Confinement:
                 self._attach(tree, self._base.home + b"/.cache")
 
     def _take_tree(self, path: bytes, attributes: int) -> int | None:
-        """A detached tree of a host's path; None where it is not there any more."""
         if not self._as_root:
             detach_into(self._layers.trees, path, attributes, -1)
         return self._layers.trees.get(path)

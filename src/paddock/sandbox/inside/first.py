@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from paddock.sandbox.inside import memory
+from paddock.sandbox.inside import serving
 from paddock.sandbox.inside.orders import ENDED_IN, EXITED, NOT_STARTED, Report, Start
 from paddock.sandbox.inside.serving import (
     DEFAULT_SIGNALS,
@@ -89,7 +89,6 @@ class First:
         )
 
     def _receive(self) -> tuple[Start, list[int]] | None:
-        """The command and its three streams; None when nobody wants it any more."""
         return None if self._wait() else receive_order(self._control)
 
     def _wait(self) -> bool:
@@ -100,11 +99,9 @@ class First:
         return any(fd == self._life for fd, _ in waiting.poll())
 
     def used_kb(self) -> int:
-        """Memory of all processes of the sandbox, in KiB."""
-        return memory.used_kb(self._memory_limit_kb)
+        return serving.used_kb(self._memory_limit_kb)
 
     def reap(self) -> bool:
-        """Take in who has ended. False when there is no child at all."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -116,10 +113,9 @@ class First:
                 self._status = status
 
     def _end_all(self) -> int:
-        """Kill what is left and wait until it is gone. How many there were besides the command."""
         if not self.reap():
             return 0
-        left = [process for process in memory.find_processes() if memory.is_alive(process)]
+        left = [process for process in serving.find_processes() if serving.is_alive(process)]
         survivors = sum(process != b"%d" % self._main for process in left)
         # -1: every process of the namespace but us, at one stroke; a fork that runs at the
         # same time sees the signal and does not happen.

@@ -76,7 +76,6 @@ class Keeper:
         self._status = 0
 
     def serve(self) -> None:
-        """Wait for the command, run it, report. Returns when nothing of it is left."""
         order = receive_order(self._control)
         if order is None:
             return
@@ -97,7 +96,6 @@ class Keeper:
         self._report(Report(ending, status=self._status, survivors=survivors, memory_kb=memory_kb))
 
     def _spawn(self, start: Start, streams: list[int]) -> Report | None:
-        """Fork the command; what kept it from being started, if anything did."""
         said, say = os.pipe()
         self._main = os.fork()
         if self._main == 0:
@@ -175,15 +173,12 @@ class Keeper:
         limit_processor_time(terms.cpu_s)
 
     def reap(self) -> None:
-        """Take in who has ended."""
         self._take_in(landlocked.reap())
 
     def used_kb(self) -> int:
-        """Memory of all that the command started, in KiB."""
         return landlocked.used_kb(self._terms.memory_kb)
 
     def _end_all(self) -> int:
-        """Kill what is left; how many there were besides the command itself."""
         ended = landlocked.end_descendants()
         survivors = sum(pid != self._main for pid in ended.running)
         self._take_in(ended.reaped)
@@ -201,7 +196,6 @@ class Keeper:
 
 
 def _around(kept: set[int]) -> list[tuple[int, int]]:
-    """The ranges of descriptors from 3 on without the kept ones."""
     ranges: list[tuple[int, int]] = []
     low = 3
     for fd in sorted(kept):
@@ -211,7 +205,6 @@ def _around(kept: set[int]) -> list[tuple[int, int]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve one command."""
     control, ruleset, filter_, *terms = arguments
     held = None
     if UNHELD not in (ruleset, filter_):

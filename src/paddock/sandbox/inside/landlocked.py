@@ -12,7 +12,7 @@ from paddock.kernel.landlock import restrict_self
 from paddock.kernel.processes import set_death_signal, set_no_new_privileges
 from paddock.kernel.reaping import send_signal
 from paddock.kernel.seccomp import install_filter
-from paddock.sandbox.inside import memory
+from paddock.sandbox.inside import serving
 
 _KILL_SIGNAL = 9
 _STOP_SIGNAL = 19
@@ -166,7 +166,7 @@ def used_kb(limit_kb: int) -> int:
     little; above it, each process has its share of them.
     """
     tree = [each.pid for each in descendants(os.getpid())]
-    estimate = sum(memory.resident_kb(b"%d" % pid) for pid in tree)
+    estimate = sum(serving.resident_kb(b"%d" % pid) for pid in tree)
     return estimate if estimate <= limit_kb else sum(_proportional_kb(pid) for pid in tree)
 
 
@@ -176,7 +176,7 @@ def count_threads(uid: int) -> int:
     for pid in _pids():
         try:
             if os.stat(f"/proc/{pid}").st_uid == uid:
-                found += int(_stat_fields(_content(pid, "stat"))[17])
+                found += int(_stat_fields(serving.read_proc(b"/proc/%d/stat" % pid))[17])
         except (OSError, IndexError):
             continue  # It ended while it was looked at.
     return found
@@ -221,11 +221,11 @@ def _pids() -> list[int]:
 
 
 def _read(pid: int) -> Process | None:
-    fields = _stat_fields(_content(pid, "stat"))
+    fields = _stat_fields(serving.read_proc(b"/proc/%d/stat" % pid))
     if len(fields) < 20:
         return None
     state = fields[0].decode("ascii")
-    if state in "ZX" and memory.is_alive(b"%d" % pid):
+    if state in "ZX" and serving.is_alive(b"%d" % pid):
         state = "S"  # its first thread has ended, another has not
     return Process(pid, int(fields[1]), int(fields[19]), state)
 
@@ -236,21 +236,7 @@ def _stat_fields(content: bytes) -> list[bytes]:
 
 
 def _proportional_kb(pid: int) -> int:
-    for line in _content(pid, "smaps_rollup").splitlines():
+    for line in serving.read_proc(b"/proc/%d/smaps_rollup" % pid).splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1])
-    return memory.resident_kb(b"%d" % pid)
-
-
-def _content(pid: int, name: str) -> bytes:
-    """A file of /proc; empty where its process has ended or may not be looked at."""
-    try:
-        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, 65_536)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
+    return serving.resident_kb(b"%d" % pid)

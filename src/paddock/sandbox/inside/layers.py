@@ -45,16 +45,13 @@ class Layers:
         self.trees: dict[bytes, int] = {}
 
     def overlaid(self) -> list[int]:
-        """Those that an overlay is made of."""
         fds = (self.workspace, self.stage, self.hidden, self.git, self.git_shown)
         return [fd for fd in fds if fd >= 0]
 
     def descriptors(self) -> list[int]:
-        """All of them that there are."""
         return [*self.overlaid(), *self.trees.values()]
 
     def close(self) -> None:
-        """Let go of all of them."""
         for fd in self.descriptors():
             os.close(fd)
 

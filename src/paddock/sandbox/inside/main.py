@@ -94,7 +94,6 @@ class Loop:
             self._remove(area, name)
 
     def _take_order(self) -> bool:
-        """Make one sandbox. False when the runtime has closed the socket."""
         content, extra, _, _ = self._door.recvmsg(
             _ORDER_BYTES_MAX, _socket.CMSG_SPACE(_DESCRIPTORS_MAX * 4), _socket.MSG_CMSG_CLOEXEC
         )
@@ -117,7 +116,6 @@ class Loop:
         return True
 
     def _drop(self, area: int, name: bytes) -> None:
-        """Remove a stage or whiteouts that nobody needs any more."""
         if name.startswith(stages.HIDDEN_PREFIX) and self._sandboxes:
             # Threat: a command that has not ended yet, though it will, would see the names.
             self._later.append((set(self._sandboxes), area, name))
@@ -186,7 +184,6 @@ class Loop:
         self._events.register(fd, select.POLLIN)
 
     def _detach(self, base: Base, layers: Layers) -> Layers:
-        """What only root of the host can do: reach every path, and show owners mapped."""
         if self._id_map < 0:
             self._step = b"user namespace"
             self._id_map = _make_id_map()
@@ -252,7 +249,6 @@ def _close_all_but(kept: set[int]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until the runtime is gone."""
     door, runtime = (int(argument) for argument in arguments)
     if os.getppid() == runtime:
         # Nothing is collected or moved any more: a child then copies few pages.

@@ -77,7 +77,6 @@ class Base:
 
     @classmethod
     def decode(cls, content: bytes) -> Base:
-        """What `encode` wrote. Raises: ValueError for anything else."""
         scalars, readable, writable, links, files, caches, git_pointer = _decode(content, 7)
         workspace, stage, hidden, git, git_shown, home, network, *numbers = scalars
         processes, memory_mb, file_mb, cpu_s = map(int, numbers)
@@ -116,12 +115,10 @@ class Start:
         self.environment = environment
 
     def encode(self) -> bytes:
-        """The bytes that `decode` reads. Raises: ValueError where an item holds a NUL."""
         return _encode([[self.directory, b"%d" % self.timeout_ms], self.argv, self.environment])
 
     @classmethod
     def decode(cls, content: bytes) -> Start:
-        """What `encode` wrote. Raises: ValueError for anything else."""
         scalars, argv, environment = _decode(content, 3)
         directory, timeout_ms = scalars
         return cls(
@@ -175,14 +172,12 @@ class Report:
         self.where = where
 
     def encode(self) -> bytes:
-        """The bytes that `decode` reads."""
         numbers = (self.status, self.survivors, self.memory_kb, self.code, self.unreached)
         where = self.where.replace(b"\0", b" ")
         return _encode([[self.ending, where, *(b"%d" % number for number in numbers)]])
 
     @classmethod
     def decode(cls, content: bytes) -> Report:
-        """What `encode` wrote. Raises: ValueError for anything else."""
         (scalars,) = _decode(content, 1)
         ending, where, *numbers = scalars
         status, survivors, memory_kb, code, unreached = map(int, numbers)

@@ -124,7 +124,6 @@ def _unlink(directory: int, name: str) -> None:
 
 
 def _rmdir(directory: int, name: str) -> bool:
-    """False where something has appeared in it."""
     try:
         os.rmdir(name, dir_fd=directory)
     except FileNotFoundError:

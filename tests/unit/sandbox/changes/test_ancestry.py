@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.sandbox.changes.ancestry import Ancestor, Ancestry
+from paddock.sandbox.changes.differences import Ancestor, Ancestry
 from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.hidden import KnownDirectory
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.changes.mounted import is_mount_point
+from paddock.sandbox.changes.upper import is_mount_point
 
 pytestmark = pytest.mark.needs("linux")
 

@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.git.entries import (
-    SHA1_BYTES,
-    SHA256_BYTES,
-    Index,
-    IndexEntry,
-    open_index,
-)
+from paddock.sandbox.git.index import IndexEntry, IndexFile, open_index
+from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
 
 OPTIONS = {
     "version 2": ("-c", "index.version=2"),
@@ -57,15 +52,14 @@ def make(path: Path, *options: str) -> Path:
     return path
 
 
-def read(repository: Path, hash_bytes: int = SHA1_BYTES) -> Index:
+def read(repository: Path, hash_bytes: int = SHA1_BYTES) -> IndexFile:
     folder = repository / ".git"
-    file = open_index((folder / "index").read_bytes(), hash_bytes)
 
     def read_shared(name: str) -> bytes | None:
         path = folder / name
         return path.read_bytes() if path.exists() else None
 
-    return Index(file, read_shared)
+    return open_index((folder / "index").read_bytes(), hash_bytes, read_shared)
 
 
 def listed(repository: Path) -> list[tuple[str, str, int, str]]:
@@ -113,14 +107,14 @@ def test_the_marks_of_an_entry_are_read(tmp_path: Path):
     isolated_git(repository, "update-index", "--skip-worktree", "run")
     isolated_git(repository, "update-index", "--assume-unchanged", "link")
     marks = {
-        os.fsdecode(each.path): (each.is_skipped, each.is_intended, each.is_assumed)
+        os.fsdecode(each.path): (each.is_skipped, each.is_intended)
         for each in read(repository).entries()
     }
     assert marks == {
-        "a": (False, False, False),
-        "run": (True, False, False),
-        "é ü": (False, True, False),
-        "link": (False, False, True),
+        "a": (False, False),
+        "run": (True, False),
+        "é ü": (False, True),
+        "link": (False, False),
     }
 
 
@@ -213,5 +207,5 @@ def test_a_link_of_any_bytes_ends_in_an_error(tmp_path: Path, place: int):
     at = content.index(b"link\0") + 8 + SHA1_BYTES + place
     content[at : at + 4] = b"\xff\xff\xff\xff"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"entries|extension"):
+    with pytest.raises(ValueError, match=r"entries|extension|missing|not known"):
         list(read(repository).entries())

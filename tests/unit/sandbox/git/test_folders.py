@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.git.folders import Landing, land_folder, show_folder, sparse_pattern
-from paddock.sandbox.git.index import is_harmless_index
+from paddock.sandbox.git.index import (
+    Landing,
+    is_harmless_index,
+    land_folder,
+    show_folder,
+    sparse_pattern,
+)
 
 pytestmark = pytest.mark.needs("git")
 

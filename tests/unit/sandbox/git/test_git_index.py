@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.git.entries import SHA1_BYTES, SHA256_BYTES
 from paddock.sandbox.git.index import is_harmless_index
+from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
 
 FILE, LINK, SUBMODULE, DIRECTORY = 0o100644, 0o120000, 0o160000, 0o040000
 

@@ -4,7 +4,6 @@ import hashlib
 
 import pytest
 
-from paddock.sandbox.git.names import Phase, differ_in_upstreams
 from paddock.sandbox.git.rules import (
     ARMING_NAMES,
     BARE_NAMES,
@@ -13,6 +12,8 @@ from paddock.sandbox.git.rules import (
     GitPlace,
     GitRuling,
     NodeKind,
+    Phase,
+    differ_in_upstreams,
     find_git_place,
     judge_git,
     looks_bare,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.git.repositories import Touched, find_repositories
+from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import GitDirectory
 
 

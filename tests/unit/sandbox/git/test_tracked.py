@@ -62,7 +62,7 @@ def test_an_index_that_has_not_changed_is_not_read_again(root: Path, root_fd: in
     first = find(names, root, root_fd, ".env")
     # Closed to us, it can be looked at and not read; the same entries come of it.
     assert find(names, root, root_fd, ".env") == first
-    assert names.is_current(root_fd, first)
+    assert first.is_current()
 
 
 def test_an_index_that_was_replaced_is_not_the_one_of_the_look(root: Path, root_fd: int):
@@ -70,12 +70,12 @@ def test_an_index_that_was_replaced_is_not_the_one_of_the_look(root: Path, root_
     before = find(names, root, root_fd, ".env")
     (root / ".env").write_text("new")
     git(root, "add", ".env")
-    assert not names.is_current(root_fd, before)
+    assert not before.is_current()
     after = find(names, root, root_fd, ".env")
-    assert names.is_current(root_fd, after)
+    assert after.is_current()
     assert after.names[0].object_id != before.names[0].object_id
     (root / ".git/index").unlink()
-    assert not names.is_current(root_fd, after)
+    assert not after.is_current()
 
 
 def test_a_linked_worktree_in_the_workspace_goes_by_its_own_index(root: Path, root_fd: int):

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import HostError
-from paddock.sandbox.git.entries import SHA1_BYTES, SHA256_BYTES
-from paddock.sandbox.git.trees import TREE_MODE, TreeReader
+from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES, TREE_MODE, TreeReader
 
 pytestmark = pytest.mark.needs("git")
 
@@ -130,7 +129,7 @@ def test_a_tree_of_no_end_of_paths_is_given_up(repository: Repository):
 
 
 def test_a_fifo_among_the_objects_ends_the_look(repository: Repository, monkeypatch):
-    monkeypatch.setattr("paddock.sandbox.git.trees._TIMEOUT_S", 0.5)
+    monkeypatch.setattr("paddock.sandbox.git.objects._TIMEOUT_S", 0.5)
     commit = repository.commit({"a": "a"})
     path = repository.object_path(repository.git("rev-parse", "HEAD^{tree}"))
     path.unlink()

@@ -3,8 +3,8 @@
 import pytest
 
 from paddock.errors import HostError
+from paddock.sandbox.git.layout import Read, WorkTree, find_work_trees
 from paddock.sandbox.git.rules import GitDirectory
-from paddock.sandbox.git.worktrees import Read, WorkTree, find_work_trees
 
 MAIN = GitDirectory(".git", frozenset({"modules/lib", "worktrees/fix"}))
 STANDING = {

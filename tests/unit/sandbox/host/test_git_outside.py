@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from paddock.sandbox.git_config import find_distrust, settings_for, variables_for
 from paddock.sandbox.host.git_outside import find_git_outside
-from paddock.sandbox.host.git_plan import find_distrust, settings_for, variables_for
 from paddock.sandbox.host.host_facts import Closed, GitOutside, HostFacts
 
 pytestmark = pytest.mark.needs("git")

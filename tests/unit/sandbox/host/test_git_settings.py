@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.host.git_listing import GitSetting, list_settings, parse_listing
-from paddock.sandbox.host.git_settings import GitLook
+from paddock.sandbox.host.git_settings import GitLook, GitSetting, list_settings, parse_listing
 from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standing
 
 pytestmark = pytest.mark.needs("git")

@@ -1,0 +1,306 @@
+"""The git directories that the changes of a command touch, and the work trees of these.
+
+A preset treats a git directory as one unit, so it has to be known where each begins, and
+where a submodule's or worktree's begins inside it. Found by looking at the directories
+above what changed: O(changes), no walk.
+
+Bare repositories have no `.git` in their name. What stood there as one before the command
+is one; so is what would be one afterwards.
+
+Threat: `HEAD`, `objects`, `refs` and a `config` of its own, planted in any directory,
+make it a repository for the next git command that is run in there. By several commands
+too: each name is an ordinary one until the last is there. So what completes a
+repository is told with what stood there already (`GitDirectory.armed_by`).
+
+A repository is its common directory: objects and refs. A linked worktree has a git directory
+of its own in there, with the index and the HEAD; a submodule's repository lies in that of its
+superproject, and is one of its own. What a directory is, its own files say: as they were before
+the command, and of one that the command made, as they are now. Those never land, so a lie in
+them binds more, or a repository that does not come anyway.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from paddock.errors import HostError
+from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
+from paddock.sandbox.git.rules import (
+    ARMING_NAMES,
+    BARE_NAMES,
+    GitDirectory,
+    find_git_place,
+    looks_bare,
+)
+from paddock.sandbox.host.places import directories_above
+from paddock.sandbox.host.standing import find_content
+from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
+
+_MODULE_NAMES: Final = ("HEAD", "objects", "refs")
+_WORKTREE_NAMES: Final = ("HEAD", "commondir", "gitdir")
+_INSIDE: Final = ("modules", "worktrees")
+_CONFIG_BYTES_MAX: Final = 1_000_000
+_SHA256: Final = re.compile(rb"(?im)^(?:\s*\[extensions\])?\s*objectformat\s*=\s*\"?sha256\b")
+_MADE: Final = re.compile(r"((?:.+/)?worktrees/[^/]+)/gitdir|((?:.+/)?modules/.+)/config")
+_WORK_TREE: Final = re.compile(rb"(?im)^\s*(?:\[core\]\s*)?worktree\s*=[ \t]*(.*?)[ \t\r]*$")
+_LEAD: Final = re.compile(rb"gitdir: ([^\n\0]+)[\r\n]*")
+_PLAIN: Final = re.compile(rb"[^\"\\#;\x00-\x1f]+")
+
+Read = Callable[[str], bytes | None]
+"""The content of a workspace-relative file on one side of a command; None where there is none.
+
+Raises: HostError: it cannot be read.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a command did to names, without what it did to contents."""
+
+    present: frozenset[str]
+    gone: frozenset[str]
+
+
+def find_repositories(
+    lower_fd: int, touched: Touched, resolution: Resolution | None = None
+) -> tuple[GitDirectory, ...]:
+    paths = touched.present | touched.gone
+    looking = _Looking(lower_fd, touched, resolution or detect_resolution())
+    above = {each for path in paths for each in (".", *directories_above(path))}
+    bare = sorted(filter(looking.is_bare, above))
+    inside: dict[str, set[str]] = {}
+    for path in paths:
+        place = find_git_place(path, bare)
+        if place is not None:
+            nested = inside.setdefault(place.directory, set())
+            nested.update(looking.nested(place.directory, place.name))
+    armed = _find_armed(looking, bare)
+    return tuple(
+        GitDirectory(
+            directory,
+            frozenset(nested),
+            armed.get(directory, ""),
+            find_hash_bytes(lower_fd, directory, looking.resolution),
+            is_new=not looking.standing(directory, BARE_NAMES),
+        )
+        for directory, nested in sorted(inside.items())
+    )
+
+
+def find_hash_bytes(root_fd: int, directory: str, resolution: Resolution | None = None) -> int:
+    """The size of an object's name in a git directory, as its configuration says.
+
+    Git reads it from this one file, nothing included; commands do not write it.
+    """
+    text = find_content(root_fd, _join(directory, "config"), _CONFIG_BYTES_MAX, resolution)
+    return SHA256_BYTES if _SHA256.search(text or b"") else SHA1_BYTES
+
+
+def find_lead(content: bytes, directory: str, workspace: str) -> str | None:
+    """Where a file `.git` in a directory leads, workspace-relative; None for nowhere in there."""
+    said = _LEAD.fullmatch(content)
+    return None if said is None else find_inside(os.fsdecode(said[1]), directory, workspace)
+
+
+def find_inside(text: str, directory: str, workspace: str) -> str | None:
+    """What a directory calls `text`, workspace-relative; None for what lies outside.
+
+    Threat: a path that leads out by its text. Links are not passed when it is opened.
+    """
+    where = posixpath.normpath(posixpath.join(workspace, directory, text))
+    if where == workspace:
+        return "."
+    below = f"{workspace.rstrip('/')}/"
+    return where[len(below) :] if where.startswith(below) else None
+
+
+def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
+    """The outermost directory of each that would become an armed repository, and by what.
+
+    Threat: `s/refs` as a repository of its own, where `s` is one: what is in it is
+    judged by its name in `s`.
+    """
+    armed: dict[str, str] = {}
+    for directory in bare:
+        name = looking.find_arming(directory)
+        place = find_git_place(_join(directory, "HEAD"), bare)
+        if name is not None and place is not None:
+            armed.setdefault(place.directory, _join(directory, name))
+    return armed
+
+
+@dataclass(slots=True)
+class _Looking:
+    lower_fd: int
+    touched: Touched
+    resolution: Resolution
+    _names: dict[tuple[str, Sequence[str]], frozenset[str]] = field(
+        default_factory=dict[tuple[str, Sequence[str]], frozenset[str]]
+    )
+
+    def is_bare(self, directory: str) -> bool:
+        """Whether it is taken for a repository, before the command or after it."""
+        if find_git_place(directory) is not None:
+            return False
+        # What a command removed counts too: policy may refuse that, and then it stays.
+        before = self.standing(directory, BARE_NAMES)
+        made = {name for name in BARE_NAMES if _join(directory, name) in self.touched.present}
+        return looks_bare(before | made)
+
+    def find_arming(self, directory: str) -> str | None:
+        """By what git could run code in it, if it was no repository before; relative to it."""
+        if looks_bare(self.standing(directory, BARE_NAMES)):
+            return None
+        standing = self.standing(directory, ARMING_NAMES)
+        return next((name for name in ARMING_NAMES if name in standing), None)
+
+    def nested(self, directory: str, name: str) -> Iterable[str]:
+        """The git directories of submodules and worktrees on the way to `name` in it."""
+        parts = name.split("/")
+        for position, part in enumerate(parts[:-1]):
+            if part not in _INSIDE:
+                continue
+            names = _MODULE_NAMES if part == "modules" else _WORKTREE_NAMES
+            for depth in range(position + 2, len(parts) + 1):
+                inner = "/".join(parts[:depth])
+                if self.standing(_join(directory, inner), names) == frozenset(names):
+                    yield inner
+
+    def standing(self, directory: str, names: tuple[str, ...]) -> frozenset[str]:
+        known = self._names.get((directory, names))
+        if known is None:
+            known = self._names[directory, names] = self._look_for(directory, names)
+        return known
+
+    def _look_for(self, directory: str, names: Sequence[str]) -> frozenset[str]:
+        try:
+            fd = self.resolution.open(self.lower_fd, directory, PASS_DIRECTORY)
+        except OSError:
+            return frozenset()
+        with held_open(fd):
+            return frozenset(name for name in names if _stands(fd, name))
+
+
+def _stands(fd: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _join(directory: str, name: str) -> str:
+    return name if directory == "." else f"{directory}/{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkTree:
+    """One work tree, and where git keeps what it knows of it. Paths are workspace-relative."""
+
+    place: str
+    """Where it is found: its git directory, or the file that leads there."""
+    git: str
+    common: str
+    """The repository: objects and refs."""
+    root: str | None
+    """None where it has none, or none in the workspace."""
+    hash_bytes: int
+    is_sure: bool = True
+    """Whether it is known where the work tree stands; else it could be the whole workspace."""
+    folder: str = ""
+    """What the workspace is of it, where it is larger."""
+
+
+def find_work_trees(
+    directories: Sequence[GitDirectory],
+    made: Iterable[str],
+    read: tuple[Read, Read],
+    workspace: str,
+) -> tuple[WorkTree, ...]:
+    """The work trees of `directories`. `made`: what a command created; `read`: before and after."""
+    made = tuple(made)
+    before, after = (_Files(each, workspace) for each in read)
+    found: list[WorkTree] = []
+    for directory in directories:
+        if directory.own is None:
+            found.append(
+                _look_through(directory, before)
+                or _look_through(directory, after)
+                or _look(directory.path, directory, before)
+            )
+        else:
+            found += _look_outside(directory)
+        found += [
+            _look(f"{directory.path}/{name}", directory, before)
+            for name in sorted(directory.nested - {directory.own})
+        ]
+        for name in sorted(frozenset(_made_in(directory.path, made)) - directory.nested):
+            tree = _look(f"{directory.path}/{name}", directory, after)
+            # A submodule that is new comes with its superproject, or not at all.
+            found.append(replace(tree, common=directory.path))
+    return tuple(found)
+
+
+def _look_outside(directory: GitDirectory) -> Iterable[WorkTree]:
+    """The work tree that the workspace is, or is a folder of, and the repository's main one."""
+    common, own = directory.path, directory.own
+    if own:
+        yield WorkTree(common, common, common, None, directory.hash_bytes)
+    git = f"{common}/{own}" if own else common
+    yield WorkTree(git, git, common, ".", directory.hash_bytes, folder=directory.folder)
+
+
+def _made_in(directory: str, made: Iterable[str]) -> Iterable[str]:
+    for path in made:
+        if path.startswith(f"{directory}/"):
+            match = _MADE.fullmatch(path[len(directory) + 1 :])
+            if match is not None:
+                yield match[1] or match[2]
+
+
+def _look_through(directory: GitDirectory, files: "_Files") -> WorkTree | None:
+    parent = posixpath.dirname(directory.path)
+    try:
+        git = find_lead(files.read(directory.path) or b"", parent, files.workspace)
+    except HostError:
+        return None
+    if git is None:
+        return None
+    return replace(_look(git, directory, files), place=directory.path, root=parent or ".")
+
+
+def _look(git: str, directory: GitDirectory, files: "_Files") -> WorkTree:
+    hash_bytes = directory.hash_bytes
+    try:
+        said = files.read(f"{git}/commondir")
+        if said is None:
+            return WorkTree(git, git, git, files.work_tree(git), hash_bytes)
+        common = files.inside(said.strip(), git) or git
+        named = files.inside((files.read(f"{git}/gitdir") or b"").strip(), git)
+        root = None if named is None else posixpath.dirname(named) or "."
+        return WorkTree(git, git, common, root, hash_bytes)
+    except (HostError, ValueError):
+        return WorkTree(git, git, directory.path, ".", hash_bytes, is_sure=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    read: Read
+    workspace: str
+
+    def work_tree(self, git: str) -> str | None:
+        for name in ("config.worktree", "config"):
+            said = _WORK_TREE.findall(self.read(f"{git}/{name}") or b"")
+            if said:
+                return self.inside(said[-1], git)
+        parent, _, own = git.rpartition("/")
+        return (parent or ".") if own.casefold() == ".git" else None
+
+    def inside(self, text: bytes, base: str) -> str | None:
+        """Workspace-relative; None for what lies outside. Raises: ValueError: not plain to read."""
+        if _PLAIN.fullmatch(text) is None:
+            raise ValueError(text)
+        return find_inside(os.fsdecode(text), base, self.workspace)
