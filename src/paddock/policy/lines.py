@@ -68,6 +68,8 @@ class LineJudge:
         self.refusal = ""
         if not line.commands and not line.writes:
             self.refusal = f"{quote_toml(action.target)} holds no command"
+        if line.bound:
+            self.refusal = f"{line.bound}: write it into a file, and run that"
         act = find_persons_act(line)
         if act:
             self.refusal = f"{quote_toml(act)} {PERSONS_ACT}"

@@ -92,6 +92,7 @@ class CommandLine:
     A line with a problem has one of each. Where `may_be_any`, what is not known may be
     any program; else only words of the programs that stand there are not known. `doubts`
     are those of `runtime_only` that are about files which a known program may change.
+    `bound` names the limit over which the line was not read on.
     """
 
     text: str
@@ -104,3 +105,4 @@ class CommandLine:
     problems: tuple[str, ...] = ()
     may_be_any: bool = False
     doubts: tuple[str, ...] = ()
+    bound: str = ""

@@ -87,7 +87,7 @@ def find_danger(
         return _find_untrusted(words, start, named, TRUSTED_BY_PROGRAM[program])
     rows: tuple[Caution, ...] = CAUTIONS_BY_PROGRAM.get(program, ())
     if program in SUBCOMMANDS:
-        place = _subcommand(words, start)
+        place = find_subcommand(words, start)
         problem = _find_subcommand_danger(words, start, place, named)
         if problem:
             return problem
@@ -98,7 +98,7 @@ def find_danger(
         if beginning is None:
             continue
         for row in rows or GENERIC:
-            if _is_caught(words[index], row, program) and not _is_caught(beginning, row, program):
+            if is_caught(words[index], row, program) and not is_caught(beginning, row, program):
                 return f"{words[index]!r} {row.does}, and no word of the rule names it"
     return ""
 
@@ -117,7 +117,7 @@ def _find_wrapper_danger(
     return ""
 
 
-def _subcommand(words: Sequence[str], start: int) -> int:
+def find_subcommand(words: Sequence[str], start: int) -> int:
     """Return the index of the first operand; the number of words where there is none."""
     index = start + 1
     while index < len(words) and words[index].startswith(("-", "+")):
@@ -139,7 +139,8 @@ def _find_subcommand_danger(
     return ""
 
 
-def _is_caught(word: str, row: Caution, program: str) -> bool:
+def is_caught(word: str, row: Caution, program: str) -> bool:
+    """Whether the word is one of the row's."""
     if not word.startswith("-") and any(_is_held(part, word) for part in row.holding):
         return True
     if word.startswith(row.prefixes) or (

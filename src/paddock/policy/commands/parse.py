@@ -4,7 +4,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from paddock.limits import command_code_chars_max, command_depth_max
+from paddock.limits import (
+    command_chars_max,
+    command_code_chars_max,
+    command_depth_max,
+    command_parts_max,
+)
 from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
@@ -24,6 +29,8 @@ Threat: `env -S env -S …`, in which each word begins a script that goes on to 
 READINGS_MAX: Final = 20_000
 """Ways to read the commands of a line that are looked at."""
 _TOO_MUCH: Final = "scripts inside scripts, too many to follow"
+_TOO_LONG: Final = f"the line is longer than {command_chars_max} characters"
+_TOO_MANY: Final = f"the line does not parse, and has more than {command_parts_max} parts"
 
 # Threat: characters that a reader of the line does not see, or sees elsewhere than they stand.
 _UNSEEN: Final = re.compile(
@@ -47,7 +54,7 @@ class _Line:
     scripts: set[str] = field(default_factory=set[str])
     script_code_chars: int = 0
     readings: int = 0
-    is_too_much: bool = False
+    bound: str = ""
     may_be_any: bool = False
 
 
@@ -57,12 +64,16 @@ def parse_line(text: str) -> CommandLine:
     Never raises: text that is not understood is a `CommandLine` with
     `problems`, whose `commands` are what a deny can still be held against.
 
-    Limits: `command_chars_max`, `command_code_chars_max`, `command_depth_max`,
-    `SCRIPTS_MAX`, `SCRIPTS_CODE_CHARS_MAX`, `READINGS_MAX`; over them the line
-    has a problem, and over those of scripts and readings a command that is anything.
+    Limits: `command_chars_max`, `command_code_chars_max`, `command_parts_max`,
+    `command_depth_max`, `SCRIPTS_MAX`, `SCRIPTS_CODE_CHARS_MAX`, `READINGS_MAX`; over them the line
+    has a problem. Over all but `command_code_chars_max` it has a `bound`, too, and a command
+    that is anything.
     """
     line = _Line()
-    _gather(line, text, 0)
+    if len(text) > command_chars_max:
+        _stop(line, _TOO_LONG)
+    else:
+        _gather(line, text, 0)
     if line.problems:
         line.run_time["the line is not understood"] = None
     shared = (*line.problems, *line.run_time, *line.changes)
@@ -78,7 +89,7 @@ def parse_line(text: str) -> CommandLine:
         )
         for raw, seen in line.found
     )
-    if line.is_too_much:
+    if line.bound:
         # Threat: a deny that becomes an ask, because what it is about stands behind a limit.
         unread = Word(text, text, unknown="it is not read")
         commands += (SimpleCommand(text, (unread,), obstacles=shared, is_anything=True),)
@@ -93,13 +104,18 @@ def parse_line(text: str) -> CommandLine:
         tuple(line.problems),
         line.may_be_any or bool(line.problems),
         tuple(line.doubts),
+        line.bound,
     )
 
 
-def _gather(line: _Line, text: str, depth: int) -> None:
+def _stop(line: _Line, bound: str) -> None:
+    line.bound = bound
+    line.problems[bound] = None
+
+
+def _gather(line: _Line, text: str, depth: int, within: Seen | None = None) -> None:
     if depth and _is_too_much(line, text, depth):
-        line.is_too_much = True
-        line.problems[_TOO_MUCH] = None
+        _stop(line, _TOO_MUCH)
         return
     problems = _find_unseen(text)
     raws: list[RawCommand] = []
@@ -117,9 +133,13 @@ def _gather(line: _Line, text: str, depth: int) -> None:
     if problems:
         line.problems |= problems
         line.writes |= dict.fromkeys(rough_writes(text))
-        raws = raws + [_rough(words) for words in rough_commands(text)]
+        rough = rough_commands(text)
+        if len(rough) > command_parts_max:
+            _stop(line, _TOO_MANY)
+            return
+        raws = raws + [_rough(words) for words in rough]
     for raw in raws:
-        _add(line, raw, depth)
+        _add(line, raw, depth, within)
 
 
 def _rough(words: tuple[Word, ...]) -> RawCommand:
@@ -128,7 +148,7 @@ def _rough(words: tuple[Word, ...]) -> RawCommand:
 
 
 def _is_too_much(line: _Line, script: str, depth: int) -> bool:
-    if line.is_too_much or depth > command_depth_max or len(line.scripts) > SCRIPTS_MAX:
+    if line.bound or depth > command_depth_max or len(line.scripts) > SCRIPTS_MAX:
         return True
     line.script_code_chars += count_code_chars(script)
     return line.script_code_chars > SCRIPTS_CODE_CHARS_MAX
@@ -147,20 +167,24 @@ STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/
 """Targets of redirections that are no file."""
 
 
-def _add(line: _Line, raw: RawCommand, depth: int) -> None:
+def _add(line: _Line, raw: RawCommand, depth: int, within: Seen | None) -> None:
     words = tuple(raw.words)
     if line.readings > READINGS_MAX:
-        line.is_too_much = True
-        line.problems[_TOO_MUCH] = None
-    if line.is_too_much:
+        _stop(line, _TOO_MUCH)
+    if line.bound:
         seen = Seen([Reading(words, 0, len(words))], [0])
     else:
         seen = see_through(words, raw.documents)
     line.readings += len(seen.readings)
-    line.found.append((raw, seen))
+    if within is None:
+        line.found.append((raw, seen))
     line.run_time |= seen.run_time
     line.may_be_any |= seen.may_be_any
     line.changes |= seen.changes
+    for text in seen.texts:
+        if text.strip() and text not in line.scripts:
+            line.scripts.add(text)
+            _gather(line, text, depth + 1, seen)
     touch = find_touch(seen.readings)
     line.touched |= dict.fromkeys(touch.written)
     line.removed |= dict.fromkeys(touch.removed)
@@ -173,7 +197,10 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
     for script in seen.scripts:
         if script not in line.scripts:
             line.scripts.add(script)
-            _gather(line, script, depth + 1)
+            _gather(line, script, depth + 1, within)
+    seen.readings += seen.input
+    if within is not None:
+        within.readings += seen.readings
 
 
 def _find_unseen(text: str) -> dict[str, None]:

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
 _TIMING = frozenset({"time", "-p", "--"})
+_TERMINAL = re.compile(r"-t[ \t]+\d+[ \t]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _TWICE = re.compile(r"[\w./-]*", re.ASCII)
 """What stays the same when `>&WORD` is expanded once more."""
+_FORCED = re.compile(rb">[>&|]*!(?:[ \t]|\\\n)*")
+"""zsh's `>! f`, behind which bash has another word."""
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 
 
@@ -46,6 +49,8 @@ class RawCommand:
     words: list[Word] = field(default_factory=list[Word])
     assignments: list[str] = field(default_factory=list[str])
     documents: list[str] = field(default_factory=list[str])
+    is_piped: bool = False
+    """Its input is another command's output."""
 
 
 @dataclass(slots=True)
@@ -58,6 +63,8 @@ class Findings:
     problems: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
     assigned: list[str] = field(default_factory=list[str])
+    reads: bool = False
+    """A redirection reads a file."""
 
 
 def walk_tree(root: "Node", data: bytes) -> Findings:
@@ -81,6 +88,8 @@ class _Walk:
         # Words after a redirection belong to the command before it; by its span.
         self.trailing: dict[tuple[int, int], list[Node]] = {}
         self.owner: RawCommand | None = None
+        self.forced = {match.end() for match in _FORCED.finditer(data)}
+        self.piped: set[tuple[int, int]] = set()
 
     def visit(self, node: "Node") -> "list[Node]":
         kind = node.type
@@ -108,6 +117,9 @@ class _Walk:
                 return self.test(node)
             case "variable_assignment":
                 return self.assignment(node)
+            case "pipeline":
+                for child in node.children[1:]:
+                    self.piped.add((child.start_byte, child.end_byte))
             case "function_definition":
                 self.found.changes["a function is defined in the line"] = None
             case "for_statement":
@@ -146,9 +158,10 @@ class _Walk:
         children = node.children
         self.tokens.gaps(children, newline=False)
         self.tokens.edges(node)
-        raw = RawCommand(self.source(node))
+        span = (node.start_byte, node.end_byte)
+        raw = RawCommand(self.source(node), is_piped=span in self.piped)
         later: list[Node] = []
-        for child in [*children, *self.trailing.get((node.start_byte, node.end_byte), ())]:
+        for child in [*children, *self.trailing.get(span, ())]:
             kind = child.type
             if kind == "variable_assignment":
                 raw.assignments.append(self.source(child))
@@ -205,6 +218,9 @@ class _Walk:
         if children and children[0].type == "[[":
             if not self.source(node)[2:3].isspace() or not self.source(node)[-3:-2].isspace():
                 self.problem("a test that bash reads as a word")
+            # Threat: to zsh the operand of -t is arithmetic: `[[ -t 'path[$(cmd)]' ]]`.
+            if len(_TERMINAL.findall(self.source(node))) != self.source(node).count("-t"):
+                self.found.run_time[TESTED] = None
             for leaf in _leaves(node):
                 operator = self.source(leaf)
                 if not leaf.is_named and operator not in SAFE_TESTS and leaf.type not in "\"'$":
@@ -302,8 +318,12 @@ class _Walk:
             self.problem("bash expands the word of a duplication twice")
         if word.text.startswith(("/dev/tcp/", "/dev/udp/")):
             self.found.run_time["a redirection opens a connection"] = None
+        if sign == "<":
+            self.found.reads = True
         if sign not in ("<", "<&"):
             self.found.writes.append(word.text)
+            if word.source.startswith("!") and len(word.text) > 1:
+                self.found.writes.append(word.text[1:])
         return inner
 
     def here_string(self, node: "Node") -> "list[Node]":
@@ -365,6 +385,8 @@ class _Walk:
             return Word(source, source, unknown="it is not understood"), node.children
         if source.startswith("#"):
             self.problem("a comment where a word is expected")
+        if node.start_byte in self.forced:
+            self.found.writes.append(word.text)
         if not word.unknown:
             return word, []
         if node.type in RUN_TIME:

@@ -15,7 +15,11 @@ from typing import Final
 from paddock.policy.commands.words import Word
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "fish"})
+SHELLS: Final = frozenset(
+    "sh bash dash zsh ksh ash rbash mksh fish csh tcsh yash posh oksh elvish nu xonsh".split()
+)
+RUNNING_INPUT: Final = frozenset("ssh su runuser at batch sg newgrp parallel".split())
+"""Besides shells: programs to which a here-document is commands, or words of them."""
 INTERPRETERS: Final = re.compile(
     r"(?:python[\d.]*|pypy[\d.]*|perl[\d.]*|ruby[\d.]*|node|nodejs|deno|bun|php[\d.]*|lua[\d.]*"
     r"|tclsh[\d.]*|Rscript|osascript|pwsh|ed|ex|bc|dc|gdb|sqlite3|psql|mysql)"
@@ -29,7 +33,7 @@ class Wrapper:
     """How `names` take their options before the command that they start.
 
     `flags` and `valued` are letters, `words` long options without a value,
-    `settings` long options with one; `operands` words stand before the command;
+    `settings` long options with one; `operands` words stand before the command (-1: any number);
     `assigns` says that `NAME=value` words do; `joins` that a shell gets all
     words joined; `prints` are letters with which nothing is started.
     """
@@ -49,8 +53,10 @@ _ROWS: Final = (
     Wrapper(("env",), "iv0", "uC", ("--ignore-environment", "--null", "--debug"),
             ("--unset", "--chdir"), assigns=True),
     Wrapper(("command",), "p", prints="vV"),
-    Wrapper(("builtin", "nohup", "busybox", "toybox", "setarch", "linux32", "linux64", "unbuffer",
-             "eatmydata", "fakeroot", "catchsegv", "noglob", "nocorrect", "then", "do", "else")),
+    Wrapper(("builtin", "nohup", "busybox", "toybox", "unbuffer", "chronic", "caffeinate",
+             "eatmydata", "fakeroot", "catchsegv", "noglob", "nocorrect", "then", "do", "else",
+             "-")),
+    Wrapper(("repeat", "setuidgid", "gosu", "su-exec", "runcon", "chpst"), operands=1),
     Wrapper(("exec",), "cl", "a"),
     Wrapper(("nice",), "", "n", (), ("--adjustment",)),
     Wrapper(("time",), "pvaqV", "of", ("--portability", "--verbose", "--append", "--quiet"),
@@ -79,22 +85,34 @@ _ROWS: Final = (
              "--max-chars", "--replace", "--eof")),
     Wrapper(("watch",), "tbegcpqwx", "n", ("--no-title", "--beep", "--errexit", "--exec"),
             ("--interval",), joins=True),
-    Wrapper(("parallel",), "", "", joins=True),
+    Wrapper(("parallel", "hyperfine", "concurrently", "watchexec", "entr", "nodemon"), joins=True),
     Wrapper(("npx", "bunx", "pipx", "uvx"), "yq", "p", ("--yes", "--no"), ("--package",)),
     Wrapper(("strace", "ltrace"), "fFqvcCdiIkrtTxyzZ", "abeEIoOpPsSuUX"),
     Wrapper(("unshare", "nsenter", "setpriv", "prlimit", "numactl", "systemd-run", "firejail",
              "bwrap", "xvfb-run", "dbus-run-session", "script", "su", "runuser", "proot",
              "start-stop-daemon", "coproc", "gdb", "valgrind", "perf", "rlwrap", "faketime",
-             "softlimit", "ssh-agent", "torsocks", "proxychains", "proxychains4"), valued="?"),
+             "softlimit", "ssh-agent", "torsocks", "proxychains", "proxychains4", "setarch",
+             "linux32", "linux64", "i386", "x86_64", "nix-shell", "sg", "pkexec", "cgexec",
+             "aa-exec", "cpulimit", "tini", "dumb-init", "nq", "emulate", "dtach"), operands=-1),
 )  # fmt: skip
 WRAPPERS: Final = {name: row for row in _ROWS for name in row.names}
 
+_TMUX: Final = (
+    "new new-session neww new-window splitw split-window respawnp respawn-pane respawnw"
+    " respawn-window run run-shell if if-shell pipep pipe-pane popup display-popup send send-keys"
+)
 NESTING: Final = {
-    "uv": "run", "poetry": "run", "pipenv": "run", "bundle": "exec", "hatch": "run",
-    "pdm": "run", "rye": "run", "mise": "exec", "direnv": "exec", "nix": "run", "npm": "exec",
-    "pnpm": "exec", "yarn": "exec", "corepack": "exec", "rustup": "run", "cargo": "watch",
+    program: frozenset(subcommands.split())
+    for program, subcommands in (
+        ("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("bundle", "exec"), ("hatch", "run"),
+        ("pdm", "run"), ("rye", "run"), ("mise", "exec"), ("direnv", "exec"), ("npm", "exec"),
+        ("nix", "run develop shell"), ("pnpm", "exec"), ("yarn", "exec"), ("corepack", "exec"),
+        ("rustup", "run"), ("cargo", "watch"), ("conda", "run"), ("mamba", "run"),
+        ("micromamba", "run"), ("pixi", "run exec"), ("devbox", "run"), ("asdf", "exec"),
+        ("git", "foreach"), ("tmux", _TMUX),
+    )
 }  # fmt: skip
-"""Programs with a subcommand that starts another program: `uv run pytest`."""
+"""Programs with subcommands that start another program: `uv run pytest`."""
 
 GIT_BEFORE: Final = frozenset(
     {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects",
@@ -139,6 +157,8 @@ def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> Star
         index += step
     while row.assigns and index < end and ASSIGNMENT.match(words[index].text):
         index += 1
+    if row.operands < 0:
+        return Start(unsure_after=index)
     index += row.operands
     return Start(places=(index,)) if index < end else Start()
 
