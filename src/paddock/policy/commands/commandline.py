@@ -58,6 +58,8 @@ class SimpleCommand:
     match it, whatever its words are; empty where one may. `is_anything` stands
     for what was too much to be read: any deny and any ask concerns it.
     `is_open` says that further words come at run time, behind those that stand there.
+    One that `is_neutral` needs no rule beside commands that rules name; one that `is_moved`
+    may run in another directory of the workspace than the line.
     """
 
     text: str
@@ -68,6 +70,8 @@ class SimpleCommand:
     obstacles: tuple[str, ...] = ()
     is_anything: bool = False
     is_open: bool = False
+    is_neutral: bool = False
+    is_moved: bool = False
 
     @property
     def program(self) -> str:
@@ -92,7 +96,8 @@ class CommandLine:
     A line with a problem has one of each. Where `may_be_any`, what is not known may be
     any program; else only words of the programs that stand there are not known. `doubts`
     are those of `runtime_only` that are about files which a known program may change.
-    `bound` names the limit over which the line was not read on.
+    `bound` names the limit over which the line was not read on, `moves` the directories of
+    the workspace that the line changes to.
     """
 
     text: str
@@ -106,3 +111,9 @@ class CommandLine:
     may_be_any: bool = False
     doubts: tuple[str, ...] = ()
     bound: str = ""
+    moves: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> tuple[SimpleCommand, ...]:
+        """The commands that a rule has to name for the line to be allowed."""
+        return tuple(each for each in self.commands if not each.is_neutral) or self.commands

@@ -75,9 +75,9 @@ CAUTIONS: Final = (
     Caution(("git rebase", "git difftool"), RUNS, short="i"),
     Caution(("git rebase", "git difftool"), STARTS, short="x"),
     Caution(("git bisect", "git submodule"), STARTS, prefixes=("run", "foreach")),
-    Caution(("git filter-branch",), STARTS, prefixes=tuple(
-        f"--{part}-filter" for part in "env tree index parent msg commit tag-name".split()
-    ) + ("--setup",)),
+    Caution(("git filter-branch",), STARTS, prefixes=(
+        "--setup", "--env-filter", "--tree-filter", "--index-filter", "--parent-filter",
+        "--msg-filter", "--commit-filter", "--tag-name-filter")),
     Caution(("git archive", "git format-patch", "git bundle"), WRITES, ("remote",), "o"),
     Caution(("git apply", "git am"), WRITES, ("unsafe-paths", "directory")),
     Caution(("find", "gfind", "bfs"), RUNS, prefixes=("-exec", "-ok")),
@@ -118,6 +118,7 @@ CAUTIONS: Final = (
             ("command", "session-command"), "c"),
     Caution(("nix-shell",), STARTS, ("run", "command")),
     Caution(("npx", "bunx"), STARTS, ("call",), "c"),
+    Caution(("env",), STARTS, ("split-string",), "S"),
     Caution(("tar", "gtar", "bsdtar"), STARTS,
             ("to-command", "checkpoint-action", "use-compress-program", "info-script",
              "new-volume-script", "rsh-command", "rmt-command"), "IF"),
@@ -226,6 +227,21 @@ TRUSTED: Final = (
             "it runs whatever its options, files or keys say", "", "", ("version", "help"),
             operands_max=0),
 )  # fmt: skip
+
+_FILES: Final = "a filter of a pipe reads no file"
+FILTERS: Final = (
+    Trusted(("head", "tail"), _FILES, "qvz0123456789", "nc", ("lines", "bytes", "quiet"),
+            operands_max=0),
+    Trusted(("wc",), _FILES, "clmwL", operands_max=0),
+    Trusted(("sort",), _FILES, "bdfgiMhnRrVuzs", "kt", operands_max=0),
+    Trusted(("uniq",), _FILES, "cdDiuz", "fsw", operands_max=0),
+    Trusted(("cut",), _FILES, "sz", "bcdf", ("complement", "delimiter", "fields"), operands_max=0),
+    Trusted(("tr",), _FILES, "cCdst", operands_max=2),
+    Trusted(("cat",), _FILES, "AbEensTtuv", operands_max=0),
+    Trusted(("grep", "egrep", "fgrep"), _FILES, "EFGPivwxcoqshHnbaULlyz", "mABC",
+            ("color", "line-buffered", "ignore-case", "invert-match", "count"), operands_max=1),
+)  # fmt: skip
+"""What at the end of a pipe only reads what the command before it writes."""
 
 GENERIC: Final = (
     Caution((), WRITES, ("output", "output-file", "output-dir", "outfile", "outdir", "out-dir",
@@ -338,5 +354,17 @@ def _by_program(rows: tuple[Caution, ...]) -> dict[str, tuple[Caution, ...]]:
     return {program: tuple(own) for program, own in found.items()}
 
 
+def knows_words(program: str) -> bool:
+    """Whether a table tells what the program does with its words, and it starts none of them."""
+    return program not in ("ssh", "xargs") and (
+        program in READERS
+        or program in WRITERS
+        or program in SUBCOMMANDS
+        or program in CAUTIONS_BY_PROGRAM
+        or (program in TRUSTED_BY_PROGRAM and not TRUSTED_BY_PROGRAM[program].stops)
+    )
+
+
 CAUTIONS_BY_PROGRAM: Final = _by_program(CAUTIONS)
+FILTERS_BY_PROGRAM: Final = {program: row for row in FILTERS for program in row.programs}
 TRUSTED_BY_PROGRAM: Final = {program: row for row in TRUSTED for program in row.programs}

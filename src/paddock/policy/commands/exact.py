@@ -6,12 +6,13 @@ that makes the program write or run something (`dangers`). All doubt is a no.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from paddock.policy.commands.commandline import exact_program, program_name
 from paddock.policy.commands.dangers import (
     CAUTIONS_BY_PROGRAM,
+    FILTERS_BY_PROGRAM,
     GENERIC,
     READERS,
     SUBCOMMANDS,
@@ -32,6 +33,11 @@ from paddock.policy.commands.wrappers import (
 )
 
 _GLOB: Final = re.compile(r"[*?\[]")
+_SEEN_THROUGH: Final = re.compile(
+    r"time|nice(?: -n \d+)?|g?timeout(?: -k [\d.]+[smhd]?| -s \w+)* [\d.]+[smhd]?"
+)
+"""What an allow sees through, too: all of it stands in the line, and it changes nothing else."""
+_NOTHING: Final = frozenset({"true", "false", ":"})
 
 
 def find_loose_word(words: Sequence[Word]) -> str:
@@ -45,6 +51,53 @@ def find_loose_word(words: Sequence[Word]) -> str:
         if word.glob and _takes_operands_seriously(program_name(words[0].text), index):
             return f"{word.source!r} may become more than one operand"
     return ""
+
+
+def find_directory(words: Sequence[Word]) -> str:
+    """Return the directory of the workspace that `cd` changes to for certain; else empty."""
+    named = [word.text for word in words[1:] if word.text != "--"]
+    is_plain = all(word.is_literal for word in words) and words[0].text == "cd"
+    return named[0] if is_plain and len(named) == 1 and is_inside(named[0]) else ""
+
+
+def is_inside(directory: str) -> bool:
+    """Whether the words alone tell that it lies below where one stands."""
+    return directory[:1] not in ("", "-", "+", "/", "~") and ".." not in directory.split("/")
+
+
+def is_neutral(words: Sequence[Word], *, is_piped: bool) -> bool:
+    """Whether a command adds nothing to what the others of its line do: no rule has to name it."""
+    if not all(word.is_literal for word in words):
+        return False
+    program, *_ = texts = [word.text for word in words]
+    covered = [""] * len(texts)
+    if program in ("test", "["):
+        return not find_danger(texts, (0,), 0, [None, *covered[1:]])
+    row = FILTERS_BY_PROGRAM.get(program) if is_piped else None
+    is_filter = row is not None and not _find_untrusted(texts, 0, covered, row)
+    return is_filter or program in _NOTHING or bool(find_directory(words))
+
+
+def see_exactly(
+    words: tuple[Word, ...], starts: tuple[int, ...], is_moved: bool
+) -> Iterator[tuple[tuple[Word, ...], tuple[int, ...], bool]]:
+    """Yield what a command starts, its places of programs, and whether it starts there.
+
+    Threat: `timeout 5 x` with a word that an allow does not know: each is spelt out above.
+    """
+    yield words, starts, is_moved
+    while len(words) > 1 and all(word.is_literal for word in words[:2]):
+        texts = [word.text for word in words]
+        program = exact_program(texts[0])
+        if len(starts) > 1 and _SEEN_THROUGH.fullmatch(" ".join([program, *texts[1 : starts[1]]])):
+            words, starts = words[starts[1] :], tuple(at - starts[1] for at in starts[1:])
+        elif program == "git" and texts[1] in ("--no-pager", "-P"):
+            words = (words[0], *words[2:])
+        elif program == "git" and texts[1:2] == ["-C"] and is_inside("".join(texts[2:3])):
+            words, is_moved = (words[0], *words[3:]), True
+        else:
+            return
+        yield words, starts, is_moved
 
 
 def _is_tame_glob(text: str) -> bool:

@@ -11,13 +11,15 @@ from paddock.limits import (
     command_parts_max,
 )
 from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand
+from paddock.policy.commands.exact import find_directory, is_neutral
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
-from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
+from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, change_by, see_through
 from paddock.policy.commands.tokens import EVALUATED
 from paddock.policy.commands.touched import find_touch
 from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import Word
+from paddock.policy.commands.wrappers import HARMLESS
 
 SCRIPTS_MAX: Final = 256
 """Texts inside texts (`sh -c '…'`) that one line may hold; a text that occurs twice counts once."""
@@ -28,6 +30,8 @@ Threat: `env -S env -S …`, in which each word begins a script that goes on to 
 """
 READINGS_MAX: Final = 20_000
 """Ways to read the commands of a line that are looked at."""
+MOVES_MAX: Final = 4
+"""Changes of the directory in a line that are followed."""
 _TOO_MUCH: Final = "scripts inside scripts, too many to follow"
 _TOO_LONG: Final = f"the line is longer than {command_chars_max} characters"
 _TOO_MANY: Final = f"the line does not parse, and has more than {command_parts_max} parts"
@@ -54,6 +58,8 @@ class _Line:
     scripts: set[str] = field(default_factory=set[str])
     script_code_chars: int = 0
     readings: int = 0
+    moves: dict[str, None] = field(default_factory=dict[str, None])
+    reads: bool = False
     bound: str = ""
     may_be_any: bool = False
 
@@ -76,6 +82,8 @@ def parse_line(text: str) -> CommandLine:
         _gather(line, text, 0)
     if line.problems:
         line.run_time["the line is not understood"] = None
+    if len(line.moves) > MOVES_MAX:
+        line.changes[change_by("cd")] = None
     shared = (*line.problems, *line.run_time, *line.changes)
     commands = tuple(
         SimpleCommand(
@@ -86,6 +94,11 @@ def parse_line(text: str) -> CommandLine:
             tuple(sorted(set(seen.starts))),
             (*shared, *seen.obstacles),
             is_open=seen.is_open,
+            is_neutral=not (
+                shared or seen.obstacles or not all(map(HARMLESS.fullmatch, raw.assignments))
+            )
+            and is_neutral(raw.words, is_piped=raw.is_piped and not line.reads),
+            is_moved=bool(line.moves),
         )
         for raw, seen in line.found
     )
@@ -105,6 +118,7 @@ def parse_line(text: str) -> CommandLine:
         line.may_be_any or bool(line.problems),
         tuple(line.doubts),
         line.bound,
+        tuple(line.moves)[:MOVES_MAX],
     )
 
 
@@ -125,6 +139,7 @@ def _gather(line: _Line, text: str, depth: int, within: Seen | None = None) -> N
         raws = found.commands
         line.run_time |= found.run_time
         line.changes |= found.changes
+        line.reads |= found.reads
         line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
         if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
             line.run_time["the environment decides which program runs"] = None
@@ -180,7 +195,11 @@ def _add(line: _Line, raw: RawCommand, depth: int, within: Seen | None) -> None:
         line.found.append((raw, seen))
     line.run_time |= seen.run_time
     line.may_be_any |= seen.may_be_any
-    line.changes |= seen.changes
+    directory = find_directory(words)
+    if directory:
+        line.moves[directory] = None
+    else:
+        line.changes |= seen.changes
     for text in seen.texts:
         if text.strip() and text not in line.scripts:
             line.scripts.add(text)

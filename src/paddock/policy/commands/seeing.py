@@ -61,8 +61,6 @@ _MOVING: Final = {
     "sudo": re.compile(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
 }
 """Options with which a program changes its directory before it starts another one."""
-_SPLITTING: Final = re.compile(r"--s[a-z-]*|--s.*=.*|-[iv0]*S.*", re.DOTALL)
-"""The option of env whose text is split into words."""
 _PYTHON_CLUSTER: Final = re.compile(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
 """Options of Python in one word: up to the first that takes a value, and what of it follows."""
 _PYTHON_VALUED: Final = frozenset({"--check-hash-based-pycs"})
@@ -73,7 +71,9 @@ _SUBSCRIPTING: Final = frozenset(
     " return break continue shift logout bye limit ulimit integer float wait print sched".split()
 )
 """Builtins of bash or zsh to which `a[…]`, however quoted, is arithmetic, which runs `$(…)`."""
-_NO_PROGRAM: Final = re.compile(r"(?:user|author|committer|color|advice|i18n|init)\.", re.IGNORECASE)
+_NO_PROGRAM: Final = re.compile(
+    r"(?:user|author|committer|color|advice|i18n|init)\.", re.IGNORECASE
+)
 """Settings of git that hold no command; any other may."""
 OPTIONS_MAX: Final = 64
 """Words after a program's name that are read as its options before a subcommand."""
@@ -188,8 +188,6 @@ class _Seeing:
             note = self.run_time if replaces else self.words_to_come
             note(f"{name} takes words from its input")
             self.seen.is_open = True
-        if name == "env":
-            self.split_string(at, end)
         if name in _MOVING:
             self.assigned(at, self.own_end(at, end))
             behind = start.places[0] if start and start.places else self.own_end(at, end)
@@ -202,22 +200,6 @@ class _Seeing:
         """Threat: what is started writes from a directory that its own words do not tell."""
         if _holds(self.moving[name], at + 1, end):
             self.words_to_come(f"{name} starts a program in another directory")
-
-    def split_string(self, at: int, end: int) -> None:
-        index = self.splitting[bisect_left(self.splitting, at + 1)]
-        if index >= self.own_end(at, end):
-            return
-        text = self.words[index].text
-        if text.startswith("--s"):
-            value, rest = text.partition("=")[2], index + 1
-        else:
-            value, rest = text.partition("S")[2], index + 1
-        if not value and "=" not in text:
-            if rest >= end:
-                return
-            value, rest = self.words[rest].text, rest + 1
-        self.run_time("env splits a text into words at run time")
-        self.script(f"{value} {self.text(rest, end)}")
 
     def shell(self, at: int, end: int) -> None:
         call = find_script(self.words, at, end)
@@ -287,8 +269,6 @@ class _Seeing:
                 self.setting(*before[9:].partition("=")[::2])
             elif "config" in words[sub : sub + 1]:
                 self.setting(before, word)
-        if "for-each-repo" in words[sub : sub + 1]:
-            self.seen.texts += (f"git {self.text(i, end)}" for i in range(at + sub + 1, end))
         if any(word.text.startswith("--config-env") for word in self.words[at:end]):
             self.run_time("git takes configuration from the environment")
 
@@ -347,7 +327,7 @@ class _Seeing:
         for key in (name, f"{name} {sub}"):
             for index in (place for place in self.caught(key) if at < place < end):
                 given = _given(self.words[index].text, key) or self.text(index + 1, index + 2)
-                self.seen.texts.append(given)
+                self.seen.texts += (given, f"{given} {self.text(index + 1, end)}")
                 self.queue.extend((place, end, False) for place in range(index + 1, end))
 
     def leading_options(self, at: int, end: int) -> None:
@@ -411,11 +391,6 @@ class _Seeing:
     def moving(self) -> dict[str, list[int]]:
         """The words with which a program changes its directory."""
         return {name: self.places(option.fullmatch) for name, option in _MOVING.items()}
-
-    @cached_property
-    def splitting(self) -> list[int]:
-        """The words that are the option of env which splits a text; then the end."""
-        return [*self.places(_SPLITTING.fullmatch), len(self.words)]
 
     def is_shell(self, index: int) -> bool:
         """Whether the word names a shell: `docker exec -i c sh`."""

@@ -24,6 +24,7 @@ from paddock.policy.commands.tokens import (
     TokenCheck,
 )
 from paddock.policy.commands.words import Word, WordProblem, parse_word
+from paddock.policy.commands.wrappers import HARMLESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
 _TIMING = frozenset({"time", "-p", "--"})
+_COUNTERS = re.compile(r"[a-z]|file|dir|name|item|pkg|test|line|num|idx|attempt|try|run", re.ASCII)
+"""Names of variables by which no program runs: zsh has `path`, `fpath` and more besides."""
 _TERMINAL = re.compile(r"-t[ \t]+\d+[ \t]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _TWICE = re.compile(r"[\w./-]*", re.ASCII)
@@ -123,7 +126,9 @@ class _Walk:
             case "function_definition":
                 self.found.changes["a function is defined in the line"] = None
             case "for_statement":
-                self.found.changes["a loop assigns a variable"] = None
+                name = node.child_by_field_name("variable")
+                if name is None or not _COUNTERS.fullmatch(self.source(name)):
+                    self.found.changes["a loop assigns a variable"] = None
             case "comment":
                 self.tokens.comment(node)
             case _:
@@ -254,9 +259,10 @@ class _Walk:
             self.found.commands.append(raw)
 
     def assignment(self, node: "Node") -> "list[Node]":
-        self.found.changes["a variable is assigned in the line"] = None
         source = self.source(node)
-        self.found.assigned.append(source)
+        if not HARMLESS.fullmatch(source):
+            self.found.changes["a variable is assigned in the line"] = None
+            self.found.assigned.append(source)
         if not _ASSIGNMENT.match(source) or any(
             left.end_byte != right.start_byte for left, right in pairwise(node.children)
         ):

@@ -15,6 +15,14 @@ from typing import Final
 from paddock.policy.commands.words import Word
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+HARMLESS: Final = re.compile(
+    r"(?:(?:CI|NODE_ENV|RAILS_ENV|RACK_ENV|APP_ENV|FLASK_ENV|DEBUG|VERBOSE|LOG_LEVEL|RUST_LOG|TZ"
+    r"|RUST_BACKTRACE|LANG|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES"
+    r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE)=(?P<quote>['\"]?)[\w.,:*@+-]*(?P=quote)"
+    r"|(?:GIT_PAGER|PAGER|MANPAGER)=cat)",
+    re.ASCII,
+)
+"""Assignments of names that no program runs by, with values that name no file."""
 SHELLS: Final = frozenset(
     "sh bash dash zsh ksh ash rbash mksh fish csh tcsh yash posh oksh elvish nu xonsh".split()
 )
@@ -64,21 +72,9 @@ _ROWS: Final = (
     Wrapper(("timeout", "gtimeout"), "vfp", "ks",
             ("--foreground", "--preserve-status", "--verbose"), ("--kill-after", "--signal"),
             operands=1),
-    Wrapper(("stdbuf",), "", "ioe", (), ("--input", "--output", "--error")),
-    Wrapper(("setsid",), "cfw", "", ("--ctty", "--fork", "--wait")),
-    Wrapper(("ionice",), "t", "cnpPu", ("--ignore",), ("--class", "--classdata")),
-    Wrapper(("chrt",), "abdfiormRv", "TPDp",
-            ("--batch", "--deadline", "--fifo", "--idle", "--other", "--rr", "--reset-on-fork"),
-            ("--sched-runtime", "--sched-period", "--sched-deadline"), operands=1),
-    Wrapper(("taskset",), "ac", "p", ("--all-tasks", "--cpu-list"), operands=1),
-    Wrapper(("flock",), "nxseuoFv", "wE",
-            ("--nonblock", "--exclusive", "--shared", "--unlock", "--close", "--no-fork"),
-            ("--timeout", "--wait", "--conflict-exit-code"), operands=1),
-    Wrapper(("chroot",), "", "", ("--skip-chdir",), ("--groups", "--userspec"), operands=1),
     Wrapper(("sudo",), "AbEHknPSKN", "ughpCrtTUDR",
             ("--non-interactive", "--preserve-env", "--set-home", "--stdin", "--background"),
             ("--user", "--group", "--host", "--prompt", "--chdir", "--chroot"), assigns=True),
-    Wrapper(("doas",), "nLs", "uC"),
     Wrapper(("xargs", "gxargs"), "0oprtx", "adEILnPs",
             ("--null", "--interactive", "--verbose", "--no-run-if-empty", "--exit", "--open-tty"),
             ("--arg-file", "--delimiter", "--max-lines", "--max-args", "--max-procs",
@@ -87,13 +83,13 @@ _ROWS: Final = (
             ("--interval",), joins=True),
     Wrapper(("parallel", "hyperfine", "concurrently", "watchexec", "entr", "nodemon"), joins=True),
     Wrapper(("npx", "bunx", "pipx", "uvx"), "yq", "p", ("--yes", "--no"), ("--package",)),
-    Wrapper(("strace", "ltrace"), "fFqvcCdiIkrtTxyzZ", "abeEIoOpPsSuUX"),
-    Wrapper(("unshare", "nsenter", "setpriv", "prlimit", "numactl", "systemd-run", "firejail",
-             "bwrap", "xvfb-run", "dbus-run-session", "script", "su", "runuser", "proot",
-             "start-stop-daemon", "coproc", "gdb", "valgrind", "perf", "rlwrap", "faketime",
-             "softlimit", "ssh-agent", "torsocks", "proxychains", "proxychains4", "setarch",
-             "linux32", "linux64", "i386", "x86_64", "nix-shell", "sg", "pkexec", "cgexec",
-             "aa-exec", "cpulimit", "tini", "dumb-init", "nq", "emulate", "dtach"), operands=-1),
+    Wrapper(tuple(
+        "unshare nsenter setpriv prlimit numactl systemd-run firejail bwrap xvfb-run dbus-run- "
+        "session script su runuser proot start-stop-daemon coproc gdb valgrind perf rlwrap "
+        "faketime softlimit ssh-agent torsocks proxychains proxychains4 setarch linux32 linux64 "
+        "i386 x86_64 nix-shell sg pkexec cgexec aa-exec cpulimit chrt taskset flock chroot doas "
+        "strace ltrace tini dumb-init nq emulate dtach stdbuf setsid ionice "
+    .split()), operands=-1),
 )  # fmt: skip
 WRAPPERS: Final = {name: row for row in _ROWS for name in row.names}
 
@@ -109,7 +105,7 @@ NESTING: Final = {
         ("nix", "run develop shell"), ("pnpm", "exec"), ("yarn", "exec"), ("corepack", "exec"),
         ("rustup", "run"), ("cargo", "watch"), ("conda", "run"), ("mamba", "run"),
         ("micromamba", "run"), ("pixi", "run exec"), ("devbox", "run"), ("asdf", "exec"),
-        ("git", "foreach"), ("tmux", _TMUX),
+        ("tmux", _TMUX),
     )
 }  # fmt: skip
 """Programs with subcommands that start another program: `uv run pytest`."""
