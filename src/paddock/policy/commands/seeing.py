@@ -125,6 +125,7 @@ class _Seeing:
         self.is_line = is_line
         self.queue: list[tuple[int, int, bool]] = [(0, len(words), True)]
         self.starting: dict[str, list[int]] = {}
+        self.done: set[tuple[str, int, int]] = set()
 
     def run(self) -> None:
         looked: set[tuple[int, int]] = set()
@@ -326,8 +327,15 @@ class _Seeing:
         sub = next(iter(texts[find_subcommand(texts, 0) :]), "")
         for key in (name, f"{name} {sub}"):
             for index in (place for place in self.caught(key) if at < place < end):
-                given = _given(self.words[index].text, key) or self.text(index + 1, index + 2)
-                self.seen.texts += (given, f"{given} {self.text(index + 1, end)}")
+                if (key, index, end) in self.done:
+                    continue
+                self.done.add((key, index, end))
+                own = _given(self.words[index].text, key)
+                after = (word.text for word in self.words[index + 1 : end])
+                given = own or next((text for text in after if not text.startswith("-")), "")
+                if own or " " in given:
+                    # A word of its own is read as one: `-x sh -c '…'`.
+                    self.seen.texts += (given, f"{given} {self.text(index + 1, end)}")
                 self.queue.extend((place, end, False) for place in range(index + 1, end))
 
     def leading_options(self, at: int, end: int) -> None:

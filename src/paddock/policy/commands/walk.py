@@ -37,7 +37,7 @@ _COUNTERS = re.compile(r"[a-z]|file|dir|name|item|pkg|test|line|num|idx|attempt|
 """Names of variables by which no program runs: zsh has `path`, `fpath` and more besides."""
 _TERMINAL = re.compile(r"-t[ \t]+\d+[ \t]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
-_TWICE = re.compile(r"[\w./-]*", re.ASCII)
+_TWICE = re.compile(r"[!\w./-]*", re.ASCII)
 """What stays the same when `>&WORD` is expanded once more."""
 _FORCED = re.compile(rb">[>&|]*!(?:[ \t]|\\\n)*")
 """zsh's `>! f`, behind which bash has another word."""
