@@ -28,6 +28,7 @@ PRIVATE_DIRECTORY: Final = "/tmp"  # noqa: S108 - named, never opened
 """A sandboxed command has one of its own. A door without a sandbox holds its own boundary."""
 
 
+MAY_START: Final = "may start what its words name"
 PERSONS_ACT: Final = (
     "is a person's act, which no policy lets an agent do; run it in a terminal of your own"
 )
@@ -116,7 +117,7 @@ class LineJudge:
                 return [(rule, reason) for reason in self.reasons]
             starting = next(filter(pattern.may_be_started, self._line.commands), None)
             if starting is not None:
-                return [(rule, f"{quote_toml(starting.program)} may start what its words name")]
+                return [(rule, f"{quote_toml(starting.program)} {MAY_START}")]
         return []
 
     def writes(self, added: frozenset[str] = frozenset()) -> Iterator[Action | Finding]:

@@ -165,6 +165,10 @@ RIDING = [
     "pushd src && git status",
     "git -C .. status",
     "git -C /x status",
+    "git -C s* status",
+    "git -C $'src' status",
+    "git -C {a,b} status",
+    "time {npm,x} test",
     "cd a; cd b; cd c; cd d; cd e; git status",
     # Another file of the same name.
     "cd src && ./run.sh",

@@ -354,17 +354,10 @@ def _by_program(rows: tuple[Caution, ...]) -> dict[str, tuple[Caution, ...]]:
     return {program: tuple(own) for program, own in found.items()}
 
 
-def knows_words(program: str) -> bool:
-    """Whether a table tells what the program does with its words, and it starts none of them."""
-    return program not in ("ssh", "xargs") and (
-        program in READERS
-        or program in WRITERS
-        or program in SUBCOMMANDS
-        or program in CAUTIONS_BY_PROGRAM
-        or (program in TRUSTED_BY_PROGRAM and not TRUSTED_BY_PROGRAM[program].stops)
-    )
-
-
 CAUTIONS_BY_PROGRAM: Final = _by_program(CAUTIONS)
 FILTERS_BY_PROGRAM: Final = {program: row for row in FILTERS for program in row.programs}
 TRUSTED_BY_PROGRAM: Final = {program: row for row in TRUSTED for program in row.programs}
+KNOWN: Final = (READERS | WRITERS | SUBCOMMANDS.keys() | CAUTIONS_BY_PROGRAM.keys()).union(
+    *(row.programs for row in TRUSTED if not row.stops)
+) - {"ssh"}
+"""Programs of which a table tells what they do with their words; the others may start them."""

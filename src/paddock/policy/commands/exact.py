@@ -37,6 +37,8 @@ _SEEN_THROUGH: Final = re.compile(
     r"time|nice(?: -n \d+)?|g?timeout(?: -k [\d.]+[smhd]?| -s \w+)* [\d.]+[smhd]?"
 )
 """What an allow sees through, too: all of it stands in the line, and it changes nothing else."""
+Way = tuple[tuple[Word, ...], tuple[int, ...], bool]
+"""The words of a command, the places of programs, and whether it runs in another directory."""
 _NOTHING: Final = frozenset({"true", "false", ":"})
 
 
@@ -78,16 +80,14 @@ def is_neutral(words: Sequence[Word], *, is_piped: bool) -> bool:
     return is_filter or program in _NOTHING or bool(find_directory(words))
 
 
-def see_exactly(
-    words: tuple[Word, ...], starts: tuple[int, ...], is_moved: bool
-) -> Iterator[tuple[tuple[Word, ...], tuple[int, ...], bool]]:
-    """Yield what a command starts, its places of programs, and whether it starts there.
-
-    Threat: `timeout 5 x` with a word that an allow does not know: each is spelt out above.
-    """
-    yield words, starts, is_moved
-    while len(words) > 1 and all(word.is_literal for word in words[:2]):
-        texts = [word.text for word in words]
+def see_exactly(way: Way) -> Iterator[Way]:
+    """Yield a command, and what it starts by words that an allow knows, all spelt out here."""
+    words: tuple[Word, ...] = way[0]
+    starts: tuple[int, ...] = way[1]
+    is_moved = way[2]
+    yield way
+    while len(words) > 1:
+        texts = [word.text if word.is_literal else "" for word in words]
         program = exact_program(texts[0])
         if len(starts) > 1 and _SEEN_THROUGH.fullmatch(" ".join([program, *texts[1 : starts[1]]])):
             words, starts = words[starts[1] :], tuple(at - starts[1] for at in starts[1:])

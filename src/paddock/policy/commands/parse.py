@@ -58,7 +58,7 @@ class _Line:
     scripts: set[str] = field(default_factory=set[str])
     script_code_chars: int = 0
     readings: int = 0
-    moves: dict[str, None] = field(default_factory=dict[str, None])
+    moves: list[str] = field(default_factory=list[str])
     reads: bool = False
     bound: str = ""
     may_be_any: bool = False
@@ -118,7 +118,7 @@ def parse_line(text: str) -> CommandLine:
         line.may_be_any or bool(line.problems),
         tuple(line.doubts),
         line.bound,
-        tuple(line.moves)[:MOVES_MAX],
+        tuple(line.moves[:MOVES_MAX]),
     )
 
 
@@ -197,7 +197,7 @@ def _add(line: _Line, raw: RawCommand, depth: int, within: Seen | None) -> None:
     line.may_be_any |= seen.may_be_any
     directory = find_directory(words)
     if directory:
-        line.moves[directory] = None
+        line.moves.append(directory)
     else:
         line.changes |= seen.changes
     for text in seen.texts:

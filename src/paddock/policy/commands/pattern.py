@@ -15,8 +15,8 @@ from paddock.policy.commands.commandline import (
     exact_program,
     program_name,
 )
-from paddock.policy.commands.dangers import knows_words
-from paddock.policy.commands.exact import find_danger, find_loose_word, see_exactly
+from paddock.policy.commands.dangers import KNOWN
+from paddock.policy.commands.exact import Way, find_danger, find_loose_word, see_exactly
 from paddock.policy.commands.seeing import CHANGERS, change_by
 from paddock.policy.commands.words import Word
 from paddock.policy.commands.wrappers import ASSIGNMENT, HARMLESS
@@ -132,7 +132,7 @@ class CommandPattern:
     def may_be_started(self, command: SimpleCommand) -> bool:
         """Whether a program of which nothing is known might start it: its words stand behind."""
         words = command.words
-        unknown = (at for at in command.starts if not knows_words(program_name(words[at].text)))
+        unknown = (at for at in command.starts if program_name(words[at].text) not in KNOWN)
         places = range(next(unknown, len(words)) + 1, len(words))
         if not self.words or not self.words[0].is_literal:
             return False
@@ -148,17 +148,12 @@ class CommandPattern:
 
     def find_obstacle(self, command: SimpleCommand) -> str:
         """Return why a narrow allow with this pattern does not cover `command`; else empty."""
-        ways = see_exactly(command.words, command.starts, command.is_moved)
-        obstacles = [self._find_obstacle(command, *way) for way in ways]
+        ways = see_exactly((command.words, command.starts, command.is_moved))
+        obstacles = [self._find_obstacle(command, way) for way in ways]
         return obstacles[0] if all(obstacles) else ""
 
-    def _find_obstacle(
-        self,
-        command: SimpleCommand,
-        words: tuple[Word, ...],
-        starts: tuple[int, ...],
-        is_moved: bool,
-    ) -> str:
+    def _find_obstacle(self, command: SimpleCommand, way: Way) -> str:
+        words, starts, is_moved = way
         if not words or not self._fits(len(words)):
             return WORDS_DIFFER
         texts = [word.text for word in words]

@@ -63,7 +63,6 @@ _MOVING: Final = {
 """Options with which a program changes its directory before it starts another one."""
 _PYTHON_CLUSTER: Final = re.compile(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
 """Options of Python in one word: up to the first that takes a value, and what of it follows."""
-_PYTHON_VALUED: Final = frozenset({"--check-hash-based-pycs"})
 _ANSWERS: Final = re.compile(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
 _SUBSCRIPTING: Final = frozenset(
@@ -190,8 +189,8 @@ class _Seeing:
             note(f"{name} takes words from its input")
             self.seen.is_open = True
         if name in _MOVING:
-            self.assigned(at, self.own_end(at, end))
-            behind = start.places[0] if start and start.places else self.own_end(at, end)
+            behind = start.places[0] if start and start.places else end
+            self.assigned(at, behind)
             self.moved(at, behind, name)
         if start is None or not start.places:
             # `sudo -s <<E`
@@ -237,7 +236,7 @@ class _Seeing:
         while at < end:
             text = self.words[at].text
             at += 1
-            if text in _PYTHON_VALUED:
+            if text == "--check-hash-based-pycs":
                 at += 1
                 continue
             cluster = _PYTHON_CLUSTER.fullmatch(text)
@@ -363,32 +362,6 @@ class _Seeing:
     def assigned(self, at: int, end: int) -> None:
         if _holds(self.environment, at + 1, end):
             self.run_time("the environment decides which program runs")
-
-    def own_end(self, at: int, end: int) -> int:
-        """Return where the options and assignments of the program at `at` end, at the latest."""
-        if at + 1 >= end or self.is_operand(at + 1):
-            return min(at + 1, end)
-        return min(end, self.operands[bisect_left(self.operands, at + 2)])
-
-    # Threat: a line whose every word may start a program. What a program is asked of the words
-    # behind it is therefore looked up, not looked for.
-
-    def is_operand(self, index: int) -> bool:
-        """Whether the word is neither an option nor an assignment."""
-        text = self.words[index].text
-        return not text.startswith("-") and not ASSIGNMENT.match(text)
-
-    @cached_property
-    def operands(self) -> list[int]:
-        """The words that are operands, and no values of an option before them; then the end."""
-        return [
-            *(
-                index
-                for index in range(1, len(self.words))
-                if self.is_operand(index) and not self.words[index - 1].text.startswith("-")
-            ),
-            len(self.words),
-        ]
 
     @cached_property
     def environment(self) -> list[int]:

@@ -53,7 +53,6 @@ class RawCommand:
     assignments: list[str] = field(default_factory=list[str])
     documents: list[str] = field(default_factory=list[str])
     is_piped: bool = False
-    """Its input is another command's output."""
 
 
 @dataclass(slots=True)
@@ -67,7 +66,6 @@ class Findings:
     changes: dict[str, None] = field(default_factory=dict[str, None])
     assigned: list[str] = field(default_factory=list[str])
     reads: bool = False
-    """A redirection reads a file."""
 
 
 def walk_tree(root: "Node", data: bytes) -> Findings:

@@ -93,20 +93,18 @@ _ROWS: Final = (
 )  # fmt: skip
 WRAPPERS: Final = {name: row for row in _ROWS for name in row.names}
 
-_TMUX: Final = (
-    "new new-session neww new-window splitw split-window respawnp respawn-pane respawnw"
-    " respawn-window run run-shell if if-shell pipep pipe-pane popup display-popup send send-keys"
-)
 NESTING: Final = {
     program: frozenset(subcommands.split())
-    for program, subcommands in (
-        ("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("bundle", "exec"), ("hatch", "run"),
-        ("pdm", "run"), ("rye", "run"), ("mise", "exec"), ("direnv", "exec"), ("npm", "exec"),
-        ("nix", "run develop shell"), ("pnpm", "exec"), ("yarn", "exec"), ("corepack", "exec"),
-        ("rustup", "run"), ("cargo", "watch"), ("conda", "run"), ("mamba", "run"),
-        ("micromamba", "run"), ("pixi", "run exec"), ("devbox", "run"), ("asdf", "exec"),
-        ("tmux", _TMUX),
+    for programs, subcommands in (
+        ("uv poetry pipenv hatch pdm rye rustup conda mamba micromamba pixi devbox", "run"),
+        ("bundle mise direnv npm pnpm yarn corepack asdf", "exec"),
+        ("nix", "run develop shell"),
+        ("cargo", "watch"),
+        ("tmux", ("new new-session neww new-window splitw split-window respawnp respawn-pane "
+                 "respawnw respawn-window run run-shell if if-shell pipep pipe-pane popup "
+                 "display-popup send send-keys")),
     )
+    for program in programs.split()
 }  # fmt: skip
 """Programs with subcommands that start another program: `uv run pytest`."""
 

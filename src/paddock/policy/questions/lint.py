@@ -228,8 +228,8 @@ def _other_names(rule: Rule) -> Iterator[LintFinding]:
 
     options = rule.command.options if rule.command and rule.outcome >= Outcome.ASK else ()
     unknown = sorted(set(options).difference(SAME_OPTIONS.values()))
-    if unknown:
-        names = ", ".join(each if each.startswith("-") else f"-{each}" for each in unknown)
+    names = ", ".join(each if each.startswith("-") else f"-{each}" for each in unknown)
+    if names:
         yield LintFinding(
             "lint.option_names",
             f"{quote_toml(rule.pattern.text)} knows no other name of {names}",
