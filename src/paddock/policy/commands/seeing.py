@@ -275,9 +275,9 @@ class _Seeing:
     def setting(self, key: str, value: str) -> None:
         """Read a value of git's configuration as the command that it may be."""
         if value.lstrip().startswith("!"):
-            self.seen.texts.append(value.lstrip()[1:])
+            self.script(value.lstrip()[1:])
         elif key.lower().startswith("alias."):
-            self.seen.texts.append(f"git {value}")
+            self.script(f"git {value}")
         elif "." in key and not _NO_PROGRAM.match(key):
             self.seen.texts.append(value)
 
