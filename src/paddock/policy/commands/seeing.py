@@ -329,6 +329,8 @@ class _Seeing:
                 if (key, index, end) in self.done:
                     continue
                 self.done.add((key, index, end))
+                if name == "env":
+                    self.run_time("env splits a text into words at run time")
                 own = _given(self.words[index].text, key)
                 after = (word.text for word in self.words[index + 1 : end])
                 given = own or next((text for text in after if not text.startswith("-")), "")
