@@ -59,7 +59,9 @@ openat2_retries_max: Final = 64
 policy_bytes_max: Final = 1_000_000
 policy_rules_max: Final = 10_000
 command_chars_max: Final = 100_000
-"""A longer command line is not parsed and counts as unparseable."""
+"""A longer command line is refused unread."""
+command_parts_max: Final = 2_000
+"""Commands into which a line may come apart that does not parse; one with more is refused."""
 command_bytes_max: Final = 131_071
 """A longer one is not run: one argument of a program with its NUL (MAX_ARG_STRLEN, execve(2))."""
 command_code_chars_max: Final = 4_096

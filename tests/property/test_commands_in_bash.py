@@ -42,9 +42,7 @@ def is_allowed(text: str) -> bool:
     return (
         bool(line.commands)
         and not (line.problems or line.runtime_only)
-        and all(
-            any(pattern.matches_exactly(each) for pattern in PATTERNS) for each in line.commands
-        )
+        and all(any(pattern.matches_exactly(each) for pattern in PATTERNS) for each in line.wanted)
     )
 
 

@@ -64,7 +64,7 @@ def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
     return all(
         any(_names(rule) for rule in verdict.matched)
         for profile in judge_for(policy, chain).profiles()
-        for verdict in line.verdicts(profile)
+        for _, verdict in line.verdicts(profile)
     )
 
 
@@ -82,7 +82,7 @@ def _profile_shell(
         return shell
     networks = [
         _command_network(verdict, command, shell.network)
-        for verdict, command in zip(line.verdicts(profile), line.commands, strict=True)
+        for command, verdict in line.verdicts(profile)
     ]
     return replace(shell, network=_strictest(NETWORKS, *networks) if networks else shell.network)
 

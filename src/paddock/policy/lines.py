@@ -29,6 +29,7 @@ _PRIVATE: Final = re.compile(r"(?:~|/+(?:tmp|var/+tmp|dev/+shm))/.*[^/.].*", re.
 """What a sandboxed command has of its own. A door without a sandbox holds its own boundary."""
 
 
+MAY_START: Final = "may start what its words name"
 PERSONS_ACT: Final = (
     "is a person's act, which no policy lets an agent do; run it in a terminal of your own"
 )
@@ -65,38 +66,43 @@ class LineJudge:
             commands = (*commands, None)
         self.commands = commands
         self._targets = tuple(target for target in line.writes if _is_file(target))
-        self._stays = not self.reasons and not any(map(_may_move, line.commands))
+        self._stays = not self.reasons and not line.moves and not any(map(_may_move, line.commands))
         self.refusal = ""
         if not line.commands and not line.writes:
             self.refusal = f"{quote_toml(action.target)} holds no command"
+        if line.bound:
+            self.refusal = f"{line.bound}: write it into a file, and run that"
         act = find_persons_act(line)
         if act:
             self.refusal = f"{quote_toml(act)} {PERSONS_ACT}"
 
-    def verdicts(self, profile: CompiledProfile) -> tuple[Verdict, ...]:
-        """Return what a profile says to each simple command, in their order."""
-        return tuple(profile.judge_command(self._action, command) for command in self.commands)
+    def verdicts(
+        self, profile: CompiledProfile
+    ) -> tuple[tuple["SimpleCommand | None", Verdict], ...]:
+        """Return what a profile says to each simple command, in their order.
+
+        Where rules name every other command, one that is neutral needs none.
+        """
+        said = [(each, profile.judge_command(self._action, each)) for each in self.commands]
+        wanted = [verdict for each, verdict in said if each is None or not each.is_neutral]
+        if wanted and all(verdict.finding.rank == 0 for verdict in wanted):
+            said = [(each, verdict) for each, verdict in said if verdict.finding.rank == 0]
+        return tuple(said)
 
     def findings(self, profile: CompiledProfile) -> Iterator[Finding]:
         """Yield every say of one profile."""
-        verdicts = self.verdicts(profile)
-        for verdict in verdicts:
+        for _, verdict in self.verdicts(profile):
             yield verdict.finding
             for rule in verdict.matched:
                 if rule.shown is not verdict.finding.rule:
                     yield Finding(rule.outcome, rule.shown, rule.reason, 3)
-        possible = self._find_possible(profile) if self.reasons else None
-        if possible is None:
-            return
-        for reason in self.reasons:
+        for rule, reason in self._find_possible(profile):
             asked = RuleMatch(Outcome.ASK, reason, BUILT_IN, BUILT_IN, 0, reason)
-            said = (
-                f"{reason}, so {quote_toml(possible.pattern.text)} ({possible.place}) could match"
-            )
+            said = f"{reason}, so {quote_toml(rule.pattern.text)} ({rule.place}) could match"
             yield Finding(Outcome.ASK, asked, said, 0)
 
-    def _find_possible(self, profile: CompiledProfile) -> Rule | None:
-        """Return the rule that closes or opens something, and might match when the line runs.
+    def _find_possible(self, profile: CompiledProfile) -> list[tuple[Rule, str]]:
+        """Return a rule that closes or opens something, and each reason why it might match.
 
         Threat: `g=git; $g push` under an allow of any command and a deny of `git push *`.
         """
@@ -104,12 +110,16 @@ class LineJudge:
             pattern = rule.command
             if pattern is None or pattern.is_any:
                 continue
-            is_guard = rule.outcome >= Outcome.ASK or rule.network is not None
-            if is_guard and (
+            if rule.outcome < Outcome.ASK and rule.network is None:
+                continue
+            if self.reasons and (
                 self._line.may_be_any or any(map(pattern.may_come_to_match, self._line.commands))
             ):
-                return rule
-        return None
+                return [(rule, reason) for reason in self.reasons]
+            starting = next(filter(pattern.may_be_started, self._line.commands), None)
+            if starting is not None:
+                return [(rule, f"{quote_toml(starting.program)} {MAY_START}")]
+        return []
 
     def writes(self, added: frozenset[str] = frozenset()) -> Iterator[Action | Finding]:
         """Yield each redirection that writes, or why it may not be; read from the root.
@@ -118,11 +128,14 @@ class LineJudge:
         they are all of the line's, none leaves the workspace that only does so from the root.
         """
         is_named = self._stays and _are_named(self._targets, added)
+        grounds = ["."]
+        for move in self._line.moves:
+            grounds += [f"{ground}/{move}" for ground in grounds]
         for target in self._targets:
-            path = written_path(target)
-            if path:
+            paths = dict.fromkeys(written_path(target, ground) for ground in grounds)
+            for path in filter(None, paths):
                 yield Action("file", "create", path)
-            elif not is_named:
+            if not any(paths) and not is_named:
                 reason = f"the redirection to {quote_toml(target)} leaves the workspace"
                 yield Finding(Outcome.DENY, None, reason, 2)
 

@@ -56,7 +56,7 @@ def _line_matches(rule: Rule, line: str) -> bool:
         return False
     if rule.command.is_any:
         return True
-    commands = parse_line(line).commands
+    parsed = parse_line(line)
     if rule.outcome is Outcome.ALLOW:
-        return bool(commands) and all(rule.command.matches_exactly(one) for one in commands)
-    return any(rule.command.matches_any_reading(one) for one in commands)
+        return bool(parsed.commands) and all(map(rule.command.matches_exactly, parsed.wanted))
+    return any(map(rule.command.matches_any_reading, parsed.commands))

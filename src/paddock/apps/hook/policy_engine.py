@@ -124,8 +124,10 @@ class PolicyEngine:
         """See `judging.Engine`."""
         if self._outside is None:
             return False
-        judge = judge_line(Action("shell", "run", text))
-        found = [each.outcome for each in judge.findings(self._outside)]
+        action = Action("shell", "run", text)
+        judge = judge_line(action)
+        said = (self._outside.judge_command(action, each) for each in judge.commands)
+        found = [each.finding.outcome for each in said]
         return bool(found) and not judge.refusal and set(found) == {Outcome.ALLOW}
 
     def _words(self, judge: LineJudge) -> list[Finding]:

@@ -15,6 +15,7 @@ from paddock.apps.hook.lean.indexes import ONE, RUN
 from paddock.apps.hook.policy_engine import anywhere_of, compile_also
 from paddock.policy.actions import ANY, HeadPattern, NamePattern
 from paddock.policy.commands.commandline import program_name
+from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
 from paddock.policy.commands.seeing import CHANGERS
 from paddock.policy.commands.tokens import RESERVED
 from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
@@ -122,7 +123,10 @@ def shell_tables() -> Json:
     """Programs that the lean path leaves to the parser."""
     starting = frozenset(CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["})
     special = starting | (PROGRAMS - BY_OPTION)
-    return (special, BY_OPTION, frozenset(RESERVED), dict(NESTING), starting)
+    given = frozenset(
+        name for name, rows in CAUTIONS_BY_PROGRAM.items() if any(r.does == STARTS for r in rows)
+    ) - {"git"}
+    return (special, BY_OPTION, frozenset(RESERVED), dict(NESTING), starting, given)
 
 
 def outside_table(patterns: tuple[str, ...]) -> Json:

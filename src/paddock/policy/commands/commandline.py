@@ -95,6 +95,8 @@ class SimpleCommand:
     for what was too much to be read: any deny and any ask concerns it.
     `is_open` says that further words come at run time, behind those that stand there.
     `touch` is what its words name, `writes` the targets of its redirections.
+    One that `is_neutral` needs no rule beside commands that rules name; one that `is_moved`
+    may run in another directory of the workspace than the line.
     """
 
     text: str
@@ -107,6 +109,8 @@ class SimpleCommand:
     is_open: bool = False
     touch: Touch = field(default_factory=Touch, compare=False)
     writes: tuple[str, ...] = ()
+    is_neutral: bool = False
+    is_moved: bool = False
 
     @property
     def program(self) -> str:
@@ -131,6 +135,8 @@ class CommandLine:
     A line with a problem has one of each. Where `may_be_any`, what is not known may be
     any program; else only words of the programs that stand there are not known. `doubts`
     are those of `runtime_only` that are about files which a known program may change.
+    `bound` names the limit over which the line was not read on, `moves` the directories of
+    the workspace that the line changes to.
     """
 
     text: str
@@ -144,3 +150,10 @@ class CommandLine:
     may_be_any: bool = False
     doubts: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    bound: str = ""
+    moves: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> tuple[SimpleCommand, ...]:
+        """The commands that a rule has to name for the line to be allowed."""
+        return tuple(each for each in self.commands if not each.is_neutral) or self.commands

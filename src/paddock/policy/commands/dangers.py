@@ -15,6 +15,8 @@ from typing import Final
 
 WRITES: Final = "writes a file"
 RUNS: Final = "runs a program"
+STARTS: Final = "runs the command that it is given"
+"""Deny and ask read what it is given, as a line and as words."""
 READS: Final = "reads files of any place"
 LOADS: Final = "loads code or configuration from a place of its own"
 
@@ -60,25 +62,33 @@ class Trusted:
 
 CAUTIONS: Final = (
     Caution(("git",), WRITES, ("output", "output-directory"), prefixes=("--output-directory",)),
-    Caution(("git",), RUNS, ("ext-diff", "textconv", "upload-pack", "receive-pack", "exec",
-                             "open-files-in-pager", "extcmd", "edit-description", "filters",
-                             "exec-batch", "tool", "gpg-sign", "interactive"), "O"),
+    Caution(("git",), RUNS, ("ext-diff", "textconv", "edit-description", "filters", "tool",
+                             "gpg-sign", "interactive")),
+    Caution(("git",), STARTS, ("upload-pack", "receive-pack", "exec", "open-files-in-pager",
+                               "extcmd", "exec-batch"), "O"),
     Caution(("git",), LOADS, ("config", "config-env", "template", "exec-path", "git-dir",
                               "work-tree", "no-index", "reference", "separate-git-dir")),
     Caution(("git diff",), READS, prefixes=("/", "~", "../")),
-    Caution(("git clone",), RUNS, ("recurse-submodules",), "uc"),
+    Caution(("git clone",), RUNS, ("recurse-submodules",), "c"),
+    Caution(("git clone",), STARTS, short="u"),
     Caution(("git fetch", "git pull"), RUNS, ("recurse-submodules",)),
-    Caution(("git rebase", "git difftool"), RUNS, ("exec", "extcmd"), "xi"),
+    Caution(("git rebase", "git difftool"), RUNS, short="i"),
+    Caution(("git rebase", "git difftool"), STARTS, short="x"),
+    Caution(("git bisect", "git submodule"), STARTS, prefixes=("run", "foreach")),
+    Caution(("git filter-branch",), STARTS, prefixes=(
+        "--setup", "--env-filter", "--tree-filter", "--index-filter", "--parent-filter",
+        "--msg-filter", "--commit-filter", "--tag-name-filter")),
     Caution(("git archive", "git format-patch", "git bundle"), WRITES, ("remote",), "o"),
     Caution(("git apply", "git am"), WRITES, ("unsafe-paths", "directory")),
     Caution(("find", "gfind", "bfs"), RUNS, prefixes=("-exec", "-ok")),
     Caution(("find", "gfind", "bfs"), WRITES, prefixes=("-delete", "-fprint", "-fls")),
-    Caution(("fd", "fdfind"), RUNS, ("exec", "exec-batch"), "xX"),
+    Caution(("fd", "fdfind"), STARTS, ("exec", "exec-batch"), "xX"),
     Caution(("sort", "gsort"), WRITES, ("output", "temporary-directory"), "oT"),
-    Caution(("sort", "gsort"), RUNS, ("compress-program",)),
+    Caution(("sort", "gsort"), STARTS, ("compress-program",)),
     Caution(("shuf",), WRITES, ("output",), "o"),
     Caution(("rg",), RUNS, ("pre", "hostname-bin", "search-zip"), "z"),
-    Caution(("ag", "ack", "bat", "batcat", "delta"), RUNS, ("pager", "config-file", "ackrc")),
+    Caution(("ag", "ack", "bat", "batcat", "delta"), STARTS, ("pager",)),
+    Caution(("ag", "ack", "bat", "batcat", "delta"), LOADS, ("config-file", "ackrc")),
     Caution(("make", "gmake"), LOADS, ("file", "makefile", "directory", "include-dir", "eval"),
             "fCIE", holding=("=",)),
     Caution(("cmake", "ninja", "just", "meson"), LOADS, ("justfile", "shell", "working-directory"),
@@ -92,8 +102,8 @@ CAUTIONS: Final = (
     Caution(("tree",), WRITES, short="oR"),
     Caution(("less", "more", "most"), RUNS, ("log-file", "LOG-FILE", "cmd", "lesskey-file",
                                              "lesskey-src", "lesskey-content"), "oOk", ("+",)),
-    Caution(("man",), RUNS, ("pager", "html", "config-file", "gxditview", "preprocessor",
-                             "troff-device"), "PHCXpT"),
+    Caution(("man",), RUNS, ("config-file", "gxditview", "preprocessor", "troff-device"), "CXpT"),
+    Caution(("man",), STARTS, ("pager", "html"), "PH"),
     Caution(("info",), WRITES, ("output", "restore", "dribble", "init-file"), "o"),
     Caution(("sdiff", "diff3"), RUNS, ("diff-program",)),
     Caution(("sdiff",), WRITES, ("output",), "o"),
@@ -102,7 +112,16 @@ CAUTIONS: Final = (
     Caution(("getent",), LOADS, ("service",), "s"),
     Caution(("colordiff",), LOADS, ("config",)),
     Caution(("tput",), LOADS, short="T"),
-    Caution(("jobs",), RUNS, short="x"),
+    Caution(("jobs",), STARTS, short="x"),
+    Caution(("mapfile", "readarray", "compgen", "complete"), STARTS, short="C"),
+    Caution(("su", "runuser", "script", "flock", "sg", "emulate"), STARTS,
+            ("command", "session-command"), "c"),
+    Caution(("nix-shell",), STARTS, ("run", "command")),
+    Caution(("npx", "bunx"), STARTS, ("call",), "c"),
+    Caution(("env",), STARTS, ("split-string",), "S"),
+    Caution(("tar", "gtar", "bsdtar"), STARTS,
+            ("to-command", "checkpoint-action", "use-compress-program", "info-script",
+             "new-volume-script", "rsh-command", "rmt-command"), "IF"),
     Caution(("lsof",), WRITES, short="D"),
     Caution(("date",), WRITES, ("set",), "s"),
     Caution(("hostname",), WRITES, ("file", "boot"), "Fb"),
@@ -119,12 +138,13 @@ CAUTIONS: Final = (
              "save-cookies", "post-file", "body-file"), "OoaP"),
     Caution(("wget",), RUNS, ("execute", "use-askpass", "config", "input-file"), "ei"),
     Caution(("ssh", "scp", "sftp"), RUNS, short="oFSDEIwLRJ"),
-    Caution(("rsync",), RUNS, ("rsh", "rsync-path", "daemon", "remote-option"), "eM"),
+    Caution(("rsync",), RUNS, ("daemon", "remote-option"), "M"),
+    Caution(("rsync",), STARTS, ("rsh", "rsync-path"), "e"),
     Caution(("rsync",), WRITES, ("log-file", "partial-dir", "backup-dir", "temp-dir",
                                  "write-batch", "only-write-batch"), "T"),
     Caution(("zip",), RUNS, ("unzip-command", "test"), "T"),
     Caution(("zip",), WRITES, ("output-file", "temp-path", "move", "logfile-path"), "Obm"),
-    Caution(("split",), RUNS, ("filter",)),
+    Caution(("split",), STARTS, ("filter",)),
     Caution(("install",), RUNS, ("strip-program",)),
     Caution(("patch",), RUNS, ("ed",), "e"),
     Caution(("patch",), WRITES, ("output", "directory", "reject-file", "input"), "odri"),
@@ -132,8 +152,9 @@ CAUTIONS: Final = (
             prefixes=("-out", "-keyout", "-writerand", "-CAcreate", "-sess_")),
     Caution(("openssl",), LOADS, prefixes=("-engine", "-provider", "-config", "-dynamic")),
     Caution(("npm", "pnpm", "yarn", "bun"), RUNS,
-            ("script-shell", "node-options", "shell", "editor", "viewer", "browser", "git", "call",
-             "package", "use-yarnrc"), "c"),
+            ("script-shell", "node-options", "shell", "editor", "viewer", "browser", "git",
+             "package", "use-yarnrc")),
+    Caution(("npm", "pnpm", "yarn", "bun"), STARTS, ("call",), "c"),
     Caution(("npm", "pnpm", "yarn", "bun"), LOADS,
             ("prefix", "userconfig", "globalconfig", "dir", "cwd", "global", "cache"), "Cg"),
     Caution(("pip", "pip3"), LOADS, ("python", "requirement", "editable", "config-settings",
@@ -142,8 +163,9 @@ CAUTIONS: Final = (
                                       "cache-dir", "dest"), "td"),
     Caution(("cargo",), LOADS, ("config", "manifest-path", "lockfile-path"), "ZC", ("+",)),
     Caution(("cargo",), WRITES, ("target-dir", "artifact-dir", "out-dir", "fix")),
-    Caution(("go",), RUNS, prefixes=("-exec", "-toolexec", "-vettool", "-overlay", "-modfile",
-                                     "-ldflags", "-gcflags", "-asmflags", "-gccgoflags", "-C")),
+    Caution(("go",), RUNS, prefixes=("-overlay", "-modfile", "-ldflags", "-gcflags", "-asmflags",
+                                     "-gccgoflags", "-C")),
+    Caution(("go",), STARTS, prefixes=("-exec", "-toolexec", "-vettool")),
     Caution(("go",), WRITES, prefixes=("-o", "-cpuprofile", "-memprofile", "-coverprofile",
                                        "-blockprofile", "-mutexprofile", "-trace", "-pkgdir",
                                        "-w", "-u", "-c", "-fix", "-json=")),
@@ -205,6 +227,21 @@ TRUSTED: Final = (
             "it runs whatever its options, files or keys say", "", "", ("version", "help"),
             operands_max=0),
 )  # fmt: skip
+
+_FILES: Final = "a filter of a pipe reads no file"
+FILTERS: Final = (
+    Trusted(("head", "tail"), _FILES, "qvz0123456789", "nc", ("lines", "bytes", "quiet"),
+            operands_max=0),
+    Trusted(("wc",), _FILES, "clmwL", operands_max=0),
+    Trusted(("sort",), _FILES, "bdfgiMhnRrVuzs", "kt", operands_max=0),
+    Trusted(("uniq",), _FILES, "cdDiuz", "fsw", operands_max=0),
+    Trusted(("cut",), _FILES, "sz", "bcdf", ("complement", "delimiter", "fields"), operands_max=0),
+    Trusted(("tr",), _FILES, "cCdst", operands_max=2),
+    Trusted(("cat",), _FILES, "AbEensTtuv", operands_max=0),
+    Trusted(("grep", "egrep", "fgrep"), _FILES, "EFGPivwxcoqshHnbaULlyz", "mABC",
+            ("color", "line-buffered", "ignore-case", "invert-match", "count"), operands_max=1),
+)  # fmt: skip
+"""What at the end of a pipe only reads what the command before it writes."""
 
 GENERIC: Final = (
     Caution((), WRITES, ("output", "output-file", "output-dir", "outfile", "outdir", "out-dir",
@@ -318,4 +355,9 @@ def _by_program(rows: tuple[Caution, ...]) -> dict[str, tuple[Caution, ...]]:
 
 
 CAUTIONS_BY_PROGRAM: Final = _by_program(CAUTIONS)
+FILTERS_BY_PROGRAM: Final = {program: row for row in FILTERS for program in row.programs}
 TRUSTED_BY_PROGRAM: Final = {program: row for row in TRUSTED for program in row.programs}
+KNOWN: Final = (READERS | WRITERS | SUBCOMMANDS.keys() | CAUTIONS_BY_PROGRAM.keys()).union(
+    *(row.programs for row in TRUSTED if not row.stops)
+) - {"ssh"}
+"""Programs of which a table tells what they do with their words; the others may start them."""

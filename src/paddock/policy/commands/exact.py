@@ -6,12 +6,13 @@ that makes the program write or run something (`dangers`). All doubt is a no.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from paddock.policy.commands.commandline import exact_program, program_name
 from paddock.policy.commands.dangers import (
     CAUTIONS_BY_PROGRAM,
+    FILTERS_BY_PROGRAM,
     GENERIC,
     READERS,
     SUBCOMMANDS,
@@ -32,6 +33,13 @@ from paddock.policy.commands.wrappers import (
 )
 
 _GLOB: Final = re.compile(r"[*?\[]")
+_SEEN_THROUGH: Final = re.compile(
+    r"time|nice(?: -n \d+)?|g?timeout(?: -k [\d.]+[smhd]?| -s \w+)* [\d.]+[smhd]?"
+)
+"""What an allow sees through, too: all of it stands in the line, and it changes nothing else."""
+Way = tuple[tuple[Word, ...], tuple[int, ...], bool]
+"""The words of a command, the places of programs, and whether it runs in another directory."""
+_NOTHING: Final = frozenset({"true", "false", ":"})
 
 
 def find_loose_word(words: Sequence[Word]) -> str:
@@ -45,6 +53,51 @@ def find_loose_word(words: Sequence[Word]) -> str:
         if word.glob and _takes_operands_seriously(program_name(words[0].text), index):
             return f"{word.source!r} may become more than one operand"
     return ""
+
+
+def find_directory(words: Sequence[Word]) -> str:
+    """Return the directory of the workspace that `cd` changes to for certain; else empty."""
+    named = [word.text for word in words[1:] if word.text != "--"]
+    is_plain = all(word.is_literal for word in words) and words[0].text == "cd"
+    return named[0] if is_plain and len(named) == 1 and is_inside(named[0]) else ""
+
+
+def is_inside(directory: str) -> bool:
+    """Whether the words alone tell that it lies below where one stands."""
+    return directory[:1] not in ("", "-", "+", "/", "~") and ".." not in directory.split("/")
+
+
+def is_neutral(words: Sequence[Word], *, is_piped: bool) -> bool:
+    """Whether a command adds nothing to what the others of its line do: no rule has to name it."""
+    if not all(word.is_literal for word in words):
+        return False
+    program, *_ = texts = [word.text for word in words]
+    covered = [""] * len(texts)
+    if program in ("test", "["):
+        return not find_danger(texts, (0,), 0, [None, *covered[1:]])
+    row = FILTERS_BY_PROGRAM.get(program) if is_piped else None
+    is_filter = row is not None and not _find_untrusted(texts, 0, covered, row)
+    return is_filter or program in _NOTHING or bool(find_directory(words))
+
+
+def see_exactly(way: Way) -> Iterator[Way]:
+    """Yield a command, and what it starts by words that an allow knows, all spelt out here."""
+    words: tuple[Word, ...] = way[0]
+    starts: tuple[int, ...] = way[1]
+    is_moved = way[2]
+    yield way
+    while len(words) > 1:
+        texts = [word.text if word.is_literal else "" for word in words]
+        program = exact_program(texts[0])
+        if len(starts) > 1 and _SEEN_THROUGH.fullmatch(" ".join([program, *texts[1 : starts[1]]])):
+            words, starts = words[starts[1] :], tuple(at - starts[1] for at in starts[1:])
+        elif program == "git" and texts[1] in ("--no-pager", "-P"):
+            words = (words[0], *words[2:])
+        elif program == "git" and texts[1:2] == ["-C"] and is_inside("".join(texts[2:3])):
+            words, is_moved = (words[0], *words[3:]), True
+        else:
+            return
+        yield words, starts, is_moved
 
 
 def _is_tame_glob(text: str) -> bool:
@@ -87,7 +140,7 @@ def find_danger(
         return _find_untrusted(words, start, named, TRUSTED_BY_PROGRAM[program])
     rows: tuple[Caution, ...] = CAUTIONS_BY_PROGRAM.get(program, ())
     if program in SUBCOMMANDS:
-        place = _subcommand(words, start)
+        place = find_subcommand(words, start)
         problem = _find_subcommand_danger(words, start, place, named)
         if problem:
             return problem
@@ -98,7 +151,7 @@ def find_danger(
         if beginning is None:
             continue
         for row in rows or GENERIC:
-            if _is_caught(words[index], row, program) and not _is_caught(beginning, row, program):
+            if is_caught(words[index], row, program) and not is_caught(beginning, row, program):
                 return f"{words[index]!r} {row.does}, and no word of the rule names it"
     return ""
 
@@ -117,7 +170,7 @@ def _find_wrapper_danger(
     return ""
 
 
-def _subcommand(words: Sequence[str], start: int) -> int:
+def find_subcommand(words: Sequence[str], start: int) -> int:
     """Return the index of the first operand; the number of words where there is none."""
     index = start + 1
     while index < len(words) and words[index].startswith(("-", "+")):
@@ -139,7 +192,8 @@ def _find_subcommand_danger(
     return ""
 
 
-def _is_caught(word: str, row: Caution, program: str) -> bool:
+def is_caught(word: str, row: Caution, program: str) -> bool:
+    """Whether the word is one of the row's."""
     if not word.startswith("-") and any(_is_held(part, word) for part in row.holding):
         return True
     if word.startswith(row.prefixes) or (

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from paddock.limits import command_chars_max, command_code_chars_max
+from paddock.limits import command_code_chars_max
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # What the parser takes as one token, however long it is.
 _OPAQUE: Final = re.compile(
     r"""\\.
+      | "\$\(cat[ ]<<'(?P<said>\w+)'\n(?:(?!(?P=said)\n)[^\n]*\n)*+(?P=said)\n\)"
       | <<-?+[ \t]*+(?P<quote>['"]?+)(?P<mark>\w++)(?P=quote)
       | '[^']*'
       | "(?:[^"\\]|\\.)*"
@@ -24,19 +25,19 @@ _OPAQUE: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_DASH_BEFORE_DOCUMENT: Final = re.compile(rb"(?<=[ \t])-(?=[ \t]*<<)")
+"""A word that the grammar loses: `cat - <<E`. Any other letter in its place is one."""
 
 
 def parse_tree(text: str) -> "Node | None":
     """Return the root of the syntax tree of `text`; None where it is too long to parse.
 
-    Limits: `command_chars_max`; `command_code_chars_max` outside quotes,
-    comments and here-documents, since the parser's time is quadratic there.
+    Limits: `command_code_chars_max` outside quotes, comments and here-documents,
+    since the parser's time is quadratic there.
     """
-    if len(text) > command_chars_max:
-        return None
     if count_code_chars(text) > command_code_chars_max:
         return None
-    return _parser().parse(text.encode()).root_node
+    return _parser().parse(_DASH_BEFORE_DOCUMENT.sub(b"_", text.encode())).root_node
 
 
 def count_code_chars(text: str) -> int:

@@ -2,16 +2,23 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
-from paddock.limits import command_code_chars_max, command_depth_max
+from paddock.limits import (
+    command_chars_max,
+    command_code_chars_max,
+    command_depth_max,
+    command_parts_max,
+)
 from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand, Touch
+from paddock.policy.commands.exact import find_directory, is_neutral
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
-from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
+from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, change_by, see_through
 from paddock.policy.commands.tokens import EVALUATED
 from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import Word
+from paddock.policy.commands.wrappers import HARMLESS
 from paddock.policy.commands.writes import find_touch
 
 SCRIPTS_MAX: Final = 256
@@ -23,7 +30,11 @@ Threat: `env -S env -S …`, in which each word begins a script that goes on to 
 """
 READINGS_MAX: Final = 20_000
 """Ways to read the commands of a line that are looked at."""
+MOVES_MAX: Final = 4
+"""Changes of the directory in a line that are followed."""
 _TOO_MUCH: Final = "scripts inside scripts, too many to follow"
+_TOO_LONG: Final = f"the line is longer than {command_chars_max} characters"
+_TOO_MANY: Final = f"the line does not parse, and has more than {command_parts_max} parts"
 
 # Threat: characters that a reader of the line does not see, or sees elsewhere than they stand.
 _UNSEEN: Final = re.compile(
@@ -31,13 +42,14 @@ _UNSEEN: Final = re.compile(
 )
 
 
+_Command: TypeAlias = tuple[RawCommand, Seen, Touch]
+
+
 @dataclass(slots=True)
 class _Line:
     """What is gathered from a line and the scripts in it."""
 
-    found: list[tuple[RawCommand, Seen, Touch]] = field(
-        default_factory=list[tuple[RawCommand, Seen, Touch]]
-    )
+    found: list[_Command] = field(default_factory=list[_Command])
     writes: dict[str, None] = field(default_factory=dict[str, None])
     reads: dict[str, None] = field(default_factory=dict[str, None])
     run_time: dict[str, None] = field(default_factory=dict[str, None])
@@ -46,7 +58,8 @@ class _Line:
     scripts: set[str] = field(default_factory=set[str])
     script_code_chars: int = 0
     readings: int = 0
-    is_too_much: bool = False
+    moves: list[str] = field(default_factory=list[str])
+    bound: str = ""
     may_be_any: bool = False
 
 
@@ -56,14 +69,20 @@ def parse_line(text: str) -> CommandLine:
     Never raises: text that is not understood is a `CommandLine` with
     `problems`, whose `commands` are what a deny can still be held against.
 
-    Limits: `command_chars_max`, `command_code_chars_max`, `command_depth_max`,
-    `SCRIPTS_MAX`, `SCRIPTS_CODE_CHARS_MAX`, `READINGS_MAX`; over them the line
-    has a problem, and over those of scripts and readings a command that is anything.
+    Limits: `command_chars_max`, `command_code_chars_max`, `command_parts_max`,
+    `command_depth_max`, `SCRIPTS_MAX`, `SCRIPTS_CODE_CHARS_MAX`, `READINGS_MAX`; over them the line
+    has a problem. Over all but `command_code_chars_max` it has a `bound`, too, and a command
+    that is anything.
     """
     line = _Line()
-    _gather(line, text, 0)
+    if len(text) > command_chars_max:
+        _stop(line, _TOO_LONG)
+    else:
+        _gather(line, text, 0)
     if line.problems:
         line.run_time["the line is not understood"] = None
+    if len(line.moves) > MOVES_MAX:
+        line.changes[change_by("cd")] = None
     shared = (*line.problems, *line.run_time, *line.changes)
     commands = tuple(
         SimpleCommand(
@@ -76,13 +95,18 @@ def parse_line(text: str) -> CommandLine:
             is_open=seen.is_open,
             touch=touch,
             writes=tuple(raw.writes),
+            is_neutral=not (
+                shared or seen.obstacles or not all(map(HARMLESS.fullmatch, raw.assignments))
+            )
+            and is_neutral(raw.words, is_piped=raw.is_piped and not line.reads),
+            is_moved=bool(line.moves),
         )
         for raw, seen, touch in line.found
     )
     touch = Touch()
     for _, _, each in line.found:
         touch.add(each)
-    if line.is_too_much:
+    if line.bound:
         # Threat: a deny that becomes an ask, because what it is about stands behind a limit.
         unread = Word(text, text, unknown="it is not read")
         commands += (SimpleCommand(text, (unread,), obstacles=shared, is_anything=True),)
@@ -98,13 +122,19 @@ def parse_line(text: str) -> CommandLine:
         line.may_be_any or bool(line.problems),
         tuple(dict.fromkeys(touch.doubts)),
         tuple(line.reads),
+        line.bound,
+        tuple(line.moves[:MOVES_MAX]),
     )
 
 
-def _gather(line: _Line, text: str, depth: int) -> None:
+def _stop(line: _Line, bound: str) -> None:
+    line.bound = bound
+    line.problems[bound] = None
+
+
+def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) -> None:
     if depth and _is_too_much(line, text, depth):
-        line.is_too_much = True
-        line.problems[_TOO_MUCH] = None
+        _stop(line, _TOO_MUCH)
         return
     problems = _find_unseen(text)
     raws: list[RawCommand] = []
@@ -123,9 +153,13 @@ def _gather(line: _Line, text: str, depth: int) -> None:
     if problems:
         line.problems |= problems
         line.writes |= dict.fromkeys(rough_writes(text))
-        raws = raws + [_rough(words) for words in rough_commands(text)]
+        rough = rough_commands(text)
+        if len(rough) > command_parts_max:
+            _stop(line, _TOO_MANY)
+            return
+        raws = raws + [_rough(words) for words in rough]
     for raw in raws:
-        _add(line, raw, depth)
+        _add(line, raw, depth, within)
 
 
 def _rough(words: tuple[Word, ...]) -> RawCommand:
@@ -134,7 +168,7 @@ def _rough(words: tuple[Word, ...]) -> RawCommand:
 
 
 def _is_too_much(line: _Line, script: str, depth: int) -> bool:
-    if line.is_too_much or depth > command_depth_max or len(line.scripts) > SCRIPTS_MAX:
+    if line.bound or depth > command_depth_max or len(line.scripts) > SCRIPTS_MAX:
         return True
     line.script_code_chars += count_code_chars(script)
     return line.script_code_chars > SCRIPTS_CODE_CHARS_MAX
@@ -153,21 +187,30 @@ STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/
 """Targets of redirections that are no file."""
 
 
-def _add(line: _Line, raw: RawCommand, depth: int) -> None:
+def _add(line: _Line, raw: RawCommand, depth: int, within: _Command | None) -> None:
     words = tuple(raw.words)
     if line.readings > READINGS_MAX:
-        line.is_too_much = True
-        line.problems[_TOO_MUCH] = None
-    if line.is_too_much:
+        _stop(line, _TOO_MUCH)
+    if line.bound:
         seen = Seen([Reading(words, 0, len(words))], [0])
     else:
         seen = see_through(words, raw.documents)
     line.readings += len(seen.readings)
     touch = find_touch(seen.readings, seen.starts)
-    line.found.append((raw, seen, touch))
+    here = (raw, seen, touch)
+    if within is None:
+        line.found.append(here)
     line.run_time |= seen.run_time
     line.may_be_any |= seen.may_be_any
-    line.changes |= seen.changes
+    directory = find_directory(words)
+    if directory:
+        line.moves.append(directory)
+    else:
+        line.changes |= seen.changes
+    for text in seen.texts:
+        if text.strip() and text not in line.scripts:
+            line.scripts.add(text)
+            _gather(line, text, depth + 1, here)
     line.run_time |= dict.fromkeys(touch.doubts)
     if raw.assignments and raw.words:
         head = tuple(Word(text, text) for text in raw.assignments)
@@ -175,7 +218,12 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
     for script in seen.scripts:
         if script not in line.scripts:
             line.scripts.add(script)
-            _gather(line, script, depth + 1)
+            _gather(line, script, depth + 1, within)
+    seen.readings += seen.input
+    if within is not None:
+        within[0].writes += raw.writes
+        within[1].readings += seen.readings
+        within[2].add(touch)
 
 
 def _find_unseen(text: str) -> dict[str, None]:

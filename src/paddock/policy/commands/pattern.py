@@ -15,10 +15,11 @@ from paddock.policy.commands.commandline import (
     exact_program,
     program_name,
 )
-from paddock.policy.commands.exact import find_danger, find_loose_word
+from paddock.policy.commands.dangers import KNOWN
+from paddock.policy.commands.exact import Way, find_danger, find_loose_word, see_exactly
 from paddock.policy.commands.seeing import CHANGERS, change_by
 from paddock.policy.commands.words import Word
-from paddock.policy.commands.wrappers import ASSIGNMENT
+from paddock.policy.commands.wrappers import ASSIGNMENT, HARMLESS
 from paddock.policy.problems import PatternError, quote_toml
 
 _PIECE: Final = re.compile(
@@ -26,6 +27,11 @@ _PIECE: Final = re.compile(
 )
 _OPERATORS: Final = frozenset(";&|<>()`")
 _LITERAL_PREFIX: Final = re.compile(r"[^*?\[\\]*")
+SAME_OPTIONS: Final = {"R": "r", "recursive": "r", "force": "f", "delete": "d", "all": "a"}
+"""Names of options, and the letters that mostly say the same."""
+_CLUSTER: Final = re.compile(r"-([A-Za-z]{1,5})(?:[0-9./,].*)?", re.DOTALL)
+_FILE: Final = re.compile(r"[^./][./]|[./][^./]")
+"""What names one file or directory; `.` and `./...` stand for where one is."""
 ASSIGNED: Final = "an assignment stands before the command"
 WORDS_DIFFER: Final = "the words do not match"
 """The first of the obstacles: the others say why words that match do not suffice."""
@@ -93,12 +99,16 @@ class CommandPattern:
 
     `text` is the pattern as written, `words` its words without a final `*`,
     which `is_open` stands for, `wide` the same as a deny or an ask compares them.
+    `options` are those among them that may stand anywhere, `operands` the rest without the
+    program.
     """
 
     text: str
     words: tuple[PatternWord, ...]
     wide: tuple[PatternWord, ...]
     is_open: bool
+    options: frozenset[str] = frozenset()
+    operands: tuple[PatternWord, ...] = ()
 
     @property
     def is_any(self) -> bool:
@@ -119,6 +129,15 @@ class CommandPattern:
         """Whether it might match once the words that are only known at run time are known."""
         return any(self._may_become(reading, command.is_open) for reading in command.readings)
 
+    def may_be_started(self, command: SimpleCommand) -> bool:
+        """Whether a program of which nothing is known might start it: its words stand behind."""
+        words = command.words
+        unknown = (at for at in command.starts if program_name(words[at].text) not in KNOWN)
+        places = range(next(unknown, len(words)) + 1, len(words))
+        if not self.words or not self.words[0].is_literal:
+            return False
+        return any(self._matches_reading(Reading(words, at, len(words))) for at in places)
+
     def matches_exactly(self, command: SimpleCommand) -> bool:
         """Whether an allow with this pattern covers `command`.
 
@@ -129,7 +148,12 @@ class CommandPattern:
 
     def find_obstacle(self, command: SimpleCommand) -> str:
         """Return why a narrow allow with this pattern does not cover `command`; else empty."""
-        words = command.words
+        ways = see_exactly((command.words, command.starts, command.is_moved))
+        obstacles = [self._find_obstacle(command, way) for way in ways]
+        return obstacles[0] if all(obstacles) else ""
+
+    def _find_obstacle(self, command: SimpleCommand, way: Way) -> str:
+        words, starts, is_moved = way
         if not words or not self._fits(len(words)):
             return WORDS_DIFFER
         texts = [word.text for word in words]
@@ -138,16 +162,20 @@ class CommandPattern:
             return WORDS_DIFFER
         if command.obstacles:
             return command.obstacles[0]
-        if command.assignments:
+        if not all(map(HARMLESS.fullmatch, command.assignments)):
             return ASSIGNED
         named = self._named(len(words))
         loose = find_loose_word(words)
         if loose:
             return loose
-        for start in command.starts:
-            danger = find_danger(texts, command.starts, start, named)
+        for start in starts:
+            danger = find_danger(texts, starts, start, named)
             if danger:
                 return danger
+        names = (text for text, plain in zip(as_named, named, strict=True) if plain is None)
+        if is_moved and any(map(_FILE.search, names)):
+            # Threat: `cd sub && ./x`, where the rule means another file.
+            return "a file is named, and the directory changes"
         if "/" in as_named[0] and named[0] is not None:
             return f"{texts[0]!r} is no program of a system directory"
         return ""
@@ -159,7 +187,8 @@ class CommandPattern:
         if ASSIGNMENT.match(self.text.lstrip(" ")):
             return ASSIGNED
         name = program_name(self.words[0].parts[0])
-        return change_by(name) if name in CHANGERS else ""
+        # `cd` within the workspace changes nothing that a rule could not tell.
+        return change_by(name) if name in CHANGERS and name != "cd" else ""
 
     def _named(self, count: int) -> list[str | None]:
         named: list[str | None] = [
@@ -171,6 +200,8 @@ class CommandPattern:
         return count >= len(self.words) if self.is_open else count == len(self.words)
 
     def _matches_reading(self, reading: Reading) -> bool:
+        if self.options and self._matches_anywhere(reading):
+            return True
         if not self._fits(len(reading)):
             return False
         if not self.words:
@@ -180,6 +211,27 @@ class CommandPattern:
             return False
         return all(word.may_match(one) for word, one in zip(self.wide[1:], found[1:], strict=True))
 
+    def _matches_anywhere(self, reading: Reading) -> bool:
+        """Whether the options stand somewhere among the words, alone or together."""
+        words = reading.all_words()
+        if not words or not self._matches_program(words[0]):
+            return False
+        given = frozenset[str]()
+        operands: list[Word] = []
+        for at, word in enumerate(words[1:], 1):
+            if word.text == "--":
+                operands += words[at + 1 :]
+                break
+            options = _options_of(word.text)
+            given |= options
+            operands += () if options else (word,)
+        if not self.options <= given:
+            return False
+        wanted = len(self.operands)
+        return (len(operands) >= wanted if self.is_open else len(operands) == wanted) and all(
+            word.may_match(one) for word, one in zip(self.operands, operands, strict=False)
+        )
+
     def _may_become(self, reading: Reading, is_open: bool) -> bool:
         words = reading.all_words()
         at = next((index for index, word in enumerate(words) if word.unknown), len(words))
@@ -188,15 +240,19 @@ class CommandPattern:
         # An unknown word may be none, one or many; with an option before it, it may go with that.
         before = words[:at]
         operands = (*before[:1], *(word for word in before[1:] if word.text[:1] != "-"))
-        return self._begins(before) or self._begins(operands)
+        return (
+            self._begins(before, self.wide[1:])
+            or self._begins(operands, self.wide[1:])
+            or (self.options != frozenset() and self._begins(operands, self.operands))
+        )
 
-    def _begins(self, words: tuple[Word, ...]) -> bool:
+    def _begins(self, words: tuple[Word, ...], pattern: tuple[PatternWord, ...]) -> bool:
         if not words or not self.words:
             return True
-        if len(words) > len(self.words) and not self.is_open:
+        if len(words) > len(pattern) + 1 and not self.is_open:
             return False
         return self._matches_program(words[0]) and all(
-            word.may_match(one) for word, one in zip(self.wide[1:], words[1:], strict=False)
+            word.may_match(one) for word, one in zip(pattern, words[1:], strict=False)
         )
 
     def _matches_program(self, word: Word) -> bool:
@@ -213,6 +269,19 @@ class CommandPattern:
             return True
         # A pattern of a path: its last component may become the program's name.
         return bool(word.glob) and pattern.may_match(Word(name, name, glob=word.name_glob))
+
+
+def _options_of(text: str) -> frozenset[str]:
+    """Return the options that a word gives, in any of their names; none for an operand."""
+    if text.startswith("--") and len(text) > 2:
+        name = text[2:].partition("=")[0]
+        # An abbreviation counts as each that it may be.
+        known = (SAME_OPTIONS[long] for long in SAME_OPTIONS if long.startswith(name))
+        return frozenset("".join(known)) or frozenset({f"--{name}"})
+    cluster = _CLUSTER.fullmatch(text)
+    if cluster is not None:
+        return frozenset(letter for one in cluster[1] for letter in SAME_OPTIONS.get(one, one))
+    return frozenset({text}) if len(text) > 1 and text.startswith("-") else frozenset()
 
 
 def _plain_path(path: str) -> str:
@@ -239,7 +308,17 @@ def compile_command_pattern(text: str) -> CommandPattern:
             raise PatternError(f"no program is named {quote_toml(program[0])}")
     is_open = words[-1].parts == ("", "") and text.endswith("*")
     kept = tuple(words[:-1] if is_open else words)
-    return CommandPattern(text, kept, tuple(word.folded for word in kept), is_open)
+    wide = tuple(word.folded for word in kept)
+    literal = [word.parts[0] if word.is_literal else "" for word in kept]
+    options = [_options_of(one) for one in literal[1:]]
+    return CommandPattern(
+        text,
+        kept,
+        wide,
+        is_open,
+        frozenset[str]().union(*options) if "--" not in literal else frozenset(),
+        tuple(word for word, found in zip(wide[1:], options, strict=False) if not found),
+    )
 
 
 def _split(text: str) -> list[PatternWord]:

@@ -56,7 +56,7 @@ WORDS_MAX: Final = 64
 """Words of a command that are looked at: a longer one is an act."""
 _GIVEN_WORDS: Final = frozenset({"xargs", "gxargs", "parallel"})
 """Programs that add words which are not in the line."""
-_RUNS: Final = frozenset(NESTING.values())
+_RUNS: Final = frozenset[str]().union(*NESTING.values())
 """`uv run`: what stands right behind it is the program."""
 _PYTHON: Final = re.compile(r"(?:python|pypy)[\d.]*")
 _CODE_OPTION: Final = re.compile(r"-[A-Za-z]*c")

@@ -16,7 +16,7 @@ WINDOW_WORDS: Final = 100
 _CONTINUATION: Final = re.compile(r"\\\r?\n")
 _QUOTING: Final = re.compile(r"""\$?['"]|\\|\x00""")
 _ENDS: Final = re.compile(r"[;&|<>(){}`\n\r]+|\$\(|\b(?:then|do|else|elif|if|while|until)\b|!")
-_WRITES: Final = re.compile(r">[>|&]?\s*([^\s;&|<>()]+)")
+_WRITES: Final = re.compile(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
 
 
 def rough_commands(text: str) -> list[tuple[Word, ...]]:
@@ -39,4 +39,5 @@ def rough_commands(text: str) -> list[tuple[Word, ...]]:
 def rough_writes(text: str) -> list[str]:
     """Return what could be the target of a redirection in `text`."""
     plain = _QUOTING.sub("", _CONTINUATION.sub("", text))
-    return [match[1] for match in _WRITES.finditer(plain)]
+    # `>! f` writes `f` to zsh, and `!` to bash.
+    return [text for match in _WRITES.finditer(plain) for text in (match[2], match[1]) if text]

@@ -11,9 +11,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 from paddock.policy.commands.commandline import Reading, program_name
+from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
+from paddock.policy.commands.exact import find_subcommand, is_caught
+from paddock.policy.commands.rough import rough_commands
 from paddock.policy.commands.words import Word
 from paddock.policy.commands.wrappers import (
     ASSIGNMENT,
@@ -22,6 +26,7 @@ from paddock.policy.commands.wrappers import (
     INTERPRETERS,
     LOADERS,
     NESTING,
+    RUNNING_INPUT,
     SHELLS,
     WRAPPERS,
     find_executed,
@@ -48,7 +53,6 @@ STARTING_ENVIRONMENT: Final = re.compile(
 )
 """Assignments that decide which program runs or what it loads."""
 
-_WITH_SCRIPT: Final = frozenset({"su", "runuser", "script", "flock"})
 _REPLACING: Final = re.compile(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
 """Options with which xargs puts what it reads elsewhere than behind the words that stand there."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
@@ -57,17 +61,19 @@ _MOVING: Final = {
     "sudo": re.compile(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
 }
 """Options with which a program changes its directory before it starts another one."""
-_SPLITTING: Final = re.compile(r"--s[a-z-]*|--s.*=.*|-[iv0]*S.*", re.DOTALL)
-"""The option of env whose text is split into words."""
 _PYTHON_CLUSTER: Final = re.compile(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
 """Options of Python in one word: up to the first that takes a value, and what of it follows."""
-_PYTHON_VALUED: Final = frozenset({"--check-hash-based-pycs"})
 _ANSWERS: Final = re.compile(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
 _SUBSCRIPTING: Final = frozenset(
-    "let unset test [ read printf declare typeset local readonly export mapfile readarray".split()
+    "let unset test [ read printf declare typeset local readonly export mapfile readarray exit"
+    " return break continue shift logout bye limit ulimit integer float wait print sched".split()
 )
-"""Builtins to which `a[…]`, however it is quoted, is arithmetic, which runs `$(…)`."""
+"""Builtins of bash or zsh to which `a[…]`, however quoted, is arithmetic, which runs `$(…)`."""
+_NO_PROGRAM: Final = re.compile(
+    r"(?:user|author|committer|color|advice|i18n|init)\.", re.IGNORECASE
+)
+"""Settings of git that hold no command; any other may."""
 OPTIONS_MAX: Final = 64
 """Words after a program's name that are read as its options before a subcommand."""
 
@@ -79,6 +85,10 @@ class Seen:
     readings: list[Reading] = field(default_factory=list[Reading])
     starts: list[int] = field(default_factory=list[int])
     scripts: list[str] = field(default_factory=list[str])
+    texts: list[str] = field(default_factory=list[str])
+    """Scripts whose commands are readings of this one: no allow has to name them."""
+    input: list[Reading] = field(default_factory=list[Reading])
+    """What may be commands of what stands on its input, in whatever language."""
     run_time: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
     obstacles: dict[str, None] = field(default_factory=dict[str, None])
@@ -113,6 +123,8 @@ class _Seeing:
         self.documents = documents
         self.is_line = is_line
         self.queue: list[tuple[int, int, bool]] = [(0, len(words), True)]
+        self.starting: dict[str, list[int]] = {}
+        self.done: set[tuple[str, int, int]] = set()
 
     def run(self) -> None:
         looked: set[tuple[int, int]] = set()
@@ -129,8 +141,12 @@ class _Seeing:
     def look(self, at: int, end: int, *, sure: bool) -> None:
         word = self.words[at]
         name = program_name(word.text)
-        if word.unknown or word.glob:
+        if word.unknown or word.glob or word.source.startswith("="):
+            # zsh's `=git` is the path of git.
             self.run_time("the program's name is only known at run time")
+        if name.startswith("git-"):
+            head = (Word("git", "git"), Word(name[4:], name[4:]))
+            self.seen.readings.append(Reading(self.words, at + 1, end, head))
         if ASSIGNMENT.match(word.text) and at + 1 < end:
             # What follows an assignment that a wrapper passes on.
             self.queue.append((at + 1, end, False))
@@ -149,6 +165,9 @@ class _Seeing:
         else:
             self.builtin(at, end, name)
         self.nested(at, end, name)
+        self.started(at, end, name)
+        if name in RUNNING_INPUT or (at == 0 and any(map(self.is_shell, range(1, end)))):
+            self.seen.texts += self.documents
         self.leading_options(at, end)
 
     def wrapper(self, at: int, end: int, name: str, *, sure: bool) -> None:
@@ -169,35 +188,18 @@ class _Seeing:
             note = self.run_time if replaces else self.words_to_come
             note(f"{name} takes words from its input")
             self.seen.is_open = True
-        if name == "env":
-            self.split_string(at, end)
         if name in _MOVING:
-            self.assigned(at, self.own_end(at, end))
-            behind = start.places[0] if start and start.places else self.own_end(at, end)
+            behind = start.places[0] if start and start.places else end
+            self.assigned(at, behind)
             self.moved(at, behind, name)
-        if name in _WITH_SCRIPT:
-            self.after_option(at, end, ("-c", "--command"))
+        if start is None or not start.places:
+            # `sudo -s <<E`
+            self.seen.texts += self.documents
 
     def moved(self, at: int, end: int, name: str) -> None:
         """Threat: what is started writes from a directory that its own words do not tell."""
         if _holds(self.moving[name], at + 1, end):
             self.words_to_come(f"{name} starts a program in another directory")
-
-    def split_string(self, at: int, end: int) -> None:
-        index = self.splitting[bisect_left(self.splitting, at + 1)]
-        if index >= self.own_end(at, end):
-            return
-        text = self.words[index].text
-        if text.startswith("--s"):
-            value, rest = text.partition("=")[2], index + 1
-        else:
-            value, rest = text.partition("S")[2], index + 1
-        if not value and "=" not in text:
-            if rest >= end:
-                return
-            value, rest = self.words[rest].text, rest + 1
-        self.run_time("env splits a text into words at run time")
-        self.script(f"{value} {self.text(rest, end)}")
 
     def shell(self, at: int, end: int) -> None:
         call = find_script(self.words, at, end)
@@ -221,6 +223,11 @@ class _Seeing:
             not operands and not any(_ANSWERS.fullmatch(text) for text in rest)
         ):
             self.words_to_come(f"{name} runs what stands on its input")
+            self.seen.input += (
+                Reading(words, 0, len(words))
+                for document in self.documents
+                for words in rough_commands(document)
+            )
         if name.startswith(("python", "pypy")):
             self.module(at + 1, end)
 
@@ -229,7 +236,7 @@ class _Seeing:
         while at < end:
             text = self.words[at].text
             at += 1
-            if text in _PYTHON_VALUED:
+            if text == "--check-hash-based-pycs":
                 at += 1
                 continue
             cluster = _PYTHON_CLUSTER.fullmatch(text)
@@ -253,13 +260,26 @@ class _Seeing:
                 self.run_time("find runs the files that it finds")
 
     def git(self, at: int, end: int) -> None:
-        for index in range(at + 1, end - 1):
-            value = self.words[index + 1].text
-            if self.words[index].text == "-c" and value.lower().startswith("alias."):
-                command = value.partition("=")[2].lstrip()
-                self.script(command[1:] if command.startswith("!") else f"git {command}")
+        words = [word.text for word in self.words[at:end]]
+        sub = find_subcommand(words, 0)
+        for before, word in pairwise(words):
+            if before in ("-c", "--config"):
+                self.setting(*word.partition("=")[::2])
+            elif before.startswith("--config="):
+                self.setting(*before[9:].partition("=")[::2])
+            elif "config" in words[sub : sub + 1]:
+                self.setting(before, word)
         if any(word.text.startswith("--config-env") for word in self.words[at:end]):
             self.run_time("git takes configuration from the environment")
+
+    def setting(self, key: str, value: str) -> None:
+        """Read a value of git's configuration as the command that it may be."""
+        if value.lstrip().startswith("!"):
+            self.script(value.lstrip()[1:])
+        elif key.lower().startswith("alias."):
+            self.script(f"git {value}")
+        elif "." in key and not _NO_PROGRAM.match(key):
+            self.seen.texts.append(value)
 
     def builtin(self, at: int, end: int, name: str) -> None:
         if name in _SUBSCRIPTING and any(
@@ -286,14 +306,38 @@ class _Seeing:
 
     def nested(self, at: int, end: int, name: str) -> None:
         """`uv run COMMAND`, and its kin."""
-        sub = NESTING.get(name)
-        if sub is None:
+        subs = NESTING.get(name)
+        if subs is None:
             return
         for index in range(at + 1, end):
-            if self.words[index].text == sub:
+            sub = self.words[index].text
+            if sub in subs:
                 self.seen.obstacles[f"what {name} {sub} starts cannot be told"] = None
                 self.queue.extend((place, end, False) for place in range(index + 1, end))
+                if name == "tmux":
+                    self.seen.texts += (word.text for word in self.words[index + 1 : end])
                 return
+
+    def started(self, at: int, end: int, name: str) -> None:
+        """What options and subcommands are given to start: `sort --compress-program`."""
+        if name not in CAUTIONS_BY_PROGRAM:
+            return
+        texts = [word.text for word in self.words[at : at + OPTIONS_MAX]]
+        sub = next(iter(texts[find_subcommand(texts, 0) :]), "")
+        for key in (name, f"{name} {sub}"):
+            for index in (place for place in self.caught(key) if at < place < end):
+                if (key, index, end) in self.done:
+                    continue
+                self.done.add((key, index, end))
+                if name == "env":
+                    self.run_time("env splits a text into words at run time")
+                own = _given(self.words[index].text, key)
+                after = (word.text for word in self.words[index + 1 : end])
+                given = own or next((text for text in after if not text.startswith("-")), "")
+                if own or " " in given:
+                    # A word of its own is read as one: `-x sh -c '…'`.
+                    self.seen.texts += (given, f"{given} {self.text(index + 1, end)}")
+                self.queue.extend((place, end, False) for place in range(index + 1, end))
 
     def leading_options(self, at: int, end: int) -> None:
         """Read `git -C x push` as `git push`: an unknown option may take the next word, or not."""
@@ -317,44 +361,9 @@ class _Seeing:
                 head = (self.words[at],)
                 self.seen.readings.append(Reading(self.words, index, end, head))
 
-    def after_option(self, at: int, end: int, options: tuple[str, ...]) -> None:
-        for index in range(at + 1, end):
-            name, equals, value = self.words[index].text.partition("=")
-            if name in options:
-                if equals:
-                    self.script(value)
-                elif index + 1 < end:
-                    self.script(self.words[index + 1].text)
-
     def assigned(self, at: int, end: int) -> None:
         if _holds(self.environment, at + 1, end):
             self.run_time("the environment decides which program runs")
-
-    def own_end(self, at: int, end: int) -> int:
-        """Return where the options and assignments of the program at `at` end, at the latest."""
-        if at + 1 >= end or self.is_operand(at + 1):
-            return min(at + 1, end)
-        return min(end, self.operands[bisect_left(self.operands, at + 2)])
-
-    # Threat: a line whose every word may start a program. What a program is asked of the words
-    # behind it is therefore looked up, not looked for.
-
-    def is_operand(self, index: int) -> bool:
-        """Whether the word is neither an option nor an assignment."""
-        text = self.words[index].text
-        return not text.startswith("-") and not ASSIGNMENT.match(text)
-
-    @cached_property
-    def operands(self) -> list[int]:
-        """The words that are operands, and no values of an option before them; then the end."""
-        return [
-            *(
-                index
-                for index in range(1, len(self.words))
-                if self.is_operand(index) and not self.words[index - 1].text.startswith("-")
-            ),
-            len(self.words),
-        ]
 
     @cached_property
     def environment(self) -> list[int]:
@@ -366,10 +375,19 @@ class _Seeing:
         """The words with which a program changes its directory."""
         return {name: self.places(option.fullmatch) for name, option in _MOVING.items()}
 
-    @cached_property
-    def splitting(self) -> list[int]:
-        """The words that are the option of env which splits a text; then the end."""
-        return [*self.places(_SPLITTING.fullmatch), len(self.words)]
+    def is_shell(self, index: int) -> bool:
+        """Whether the word names a shell: `docker exec -i c sh`."""
+        return program_name(self.words[index].text) in SHELLS
+
+    def caught(self, program: str) -> list[int]:
+        """The words by which a program starts what it is given."""
+        if program not in self.starting:
+            name = program.partition(" ")[0]
+            rows = [row for row in CAUTIONS_BY_PROGRAM.get(program, ()) if row.does == STARTS]
+            self.starting[program] = self.places(
+                lambda text: any(is_caught(text, row, name) for row in rows)
+            )
+        return self.starting[program]
 
     def places(self, matches: Callable[[str], object]) -> list[int]:
         """Return the places of the words that are so."""
@@ -393,6 +411,16 @@ class _Seeing:
 def _runs_in_subscript(text: str) -> bool:
     start = text.find("[")
     return 0 <= start < max(text.rfind("$"), text.rfind("`"))
+
+
+def _given(text: str, key: str) -> str:
+    """Return the value that stands in the word of an option itself; empty where none does."""
+    if text.startswith("--"):
+        return text.partition("=")[2].removeprefix("exec=")
+    rows = (row for row in CAUTIONS_BY_PROGRAM[key] if row.does == STARTS)
+    letters = "".join(row.short for row in rows)
+    found = [place for place, letter in enumerate(text[1:], 2) if letter in letters]
+    return text[found[0] :] if found and text.startswith("-") else ""
 
 
 def _holds(places: list[int], start: int, end: int) -> bool:

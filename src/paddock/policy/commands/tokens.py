@@ -113,6 +113,7 @@ class TokenCheck:
             if (
                 left.type in STATEMENTS
                 and right.type in STATEMENTS
+                and {left.type, right.type} != {"variable_assignment"}
                 and b"\n" not in gap.replace(b"\\\n", b"")
             ):
                 self.problem("two commands without a separator")

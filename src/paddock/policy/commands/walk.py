@@ -24,6 +24,7 @@ from paddock.policy.commands.tokens import (
     TokenCheck,
 )
 from paddock.policy.commands.words import Word, WordProblem, parse_word
+from paddock.policy.commands.wrappers import HARMLESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,9 +33,14 @@ if TYPE_CHECKING:
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
 _TIMING = frozenset({"time", "-p", "--"})
+_COUNTERS = re.compile(r"[a-z]|file|dir|name|item|pkg|test|line|num|idx|attempt|try|run", re.ASCII)
+"""Names of variables by which no program runs: zsh has `path`, `fpath` and more besides."""
+_TERMINAL = re.compile(r"-t[ \t]+\d+[ \t]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
-_TWICE = re.compile(r"[\w./-]*", re.ASCII)
+_TWICE = re.compile(r"[!\w./-]*", re.ASCII)
 """What stays the same when `>&WORD` is expanded once more."""
+_FORCED = re.compile(rb">[>&|]*!(?:[ \t]|\\\n)*")
+"""zsh's `>! f`, behind which bash has another word."""
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 
 
@@ -47,6 +53,7 @@ class RawCommand:
     assignments: list[str] = field(default_factory=list[str])
     documents: list[str] = field(default_factory=list[str])
     writes: list[str] = field(default_factory=list[str])
+    is_piped: bool = False
 
 
 @dataclass(slots=True)
@@ -83,6 +90,8 @@ class _Walk:
         # Words after a redirection belong to the command before it; by its span.
         self.trailing: dict[tuple[int, int], list[Node]] = {}
         self.owner: RawCommand | None = None
+        self.forced = {match.end() for match in _FORCED.finditer(data)}
+        self.piped: set[tuple[int, int]] = set()
 
     def visit(self, node: "Node") -> "list[Node]":
         kind = node.type
@@ -110,10 +119,15 @@ class _Walk:
                 return self.test(node)
             case "variable_assignment":
                 return self.assignment(node)
+            case "pipeline":
+                for child in node.children[1:]:
+                    self.piped.add((child.start_byte, child.end_byte))
             case "function_definition":
                 self.found.changes["a function is defined in the line"] = None
             case "for_statement":
-                self.found.changes["a loop assigns a variable"] = None
+                name = node.child_by_field_name("variable")
+                if name is None or not _COUNTERS.fullmatch(self.source(name)):
+                    self.found.changes["a loop assigns a variable"] = None
             case "comment":
                 self.tokens.comment(node)
             case _:
@@ -148,9 +162,10 @@ class _Walk:
         children = node.children
         self.tokens.gaps(children, newline=False)
         self.tokens.edges(node)
-        raw = RawCommand(self.source(node))
+        span = (node.start_byte, node.end_byte)
+        raw = RawCommand(self.source(node), is_piped=span in self.piped)
         later: list[Node] = []
-        for child in [*children, *self.trailing.get((node.start_byte, node.end_byte), ())]:
+        for child in [*children, *self.trailing.get(span, ())]:
             kind = child.type
             if kind == "variable_assignment":
                 raw.assignments.append(self.source(child))
@@ -207,6 +222,9 @@ class _Walk:
         if children and children[0].type == "[[":
             if not self.source(node)[2:3].isspace() or not self.source(node)[-3:-2].isspace():
                 self.problem("a test that bash reads as a word")
+            # Threat: to zsh the operand of -t is arithmetic: `[[ -t 'path[$(cmd)]' ]]`.
+            if len(_TERMINAL.findall(self.source(node))) != self.source(node).count("-t"):
+                self.found.run_time[TESTED] = None
             for leaf in _leaves(node):
                 operator = self.source(leaf)
                 if not leaf.is_named and operator not in SAFE_TESTS and leaf.type not in "\"'$":
@@ -240,9 +258,10 @@ class _Walk:
             self.found.commands.append(raw)
 
     def assignment(self, node: "Node") -> "list[Node]":
-        self.found.changes["a variable is assigned in the line"] = None
         source = self.source(node)
-        self.found.assigned.append(source)
+        if not HARMLESS.fullmatch(source):
+            self.found.changes["a variable is assigned in the line"] = None
+            self.found.assigned.append(source)
         if not _ASSIGNMENT.match(source) or any(
             left.end_byte != right.start_byte for left, right in pairwise(node.children)
         ):
@@ -305,9 +324,12 @@ class _Walk:
         if word.text.startswith(("/dev/tcp/", "/dev/udp/")):
             self.found.run_time["a redirection opens a connection"] = None
         if sign not in ("<", "<&"):
-            self.found.writes.append(word.text)
+            seen = [word.text]
+            if word.source.startswith("!") and len(word.text) > 1:
+                seen.append(word.text[1:])
+            self.found.writes += seen
             if self.owner is not None:
-                self.owner.writes.append(word.text)
+                self.owner.writes += seen
         elif sign == "<":
             self.found.reads.append(word.text)
         return inner
@@ -371,6 +393,8 @@ class _Walk:
             return Word(source, source, unknown="it is not understood"), node.children
         if source.startswith("#"):
             self.problem("a comment where a word is expected")
+        if node.start_byte in self.forced:
+            self.found.writes.append(word.text)
         if not word.unknown:
             return word, []
         if node.type in RUN_TIME:

@@ -68,6 +68,13 @@ _PIECE: Final = re.compile(
 )
 _IN_DOUBLE: Final = re.compile(r'\\([$`"\\])|\\\n', re.DOTALL)
 _RUN_TIME: Final = re.compile(r"[$`]|[<>]\(")
+_CONSTANT: Final = re.compile(
+    r"""\"\$\(cat[ ]<<(?P<quote>['"]?)(?P<mark>\w+)(?P=quote)\n
+        (?P<body>(?:(?!(?P=mark)\n)[^\n]*\n)*+)(?P=mark)\n[ ]*\)\"
+    """,
+    re.VERBOSE | re.ASCII,
+)
+"""A substitution of what stands in the line itself, whole: nothing in it is expanded."""
 
 
 def parse_word(source: str) -> Word:
@@ -79,6 +86,9 @@ def parse_word(source: str) -> Word:
     """
     if _SIMPLE.fullmatch(source):
         return Word(source, source)
+    constant = _CONSTANT.fullmatch(source)
+    if constant is not None and (constant["quote"] or not re.search(r"[$`\\]", constant["body"])):
+        return Word(constant["body"].rstrip("\n"), source)
     if "\\\n" in source and "$" in source:
         # Threat: the join may make an expansion of what stands on both sides of it.
         raise WordProblem(source)

@@ -15,7 +15,19 @@ from typing import Final
 from paddock.policy.commands.words import Word
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "fish"})
+HARMLESS: Final = re.compile(
+    r"(?:(?:CI|NODE_ENV|RAILS_ENV|RACK_ENV|APP_ENV|FLASK_ENV|DEBUG|VERBOSE|LOG_LEVEL|RUST_LOG|TZ"
+    r"|RUST_BACKTRACE|LANG|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES"
+    r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE)=(?P<quote>['\"]?)[\w.,:*@+-]*(?P=quote)"
+    r"|(?:GIT_PAGER|PAGER|MANPAGER)=cat)",
+    re.ASCII,
+)
+"""Assignments of names that no program runs by, with values that name no file."""
+SHELLS: Final = frozenset(
+    "sh bash dash zsh ksh ash rbash mksh fish csh tcsh yash posh oksh elvish nu xonsh".split()
+)
+RUNNING_INPUT: Final = frozenset("ssh su runuser at batch sg newgrp parallel".split())
+"""Besides shells: programs to which a here-document is commands, or words of them."""
 INTERPRETERS: Final = re.compile(
     r"(?:python[\d.]*|pypy[\d.]*|perl[\d.]*|ruby[\d.]*|node|nodejs|deno|bun|php[\d.]*|lua[\d.]*"
     r"|tclsh[\d.]*|Rscript|osascript|pwsh|ed|ex|bc|dc|gdb|sqlite3|psql|mysql)"
@@ -29,7 +41,7 @@ class Wrapper:
     """How `names` take their options before the command that they start.
 
     `flags` and `valued` are letters, `words` long options without a value,
-    `settings` long options with one; `operands` words stand before the command;
+    `settings` long options with one; `operands` words stand before the command (-1: any number);
     `assigns` says that `NAME=value` words do; `joins` that a shell gets all
     words joined; `prints` are letters with which nothing is started.
     """
@@ -49,8 +61,10 @@ _ROWS: Final = (
     Wrapper(("env",), "iv0", "uC", ("--ignore-environment", "--null", "--debug"),
             ("--unset", "--chdir"), assigns=True),
     Wrapper(("command",), "p", prints="vV"),
-    Wrapper(("builtin", "nohup", "busybox", "toybox", "setarch", "linux32", "linux64", "unbuffer",
-             "eatmydata", "fakeroot", "catchsegv", "noglob", "nocorrect", "then", "do", "else")),
+    Wrapper(("builtin", "nohup", "busybox", "toybox", "unbuffer", "chronic", "caffeinate",
+             "eatmydata", "fakeroot", "catchsegv", "noglob", "nocorrect", "then", "do", "else",
+             "-")),
+    Wrapper(("repeat", "setuidgid", "gosu", "su-exec", "runcon", "chpst"), operands=1),
     Wrapper(("exec",), "cl", "a"),
     Wrapper(("nice",), "", "n", (), ("--adjustment",)),
     Wrapper(("time",), "pvaqV", "of", ("--portability", "--verbose", "--append", "--quiet"),
@@ -58,43 +72,41 @@ _ROWS: Final = (
     Wrapper(("timeout", "gtimeout"), "vfp", "ks",
             ("--foreground", "--preserve-status", "--verbose"), ("--kill-after", "--signal"),
             operands=1),
-    Wrapper(("stdbuf",), "", "ioe", (), ("--input", "--output", "--error")),
-    Wrapper(("setsid",), "cfw", "", ("--ctty", "--fork", "--wait")),
-    Wrapper(("ionice",), "t", "cnpPu", ("--ignore",), ("--class", "--classdata")),
-    Wrapper(("chrt",), "abdfiormRv", "TPDp",
-            ("--batch", "--deadline", "--fifo", "--idle", "--other", "--rr", "--reset-on-fork"),
-            ("--sched-runtime", "--sched-period", "--sched-deadline"), operands=1),
-    Wrapper(("taskset",), "ac", "p", ("--all-tasks", "--cpu-list"), operands=1),
-    Wrapper(("flock",), "nxseuoFv", "wE",
-            ("--nonblock", "--exclusive", "--shared", "--unlock", "--close", "--no-fork"),
-            ("--timeout", "--wait", "--conflict-exit-code"), operands=1),
-    Wrapper(("chroot",), "", "", ("--skip-chdir",), ("--groups", "--userspec"), operands=1),
     Wrapper(("sudo",), "AbEHknPSKN", "ughpCrtTUDR",
             ("--non-interactive", "--preserve-env", "--set-home", "--stdin", "--background"),
             ("--user", "--group", "--host", "--prompt", "--chdir", "--chroot"), assigns=True),
-    Wrapper(("doas",), "nLs", "uC"),
     Wrapper(("xargs", "gxargs"), "0oprtx", "adEILnPs",
             ("--null", "--interactive", "--verbose", "--no-run-if-empty", "--exit", "--open-tty"),
             ("--arg-file", "--delimiter", "--max-lines", "--max-args", "--max-procs",
              "--max-chars", "--replace", "--eof")),
     Wrapper(("watch",), "tbegcpqwx", "n", ("--no-title", "--beep", "--errexit", "--exec"),
             ("--interval",), joins=True),
-    Wrapper(("parallel",), "", "", joins=True),
+    Wrapper(("parallel", "hyperfine", "concurrently", "watchexec", "entr", "nodemon"), joins=True),
     Wrapper(("npx", "bunx", "pipx", "uvx"), "yq", "p", ("--yes", "--no"), ("--package",)),
-    Wrapper(("strace", "ltrace"), "fFqvcCdiIkrtTxyzZ", "abeEIoOpPsSuUX"),
-    Wrapper(("unshare", "nsenter", "setpriv", "prlimit", "numactl", "systemd-run", "firejail",
-             "bwrap", "xvfb-run", "dbus-run-session", "script", "su", "runuser", "proot",
-             "start-stop-daemon", "coproc", "gdb", "valgrind", "perf", "rlwrap", "faketime",
-             "softlimit", "ssh-agent", "torsocks", "proxychains", "proxychains4"), valued="?"),
+    Wrapper(tuple(
+        "unshare nsenter setpriv prlimit numactl systemd-run firejail bwrap xvfb-run dbus-run- "
+        "session script su runuser proot start-stop-daemon coproc gdb valgrind perf rlwrap "
+        "faketime softlimit ssh-agent torsocks proxychains proxychains4 setarch linux32 linux64 "
+        "i386 x86_64 nix-shell sg pkexec cgexec aa-exec cpulimit chrt taskset flock chroot doas "
+        "strace ltrace tini dumb-init nq emulate dtach stdbuf setsid ionice "
+    .split()), operands=-1),
 )  # fmt: skip
 WRAPPERS: Final = {name: row for row in _ROWS for name in row.names}
 
 NESTING: Final = {
-    "uv": "run", "poetry": "run", "pipenv": "run", "bundle": "exec", "hatch": "run",
-    "pdm": "run", "rye": "run", "mise": "exec", "direnv": "exec", "nix": "run", "npm": "exec",
-    "pnpm": "exec", "yarn": "exec", "corepack": "exec", "rustup": "run", "cargo": "watch",
+    program: frozenset(subcommands.split())
+    for programs, subcommands in (
+        ("uv poetry pipenv hatch pdm rye rustup conda mamba micromamba pixi devbox", "run"),
+        ("bundle mise direnv npm pnpm yarn corepack asdf", "exec"),
+        ("nix", "run develop shell"),
+        ("cargo", "watch"),
+        ("tmux", ("new new-session neww new-window splitw split-window respawnp respawn-pane "
+                 "respawnw respawn-window run run-shell if if-shell pipep pipe-pane popup "
+                 "display-popup send send-keys")),
+    )
+    for program in programs.split()
 }  # fmt: skip
-"""Programs with a subcommand that starts another program: `uv run pytest`."""
+"""Programs with subcommands that start another program: `uv run pytest`."""
 
 GIT_BEFORE: Final = frozenset(
     {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects",
@@ -139,6 +151,8 @@ def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> Star
         index += step
     while row.assigns and index < end and ASSIGNMENT.match(words[index].text):
         index += 1
+    if row.operands < 0:
+        return Start(unsure_after=index)
     index += row.operands
     return Start(places=(index,)) if index < end else Start()
 

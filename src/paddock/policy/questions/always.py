@@ -136,7 +136,7 @@ def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
     doubtful = (*line.problems, *line.runtime_only)
     if doubtful:
         raise _refused(f"what it runs is not certain: {doubtful[0]}")
-    for command in line.commands:
+    for command in line.wanted:
         if profile.judge_command(action, command).finding.outcome in _ASKED:
             text = " ".join(_word(word.text) for word in command.words)
             example = f"{action.head} {command.text}"

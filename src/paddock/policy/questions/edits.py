@@ -196,8 +196,8 @@ def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, 
         yield action, compiled.judge(action)
         return
     line = judge_line(action)
-    for command, verdict in zip(line.commands, line.verdicts(compiled), strict=True):
-        if command is not None:
+    for command, verdict in line.verdicts(compiled):
+        if command is not None and (not command.is_neutral or verdict.finding.rank == 0):
             yield action._replace(target=command.text), verdict
     for write in line.writes():
         if isinstance(write, Action):

@@ -161,6 +161,7 @@ def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
                 continue
             yield from _rule_findings(policy, rule)
             yield from _half_denied(policy, profile, rule)
+            yield from _other_names(rule)
 
 
 def _closed(profile: Profile) -> tuple[LintFinding, ...]:
@@ -260,6 +261,22 @@ def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
             f"{text} allows every command: {interpreter} runs what its arguments say",
             rule.place,
             "name what it runs, as in python -m pytest * or make test",
+        )
+
+
+def _other_names(rule: Rule) -> Iterator[LintFinding]:
+    """Options that a rule closes by one of their names, the others of which nobody told us."""
+    from paddock.policy.commands.pattern import SAME_OPTIONS  # noqa: PLC0415 - late on purpose
+
+    options = rule.command.options if rule.command and rule.outcome >= Outcome.ASK else ()
+    unknown = sorted(set(options).difference(SAME_OPTIONS.values()))
+    names = ", ".join(each if each.startswith("-") else f"-{each}" for each in unknown)
+    if names:
+        yield LintFinding(
+            "lint.option_names",
+            f"{quote_toml(rule.pattern.text)} knows no other name of {names}",
+            rule.place,
+            "where the program has one, long or short, name it in a rule of its own",
         )
 
 

@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from typing import Final, cast, get_args
 
 from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
-from paddock.policy.lines import judge_line
+from paddock.policy.lines import MAY_START, judge_line
 from paddock.policy.places import BUILT_IN
 from paddock.text.show import is_cut
 from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
@@ -199,7 +199,8 @@ def _was_asked_by_hook(past: PastDecision) -> bool:
     if rule.file != BUILT_IN or rule.source != BUILT_IN:
         return False
     lines = [action for action in past.actions if action.category == "shell"]
-    return not any(rule.text in judge_line(action).reasons for action in lines)
+    is_ours = rule.text.endswith(MAY_START)
+    return not is_ours and not any(rule.text in judge_line(action).reasons for action in lines)
 
 
 def _parse(text: str) -> Action | None:

@@ -22,9 +22,7 @@ def is_allowed(rules, command):
     return (
         bool(line.commands)
         and not (line.problems or line.runtime_only)
-        and all(
-            any(pattern.matches_exactly(each) for pattern in patterns) for each in line.commands
-        )
+        and all(any(pattern.matches_exactly(each) for pattern in patterns) for each in line.wanted)
     )
 
 

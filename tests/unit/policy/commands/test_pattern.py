@@ -233,7 +233,7 @@ REFUSED = (
     ("tree *", "tree -o x"),
     ("vim *", "vim -c x f"),
     ("uv *", "uv run x"),
-    ("cd *", "cd x"),
+    ("cd *", "cd ../x"),
     ("ldd *", "ldd ./a"),
     ("readelf *", "readelf @options"),
     ("less *", "less --cmd=x f"),

@@ -247,7 +247,7 @@ def test_a_line_that_ran_elsewhere_is_decided_again_from_there() -> None:
 
 def test_the_hooks_lines_are_judged_without_the_writes_that_it_names_itself() -> None:
     allowing = policy('[profiles.standard]\nallow = ["tool:shell:*", "tool:file:*"]')
-    line = "tool:shell:run cd docs && echo x > ../a.md"
+    line = "tool:shell:run pushd docs && echo x > ../a.md"
     found = entry(line, "tool:file:create a.md", event="HOOK_DECISION")
     assert replay([read(found)], OnePolicy(allowing)).unchanged == 1
     # From the root the same redirection would leave the workspace.

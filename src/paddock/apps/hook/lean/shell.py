@@ -27,10 +27,14 @@ _ENDINGS = ("2>&1", "2>/dev/null", ">/dev/null", "1>/dev/null")
 """Redirections that write nothing."""
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _BARE_NAMES = ("HEAD", "objects", "refs")
-_GIT_LONG = ("--output", "--git-dir", "--work-tree")
+_GIT_LONG = (
+    *("--output", "--git-dir", "--work-tree", "--upload-pack", "--receive-pack", "--exec"),
+    *("--open-files-in-pager", "--extcmd"),
+)
 _GIT_WRITING = (
     *("rm", "mv", "checkout", "restore", "clean", "clone", "init"),
     *("config", "bundle", "worktree", "format-patch", "checkout-index"),
+    *("rebase", "bisect", "submodule", "difftool", "filter-branch"),
 )
 _FIND_STARTING = ("-exec", "-ok")
 _FIND_DOING = (*_FIND_STARTING, "-fprint", "-fls", "-delete")
@@ -39,7 +43,7 @@ _SED_LINES = frozenset("0123456789,$")
 _SED_SPLITS = "/|,#@"
 
 Command = tuple[str, frozenset[str]]
-"""The command's text, and the names of all programs in it."""
+"""The command's text, and what in its words may be the name of a program."""
 
 
 def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
@@ -164,22 +168,29 @@ def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Co
     reserved = tables[2]
     if not reserved.isdisjoint(words):
         raise DeclinedError("a word that may be a keyword")
-    programs: set[str] = set()
-    _look(words, programs, tables, is_held)
-    return text, frozenset(programs)
+    if any("[" in word and ("$" in word or "`" in word) for word in words):
+        raise DeclinedError("a word that may be evaluated")
+    _look(words, tables, is_held)
+    # Threat: a program that starts another one: wherever a rule's program is named counts.
+    apart = (sign if sign in _IN_PROGRAM else " " for sign in " ".join(words))
+    parts = [part.rpartition("/")[2] for part in (*words, *"".join(apart).split())]
+    if "paddock" in parts:
+        raise DeclinedError("a word that may be Paddock's own command line")
+    return text, frozenset((*parts, *(part[:3] for part in parts if part[:4] == "git-")))
 
 
-def _look(words: "list[str]", programs: "set[str]", tables: "Json", is_held: bool) -> None:
+def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
     """Decline a command that is more than its words."""
-    special, writing, _, nesting, starting = tables
+    special, writing, _, nesting, starting, given = tables
     if is_held:
         special, writing = starting, ()
     program = words[0]
     if not _IN_PROGRAM.issuperset(program) or program[0] == "-" or program.endswith("/"):
         raise DeclinedError("a program's name that is not plain")
     name = program.rpartition("/")[2]
-    programs.add(name)
     rest = words[1:]
+    if name in given and not is_held and any(word.startswith("-") for word in rest):
+        raise DeclinedError("a program that may start what an option names")
     if name == "git":
         _look_at_git(rest, is_held)
     elif name == "find":
@@ -189,10 +200,10 @@ def _look(words: "list[str]", programs: "set[str]", tables: "Json", is_held: boo
     elif name in ("sed", "gsed"):
         _look_at_sed(rest, _SED_LETTERS | {"i"} if is_held else _SED_LETTERS)
     elif name.startswith(("python", "node")) and name not in special:
-        _look_at_interpreter(name, rest, programs, tables, is_held)
+        _look_at_interpreter(name, rest, tables, is_held)
     elif name in special or name.startswith(("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")):
         raise DeclinedError("a program of which more has to be known")
-    elif nesting.get(name) in rest:
+    elif not nesting.get(name, frozenset()).isdisjoint(rest):
         raise DeclinedError("a program that starts another one")
     elif name in writing and any(word.startswith("-") for word in rest):
         raise DeclinedError("a program that may write what an option names")
@@ -207,7 +218,7 @@ def _look_at_git(rest: "list[str]", is_held: bool) -> None:
             is_short = any(_overlap(option, name) for option in _GIT_LONG)
             if is_short or name.startswith("--config"):
                 raise DeclinedError("an option of git that names a place")
-        elif word.startswith("-") and not {"C", "o", "c"}.isdisjoint(word):
+        elif word.startswith("-") and not {"C", "o", "c", "O"}.isdisjoint(word):
             raise DeclinedError("an option of git that may name a place")
 
 
@@ -241,12 +252,10 @@ def _is_plain_sed(script: str) -> bool:
     )
 
 
-def _look_at_interpreter(
-    name: str, rest: "list[str]", programs: "set[str]", tables: "Json", is_held: bool
-) -> None:
+def _look_at_interpreter(name: str, rest: "list[str]", tables: "Json", is_held: bool) -> None:
     if not _STDIN.isdisjoint(rest) or not rest:
         raise DeclinedError("an interpreter that may read its input")
     if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:
-        _look(rest[1:], programs, tables, is_held)
+        _look(rest[1:], tables, is_held)
     elif rest[0].startswith("-"):
         raise DeclinedError("options of an interpreter")
