@@ -16,7 +16,6 @@ from typing import Final
 from paddock.errors import HostError, ToolError
 from paddock.workspace.names import unchecked_path
 from paddock.workspace.search.asked import FileLines, Regex
-from paddock.workspace.search.binaries import binary_sign
 from paddock.workspace.search.confirm import Content, SplitLines
 from paddock.workspace.search.engine import Engine
 from paddock.workspace.workspace import Workspace
@@ -88,7 +87,7 @@ def _lines_with(
         raise
     except ToolError:
         whole = b""  # gone, or not readable
-    if text not in whole or binary_sign(whole):
+    if text not in whole or b"\0" in whole:
         return SplitLines(b""), []
     split = SplitLines(whole)
     return split, split.with_text(text)
