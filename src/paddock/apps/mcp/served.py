@@ -104,8 +104,12 @@ class Agents:
     A server runs for days, and an operator who tightens a policy means the next call.
     """
 
-    def __init__(self, open_project: Callable[[], Project]) -> None:
+    def __init__(
+        self, open_project: Callable[[], Project], *, is_structured: bool = False
+    ) -> None:
+        """With `is_structured`, clients are offered structured content beside the text."""
         self._open_project = open_project
+        self.is_structured = is_structured
         self._lock = threading.Lock()
         self._served: dict[str, Served] = {}
         self._session_id = new_session_id()
