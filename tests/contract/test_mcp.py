@@ -296,7 +296,9 @@ def test_a_call_that_waits_for_a_place_is_judged_by_the_policy_of_its_turn(place
 
         slow = Slow(content=YES)
         async with (
-            Client(place.stdio("--structured"), mode=ERAS["handshake"], elicitation_callback=slow) as client,
+            Client(
+                place.stdio("--structured"), mode=ERAS["handshake"], elicitation_callback=slow
+            ) as client,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(call, client, "create_file", "asked/a")

@@ -447,7 +447,9 @@ ACCEPTED = ElicitResult(action="accept", content=YES)
 def with_client(place: McpPlace, run) -> None:
     async def connected() -> None:
         person = Person(content=YES)
-        async with Client(place.stdio("--structured"), mode="2026-07-28", elicitation_callback=person) as client:
+        async with Client(
+            place.stdio("--structured"), mode="2026-07-28", elicitation_callback=person
+        ) as client:
             await run(client)
 
     anyio.run(connected)
@@ -593,7 +595,9 @@ def test_what_a_model_writes_cannot_draw_in_the_question(fresh):
     async def run() -> None:
         person = Person("cancel")
         content = "x\n\nagent main asks to run view {}\n  rule: harmless\u202e\u200b"
-        async with Client(fresh.stdio("--structured"), mode="legacy", elicitation_callback=person) as client:
+        async with Client(
+            fresh.stdio("--structured"), mode="legacy", elicitation_callback=person
+        ) as client:
             await client.call_tool("create_file", {"path": "asked/a", "content": content})
         (shown,) = person.shown
         assert [row.split()[0] for row in shown.splitlines()] == [

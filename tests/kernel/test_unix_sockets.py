@@ -60,8 +60,6 @@ def a_daemon(address: str, below: Path) -> Generator[None, None, None]:
         yield
 
 
-
-
 WORK = {
     "private /tmp": "python3 both.py /tmp/s",
     "the layer": "python3 both.py ./s",

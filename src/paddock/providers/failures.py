@@ -127,9 +127,9 @@ HINTS: Final = {
 }
 
 
-def missing_sdk(name: str) -> ConfigError:
+def missing_sdk(name: str) -> HostError:
     """The error where an SDK was not installed: it is an extra."""
-    return ConfigError(
+    return HostError(
         f"the provider '{name}' needs the package '{name}'",
         hint=f"pip install 'paddock[{name}]'",
     )

@@ -118,7 +118,9 @@ def compile_plan(
         links=links,
         caches=facts.caches if shell.caches else "",
         git_outside=git_outside,
-        unix_sockets=_has_sockets(shell.read, making.readable(SYSTEM_READ), writable, shell.network),
+        unix_sockets=_has_sockets(
+            shell.read, making.readable(SYSTEM_READ), writable, shell.network
+        ),
     )
     left_out = tuple(dict.fromkeys((*making.left_out, *without)))
     return CompiledPlan(plan, left_out, names, search_path.moved_last)

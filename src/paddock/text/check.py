@@ -14,9 +14,7 @@ KEEP_ENCODING: Final = (
 )
 _MULTI_BYTE: Final = (
     re.compile(rb"(?:[\x00-\x80\xff]++|[\x81-\xfe][\x30-\x7e\x80-\xfe])*+"),
-    re.compile(
-        rb"(?:[\x00-\x80\xa0-\xdf\xfd-\xff]++|[\x81-\x9f\xe0-\xfc][\x40-\x7e\x80-\xfc])*+"
-    ),
+    re.compile(rb"(?:[\x00-\x80\xa0-\xdf\xfd-\xff]++|[\x81-\x9f\xe0-\xfc][\x40-\x7e\x80-\xfc])*+"),
 )
 """Encodings in which a byte below 0x80 may end a character: GB 18030, Big5, UHC; Shift-JIS."""
 _NEVER_WITHIN: Final = 0x30

@@ -908,3 +908,18 @@ def test_a_defect_is_seventy_with_an_id_and_a_file_and_no_traceback(user):
     (report,) = (user.home / ".local/state/paddock/defects").iterdir()
     assert report.stem in err.getvalue()
     assert "boom" in report.read_text()
+
+
+@pytest.mark.parametrize(("profile", "writes"), [("locked", False), ("standard", True)])
+def test_what_would_be_denied_at_every_call_is_offered_at_no_door(user, profile, writes):
+    user.run("agent", "create", "other", "--profile", profile, "--workspace", str(user.project))
+    listed = {row["name"] for row in user.run("tools", "--agent", "other", "--json").json}
+    told = user.run("tools", "--agent", "other", "--provider", "anthropic").json
+    assert {tool["name"] for tool in told} == listed
+    assert {"view", "grep"} <= listed
+    assert ({"create_file", "str_replace", "delete_file", "run_shell"} & listed != set()) == writes
+    # Called all the same, it is denied by its rule and not unknown.
+    arguments = '{"path": "a", "content": "x"}'
+    ran = user.run("call", "create_file", arguments, "--agent", "other", "--json", "--no-input")
+    assert (ran.json["status"] == "ok") == writes
+    assert writes or ran.json["code"] == "policy.denied"

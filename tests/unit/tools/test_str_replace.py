@@ -230,12 +230,11 @@ def test_an_ascii_edit_leaves_the_encoding_of_a_file_as_it_is(desk, name, everyw
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_an_edit_never_begins_within_a_character(desk, content, old, error, everywhere):
     desk.write("a", content)
+    tool, edit = ("str_replace", {"old_str": old, "new_str": "new"})
+    if everywhere:
+        tool, edit = "edit_file_dev", {"old_string": old, "new_string": "n", "replace_all": True}
     with pytest.raises(error):
-        if everywhere:
-            edit = {"old_string": old, "new_string": "new", "replace_all": True}
-            desk.run("edit_file_dev", path="a", **edit)
-        else:
-            desk.run("str_replace", path="a", old_str=old, new_str="new")
+        desk.run(tool, path="a", **edit)
     assert desk.tree() == {"a": content}
 
 

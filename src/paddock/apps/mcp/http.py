@@ -151,7 +151,7 @@ def _connections() -> type[H11Protocol]:
     half_open: dict[H11Protocol, asyncio.TimerHandle] = {}
 
     class Connection(H11Protocol):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the parent
+        def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             self._wait()
 
