@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from paddock.errors import ConfigError, ModelFailedError
+from paddock.errors import ConfigError, HostError, ModelFailedError
 from paddock.text.show import quote
 
 
