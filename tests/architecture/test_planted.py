@@ -135,7 +135,6 @@ LINT = (
     Plant("text/p_open.py", "open('x').close()\n", "PTH123"),
     Plant("runtime/p_print.py", "print('x')\n", "T201"),
     Plant("tools/p_broad.py", "try:\n    x = 1\nexcept Exception:\n    x = 2\n", "BLE001"),
-    Plant("tools/p_doc.py", "def public() -> None:\n    return None\n", "D103"),
     Plant("tools/p_module.py", "x = 1\n", "D100"),
     Plant("runtime/p_naive.py", "import datetime\nNOW = datetime.datetime.now()\n", "DTZ005"),
     Plant("workspace/p_real.py", "import os\nx = os.path.realpath('x')\n", "TID251"),

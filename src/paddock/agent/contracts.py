@@ -122,7 +122,6 @@ class Contracts:
         self._by_id = {contract.contract_id: contract for contract in contracts}
 
     def find(self, contract_id: str) -> PromptContract | None:
-        """The contract of that id."""
         return self._by_id.get(contract_id)
 
 

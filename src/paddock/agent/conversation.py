@@ -23,7 +23,6 @@ class Conversation:
         self._turns: list[tuple[Message, ...]] = []
 
     def add(self, messages: tuple[Message, ...]) -> None:
-        """One more turn."""
         self._turns.append(messages)
 
     def fit(self, tokens_max: int) -> Fitted:

@@ -17,7 +17,6 @@ class Timer(Protocol):
 
 
 def real_timer(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-    """In real time."""
     timer = threading.Timer(seconds, callback)
     timer.daemon = True
     timer.start()

@@ -105,8 +105,6 @@ class ApprovalAsked:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswered:
-    """What was answered."""
-
     request: ApprovalRequest
     approval: Approval
 
@@ -191,11 +189,9 @@ class HeardText:
         self._listener = listener
 
     def text(self, piece: str) -> None:
-        """See `paddock.providers.ports.TextSink`."""
         self._listener.heard(TextPiece(piece))
 
     def restarted(self) -> None:
-        """See `paddock.providers.ports.TextSink`."""
         self._listener.heard(TextVoid())
 
 
@@ -206,7 +202,6 @@ class HeardCalls:
         self._listener = listener
 
     def decided(self, call: ToolCall, judged: Judged) -> None:
-        """See `paddock.runtime.together.CallWatcher`."""
         decision = judged.decision
         rule = decision.rule
         shown = "" if rule is None else f"{rule.text} ({rule.place})"
@@ -222,11 +217,9 @@ class HeardCalls:
         )
 
     def started(self, call: ToolCall) -> None:
-        """See `paddock.runtime.together.CallWatcher`."""
         self._listener.heard(CallStarted(call.id, call.tool))
 
     def finished(self, call: ToolCall, done: Done, duration_us: int) -> None:
-        """See `paddock.runtime.together.CallWatcher`."""
         self._listener.heard(
             CallFinished(call.id, call.tool, call.arguments, done.result, done.ran, duration_us)
         )

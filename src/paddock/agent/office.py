@@ -63,7 +63,6 @@ class OrderNumbers:
         self._numbers = itertools.count(used + 1)
 
     def draw(self) -> int:
-        """The next one."""
         with self._lock:
             return next(self._numbers)
 

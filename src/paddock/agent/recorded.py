@@ -26,8 +26,6 @@ from paddock.values.orders import OrderType
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """One turn, as its record has it."""
-
     number: int
     user_message: str
     response: str

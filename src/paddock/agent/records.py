@@ -122,11 +122,9 @@ class Scribe:
     # ho2m
 
     def session_started(self, facts: Mapping[str, Json]) -> Entry:
-        """`SESSION_START`."""
         return self._entry(events.SESSION_START, "", facts)
 
     def session_ended(self, turns: int, cost: OrderCost) -> Entry:
-        """`SESSION_END`."""
         return self._entry(events.SESSION_END, "", {"turns": turns, "cost": cost.as_json()})
 
     def planned(
@@ -172,7 +170,6 @@ class Scribe:
         return self._entry(events.WO_CHAIN_COMPLETE, "", metadata)
 
     def escalated(self, turn: int, order: WorkOrder, attempts: int, problem: str) -> Entry:
-        """`ESCALATION`."""
         metadata = {"turn": turn, "wo_id": order.wo_id, "attempts": attempts}
         return self._entry(events.ESCALATION, order.wo_id, metadata, _short(problem))
 
@@ -181,7 +178,6 @@ class Scribe:
         return self._entry(events.DEGRADATION, "", {"turn": turn, "what": what}, _short(reason))
 
     def turn_recorded(self, record: "TurnRecord") -> Entry:
-        """`TURN_RECORDED`."""
         metadata: dict[str, Json] = {
             "turn": record.turn,
             "outcome": record.outcome.value,

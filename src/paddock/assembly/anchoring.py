@@ -36,7 +36,6 @@ class TierAbove:
     open: Callable[[], KeptLedger]
 
     def take(self, signed: SignedCheckpoint) -> None:
-        """See `sealing.Above`."""
         with closing(self.open()) as above:
             above.append([checkpoint_entry(self.ledger, signed)])
             above.seal()

@@ -48,7 +48,6 @@ class HistoryContents:
     project: Project
 
     def release(self, pin: str) -> None:
-        """See `PinnedContents`."""
         with closing(open_history(self.project)) as history:
             history.store.unpin(pin)
 
@@ -61,7 +60,6 @@ class GovernanceApprovals:
     session_id: str
 
     def asked(self, request: ApprovalRequest) -> None:
-        """See `ApprovalLog`."""
         record_in_governance(self.project, approval_asked(request, self.session_id))
 
     def answered(self, request: ApprovalRequest, approval: Approval) -> None:
@@ -85,23 +83,18 @@ class GovernanceBook:
     project: Project
 
     def answered(self, parked: Parked, answer: str) -> None:
-        """See `ApprovalBook`."""
         record_in_governance(self.project, answered_later(parked, answer))
 
     def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
-        """See `ApprovalBook`."""
         record_in_governance(self.project, approval_answered(request, approval, request.session_id))
 
     def is_kept(self, parked: Parked) -> bool:
-        """See `ApprovalBook`."""
         return read_answers(self.project, [parked.id]).is_kept(parked)
 
     def is_granted(self, parked: Parked, now: float) -> bool:
-        """See `ApprovalBook`."""
         return read_answers(self.project, [parked.id]).is_granted(parked, now)
 
     def is_used(self, parked: Parked) -> bool:
-        """See `ApprovalBook`."""
         return read_answers(self.project, [parked.id]).is_used(parked)
 
 
@@ -112,17 +105,14 @@ class Answers:
     rows: Sequence[Mapping[str, Json]]
 
     def is_kept(self, parked: Parked) -> bool:
-        """See `ApprovalBook`."""
         return any(_keeps(answer, parked) for answer in self._to(parked))
 
     def is_granted(self, parked: Parked, now: float) -> bool:
-        """See `ApprovalBook`."""
         # Threat: the file of a grant that was taken back is put in its place again.
         said = [row for row in self._to(parked) if row.get("answer") in (GRANTED, REFUSED)]
         return bool(said) and _counts(said[0], parked, now) and not self.is_used(parked)
 
     def is_used(self, parked: Parked) -> bool:
-        """See `ApprovalBook`."""
         return any(answer.get("answer") == USED for answer in self._to(parked))
 
     def _to(self, parked: Parked) -> Sequence[Mapping[str, Json]]:

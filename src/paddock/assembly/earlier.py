@@ -26,7 +26,6 @@ class PlaneEarlier:
     agent: str
 
     def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
-        """See `Earlier`."""
         try:
             with look_at_history(self.project) as store:
                 # First: a version that nobody keeps costs no look at the ledger.

@@ -48,7 +48,6 @@ class GateRun:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a gate said no."""
         return any(result.status is Status.FAIL for result in self.results)
 
 

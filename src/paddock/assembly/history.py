@@ -23,7 +23,6 @@ class GeneratedPaths:
     policy: Policy
 
     def is_exempt(self, path: str) -> bool:
-        """See `paddock.history.keeping.Exempt`."""
         return self.policy.guards.is_below_generated(path)
 
 

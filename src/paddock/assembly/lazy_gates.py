@@ -16,13 +16,10 @@ def gates_of(project: Project, agent: str) -> Gates:
 
 @dataclass(frozen=True, slots=True)
 class LazyGates:
-    """See `Gates`."""
-
     project: Project
     agent: str
 
     def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
-        """See `Gates`."""
         from paddock.assembly.gates import check_gates_for_model  # noqa: PLC0415 - few calls ask
 
         return check_gates_for_model(self.project, names, self.agent).results

@@ -46,12 +46,9 @@ def packages_of(project: Project) -> Packages:
 
 @dataclass(frozen=True, slots=True)
 class LazyPackages:
-    """See `Packages`."""
-
     project: Project
 
     def list_all(self) -> tuple[PackageRow, ...]:
-        """See `Packages`."""
         from paddock.assembly.packages import plane_packages  # noqa: PLC0415 - few calls ask
 
         return plane_packages(self.project).list_all()

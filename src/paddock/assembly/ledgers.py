@@ -110,19 +110,15 @@ class _Signing:
 
     @property
     def verifier(self) -> VerifierKey:
-        """See `Signer`."""
         return self._signer().verifier
 
     def last(self) -> SignedCheckpoint | None:
-        """See `Signer`."""
         return self._signer().last()
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
-        """See `Signer`."""
         return self._signer().sign(wanted, proof)
 
     def forget(self) -> None:
-        """See `Signer`."""
         self._signer().forget()
 
     def _signer(self) -> Signer:

@@ -189,7 +189,6 @@ class _Guarded:
             raise self._defect(f"raised {type(ended).__name__}") from ended
 
     def run(self, plan: _GuardedPlan, ports: Ports) -> ToolOutput:
-        """See `Handler`."""
         try:
             output: object = self._inner.run(plan.inner, ports)
         except (Exception, KeyboardInterrupt):

@@ -134,11 +134,9 @@ class _Loading:
     project: Project
 
     def load_admin(self, content: bytes) -> None:
-        """See `Loading`."""
         require_registered(parse_admin_config(content, self.project.layout.admin_config))
 
     def load_policy(self, name: str, content: bytes) -> None:
-        """See `Loading`."""
         project = self.project
         own = PolicyFile(project.layout.config / name, content, trusted=True)
         policy_of(replace(project.files, project=own))

@@ -339,7 +339,6 @@ class _Descendants:
 
     @contextmanager
     def open(self, agent: str) -> Generator[Child]:
-        """See `Children`."""
         # Threat: an agent beside or above this one decides by another chain, and would do
         # for this one what this one may not.
         names = [record.agent.name for record in self.shop.project.agents.lineage(agent)]

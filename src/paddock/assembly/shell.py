@@ -70,27 +70,22 @@ class LazyShell:
         self._held.close()
 
     def prepare(self, line: CommandLine) -> PreparedLine:
-        """See `Shell`."""
         return self._open().prepare(line)
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
-        """See `Shell`."""
         return self._open().asks_about_diff(prepared)
 
     def run(
         self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
     ) -> ShellOutcome:
-        """See `Shell`."""
         return self._open().run(prepared, cancel, on_output)
 
     def stage(
         self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
     ) -> HeldLine:
-        """See `Shell`."""
         return self._open().stage(prepared, cancel, on_output)
 
     def keep(self, content: bytes) -> str:
-        """See `Shell`."""
         return self._open().keep(content)
 
     def _open(self) -> "SandboxShell":

@@ -24,7 +24,6 @@ class PlaneWitness:
     project: Project
 
     def expects(self, name: LedgerName) -> bool:
-        """See `LedgerWitness`."""
         return is_held_elsewhere(self.project.layout, self.project.environment, name)
 
     def knows_plane(self) -> bool:

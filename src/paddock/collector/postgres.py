@@ -101,7 +101,6 @@ class PostgresStore:
         self.close()
 
     def close(self) -> None:
-        """See `Store`."""
         self._connection.close()
 
     def _begin(self) -> None:
@@ -130,7 +129,6 @@ class PostgresStore:
                     self._connection.execute(sql.SQL(grant).format(sql.Identifier(role)))
 
     def enroll(self, chain: Chain) -> bool:
-        """See `Store`."""
         with self._asking("enroll a key"), self._connection.transaction():
             done = self._connection.execute(
                 "INSERT INTO paddock_collector.chains (host, ledger, tier, origin, key) "
@@ -158,13 +156,11 @@ class PostgresStore:
         ]
 
     def accepted(self, chain: Chain) -> Sequence[Accepted]:
-        """See `Store`."""
         with self._asking("read checkpoints"):
             found = self._connection.execute(HEADS, (chain.host, chain.ledger))
             return [accepted_of(row) for row in found]
 
     def newest(self, chain: Chain) -> Accepted | None:
-        """See `Store`."""
         with self._asking("read a checkpoint"):
             row = self._connection.execute(
                 HEADS + " DESC LIMIT 1", (chain.host, chain.ledger)
@@ -172,7 +168,6 @@ class PostgresStore:
             return None if row is None else accepted_of(row)
 
     def lines(self, chain: Chain) -> Iterator[tuple[int, bytes]]:
-        """See `Store`."""
         with self._asking("read entries"), self._connection.cursor("entries") as cursor:
             cursor.itersize = _LINES_FETCHED
             cursor.execute(
@@ -183,7 +178,6 @@ class PostgresStore:
             yield from cursor
 
     def progress(self, host: str) -> Sequence[Progress]:
-        """See `Store`."""
         with self._asking("read the progress"):
             found = self._connection.execute(
                 "SELECT ledger, accepted, waiting, refused FROM paddock_collector.progress "
@@ -193,7 +187,6 @@ class PostgresStore:
             return [Progress(*row) for row in found]
 
     def send(self, offer: Offer, parts: Iterable[bytes]) -> None:
-        """See `Store`."""
         batch = uuid4()
         with self._asking("lay an offer down"), self._connection.transaction():
             self._connection.execute(
@@ -212,13 +205,11 @@ class PostgresStore:
                 )
 
     def offers(self, after: int = 0) -> Sequence[Offer]:
-        """See `Store`."""
         with self._asking("read what waits"):
             found = self._connection.execute(OFFERS, (after, OFFERS_MAX))
             return [offer_of(row) for row in found]
 
     def waiting(self, chain: Chain) -> int:
-        """See `Store`."""
         with self._asking("read what waits"):
             row = self._connection.execute(
                 "SELECT coalesce(max(stop), 0) FROM paddock_collector.offers "
@@ -229,7 +220,6 @@ class PostgresStore:
 
     @contextmanager
     def taking(self, chain: Chain, offer: Offer) -> Generator["PostgresTaking"]:
-        """See `Store`."""
         with self._asking("take an offer in"), self._connection.transaction():
             self._lock_chain(chain)
             yield PostgresTaking(self, self._connection, chain, offer)
@@ -246,7 +236,6 @@ class PostgresStore:
             raise
 
     def drop(self, offer: Offer) -> None:
-        """See `Store`."""
         with self._asking("drop an offer"), self._connection.transaction():
             self._drop(offer)
 
@@ -259,7 +248,6 @@ class PostgresStore:
         return is_waiting is not None
 
     def refuse(self, offer: Offer, refusal: OfferRefusal) -> None:
-        """See `Store`."""
         with self._asking("refuse an offer"), self._connection.transaction():
             if self._drop(offer):
                 self._connection.execute(
@@ -274,14 +262,12 @@ class PostgresStore:
                 )
 
     def refused(self, host: str, ledger: str) -> Sequence[Refused]:
-        """See `Store`."""
         with self._asking("read what was refused"):
             found = self._connection.execute(REFUSED, (host, ledger))
             return [refused_of(row) for row in found]
 
     @contextmanager
     def steady(self) -> Generator[None]:
-        """See `Store`."""
         with self._asking("read"), self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield
@@ -303,8 +289,6 @@ class PostgresStore:
 
 
 class PostgresTaking:
-    """See `Taking`."""
-
     def __init__(
         self,
         store: PostgresStore,
@@ -322,7 +306,6 @@ class PostgresTaking:
         self.is_waiting = found.fetchone() is not None
 
     def parts(self) -> Iterator[bytes]:
-        """See `Taking`."""
         with self._connection.cursor("parts") as cursor:
             cursor.itersize = _PARTS_FETCHED
             cursor.execute(
@@ -335,7 +318,6 @@ class PostgresTaking:
                 yield bytes_of(part)
 
     def stored(self, start: int, stop: int) -> Iterator[bytes]:
-        """See `Taking`."""
         with self._connection.cursor("stored") as cursor:
             cursor.itersize = _LINES_FETCHED
             cursor.execute(
@@ -347,7 +329,6 @@ class PostgresTaking:
                 yield bytes_of(line)
 
     def add(self, start: int, lines: Sequence[bytes]) -> None:
-        """See `Taking`."""
         chain = self._chain
         with (
             self._connection.cursor() as cursor,
@@ -359,7 +340,6 @@ class PostgresTaking:
                 copy.write_row((chain.host, chain.ledger, seq, line))
 
     def keep(self, head: Head) -> None:
-        """See `Taking`."""
         self._connection.execute(
             "INSERT INTO paddock_collector.checkpoints "
             "(host, ledger, size, root, leaf, edge, note) VALUES (%s, %s, %s, %s, %s, %s, %s)",

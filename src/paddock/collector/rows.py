@@ -47,7 +47,6 @@ def offer_of(row: tuple[object, ...]) -> Offer:
 
 
 def refused_of(row: tuple[object, ...]) -> Refused:
-    """A row of `REFUSED`."""
     host, ledger, start, stop, note, number, sender, code, message, at, times = row
     offer = Offer(
         *(str(host), str(ledger), int(str(start)), int(str(stop)), str(note)),

@@ -61,9 +61,7 @@ class Store(Protocol):
         """The checkpoints of a chain that were accepted, the newest last."""
         ...
 
-    def newest(self, chain: Chain) -> Accepted | None:
-        """The newest of them."""
-        ...
+    def newest(self, chain: Chain) -> Accepted | None: ...
 
     def lines(self, chain: Chain) -> Iterator[tuple[int, bytes]]:
         """Every line that was taken in, with its number, in order. In a `steady` block."""

@@ -70,7 +70,6 @@ class StoreDisk:
         return os.open(name, flags, _FILE_MODE, dir_fd=dir_fd)
 
     def write(self, fd: int, content: bytes | memoryview) -> None:
-        """All of `content`."""
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(fd, rest) :]

@@ -39,17 +39,11 @@ _PRIVATE_MODE: Final = 0o600
 class Store(Protocol):
     """What is needed of the store."""
 
-    def put_file(self, fd: int, *, digest: str | None = None) -> str:
-        """See `ObjectStore.put_file`."""
-        ...
+    def put_file(self, fd: int, *, digest: str | None = None) -> str: ...
 
-    def sync(self) -> None:
-        """See `ObjectStore.sync`."""
-        ...
+    def sync(self) -> None: ...
 
-    def count(self, size_bytes: int) -> None:
-        """See `ObjectStore.count`."""
-        ...
+    def count(self, size_bytes: int) -> None: ...
 
 
 def can_be_held(fd: int) -> bool:

@@ -73,9 +73,7 @@ class JournalDisk(Protocol):
         """A new file of that name, open for writing; EEXIST if anything has it."""
         ...
 
-    def write(self, fd: int, content: bytes) -> None:
-        """All of `content`."""
-        ...
+    def write(self, fd: int, content: bytes) -> None: ...
 
     def sync(self, fd: int) -> None:
         """Wait until the file or the directory is on the device."""

@@ -145,7 +145,6 @@ class RecordKind(StrEnum):
 
 
 def intent_payload(intent: Intent) -> Json:
-    """The JSON of an intent."""
     beside = intent.beside
     more: dict[str, Json] = {}
     if beside is not None:
@@ -163,7 +162,6 @@ def intent_payload(intent: Intent) -> Json:
 
 
 def commit_payload(steps: tuple[Step, ...]) -> Json:
-    """The JSON of a commit."""
     return {"record": RecordKind.COMMIT, "steps": [_step_payload(step) for step in steps]}
 
 

@@ -86,15 +86,12 @@ class NoKeeper:
     """A workspace without a history: what is replaced is gone."""
 
     def keep_file(self, doing: Doing, fd: int) -> Kept:
-        """See `Keeper`."""
         return NOTHING_KEPT
 
     def keep_link(self, doing: Doing, text: bytes) -> Kept:
-        """See `Keeper`."""
         return NOTHING_KEPT
 
     def note(self, doing: Doing) -> Kept:
-        """See `Keeper`."""
         return NOTHING_KEPT
 
 
@@ -110,7 +107,6 @@ class NothingExempt:
     """Every path is kept."""
 
     def is_exempt(self, path: str) -> bool:
-        """See `Exempt`."""
         return False
 
 
@@ -146,7 +142,6 @@ class NoHistory:
 
     @contextmanager
     def running(self, mark: CallMark) -> Generator[Running]:
-        """See `CallHistory`."""
         yield Running(mark)
 
     def recorded(self, running: Running) -> None:
@@ -166,17 +161,14 @@ class _KeptChange:
     held: Held | None = None
 
     def require_untouched(self) -> None:
-        """See `Kept`."""
         if self.held is not None:
             self.held.require_untouched()
 
     def settle(self) -> None:
-        """See `Kept`."""
         if self.held is not None:
             self.held.settle()
 
     def release(self) -> None:
-        """See `Kept`."""
         if self.held is not None:
             self.held.release()
         if self.note is not None and self.running is not None:
@@ -323,13 +315,10 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class HistoryKeeper:
-    """See `Keeper`."""
-
     history: History
     exempt: Exempt
 
     def keep_file(self, doing: Doing, fd: int) -> Kept:
-        """See `Keeper`."""
         if doing.before is None or self.exempt.is_exempt(doing.path):
             return self.note(replace(doing, is_kept=False))
         store = self.history.store
@@ -341,7 +330,6 @@ class HistoryKeeper:
             return self._noted(doing, held)
 
     def keep_link(self, doing: Doing, text: bytes) -> Kept:
-        """See `Keeper`."""
         if self.exempt.is_exempt(doing.path):
             return self.note(replace(doing, is_kept=False))
         store = self.history.store
@@ -351,7 +339,6 @@ class HistoryKeeper:
             return self._noted(doing, None)
 
     def note(self, doing: Doing) -> Kept:
-        """See `Keeper`."""
         return self._noted(doing, None)
 
     def _noted(self, doing: Doing, held: Held | None) -> Kept:

@@ -67,15 +67,12 @@ class DirectoryAnchor:
 
     @property
     def where(self) -> str:
-        """See `Anchor`."""
         return f"the directory {str(self._folder)!a}"
 
     def read(self) -> list[str]:
-        """See `Anchor`."""
         return [note for _, note in read_notes(self._folder)]
 
     def store(self, signed: SignedCheckpoint) -> None:
-        """See `Anchor`."""
         make_directories(self._folder)
         store_note(self._folder, signed)
 
@@ -107,7 +104,6 @@ class GitAnchor:
 
     @property
     def where(self) -> str:
-        """See `Anchor`."""
         return f"the git repository {str(self._repository)!a}"
 
     def read(self) -> list[str]:
@@ -119,11 +115,9 @@ class GitAnchor:
         return [self._git("cat-file", "blob", f"HEAD:./{self._name}")]
 
     def store(self, signed: SignedCheckpoint) -> None:
-        """See `Anchor`."""
         self._commit(signed, f"Checkpoint {signed.checkpoint.size} of {signed.checkpoint.origin}")
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """See `Anchor`."""
         origin, size = signed.checkpoint.origin, signed.checkpoint.size
         self._commit(signed, f"Accept that {origin} went back to {size}")
 
@@ -211,20 +205,16 @@ class CommandAnchor:
 
     @property
     def where(self) -> str:
-        """See `Anchor`."""
         return f"the command {self._command[0]!a}"
 
     def read(self) -> list[str]:
-        """See `Anchor`."""
         note = self._ask("read", b"")
         return [note] if note else []
 
     def store(self, signed: SignedCheckpoint) -> None:
-        """See `Anchor`."""
         self._ask("store", signed.note.encode())
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """See `Anchor`."""
         self._ask("accept-rollback", signed.note.encode())
 
     def _ask(self, what: str, given: bytes) -> str:

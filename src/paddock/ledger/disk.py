@@ -34,9 +34,7 @@ class Disk(Protocol):
         """Open a file; the descriptor."""
         ...
 
-    def close(self, descriptor: int, /) -> None:
-        """Close a descriptor."""
-        ...
+    def close(self, descriptor: int, /) -> None: ...
 
     def read(self, descriptor: int, size_bytes: int, offset: int, /) -> bytes:
         """As pread(2)."""
@@ -136,7 +134,6 @@ class SystemDisk:
         return _seek(descriptor, 0, _END)
 
     def boot(self) -> bytes:
-        """See `Disk.boot`."""
         try:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
                 return bytes.fromhex(file.read(64).strip().replace("-", ""))[:16].ljust(16, b"\0")

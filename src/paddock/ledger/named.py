@@ -31,7 +31,6 @@ class PlaneLedgers:
         self._paths = paths
 
     def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
-        """See `Ledgers`."""
         path = self._paths[name]
         return query(str(path), wanted, last=last) if stands(path) else _NOTHING
 

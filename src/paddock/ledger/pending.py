@@ -36,7 +36,6 @@ class PendingEntries:
 
     @property
     def receipt(self) -> Receipt:
-        """Where the entries stand."""
         after = self._after
         head = quick(Head, (after.entries - 1, after.leaf))
         return quick(Receipt, (after.entries - len(self._ids), self._ids, head))

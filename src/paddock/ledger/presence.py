@@ -43,7 +43,6 @@ def stands(path: Path) -> bool:
 
 
 def gone_error(path: Path, name: str) -> LedgerDamagedError:
-    """What to say of a ledger that was there."""
     return LedgerDamagedError(
         f"the ledger {name} is gone: what is kept of it says that there was one",
         where=str(path),

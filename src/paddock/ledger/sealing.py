@@ -312,7 +312,6 @@ class KeptEntries:
 
     @property
     def receipt(self) -> Receipt:
-        """Where the entries stand."""
         return self._pending.receipt
 
     def wait(self) -> Receipt:

@@ -81,12 +81,10 @@ class KeySigner:
         return self._loaded().verifier
 
     def last(self) -> SignedCheckpoint | None:
-        """See `Signer`."""
         note = read_signed(self._key_path)
         return None if note is None else open_note(note, self._loaded().verifier)
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
-        """See `Signer`."""
         key = self._loaded()
         if wanted.origin != key.verifier.name:
             raise ConfigError(

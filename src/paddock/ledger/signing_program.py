@@ -27,8 +27,6 @@ _HINT: Final = "the user's configuration names it: [ledger] signer"
 
 
 class ProgramSigner:
-    """See `signing.Signer`."""
-
     __slots__ = ("_command", "_environment", "_origin", "_verifier")
 
     def __init__(self, command: Sequence[str], origin: str, environment: Mapping[str, str]) -> None:
@@ -46,12 +44,10 @@ class ProgramSigner:
         return self._verifier
 
     def last(self) -> SignedCheckpoint | None:
-        """See `Signer`."""
         note = self._ask("last", "")
         return open_note(note, self.verifier) if note else None
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
-        """See `Signer`."""
         hashes = "".join(f"{each.hex()}\n" for each in proof)
         signed = open_note(self._ask("sign", wanted.text + hashes), self.verifier)
         if signed.checkpoint != wanted:
@@ -61,7 +57,6 @@ class ProgramSigner:
         return signed
 
     def forget(self) -> None:
-        """See `Signer`."""
         self._ask("forget", "")
 
     def _ask(self, action: str, given: str) -> str:

@@ -65,7 +65,6 @@ class TreeFiles:
             raise
 
     def close(self) -> None:
-        """Close the files."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 

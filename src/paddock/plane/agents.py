@@ -61,8 +61,6 @@ class NewAgent:
 
 @dataclass(frozen=True, slots=True)
 class RemovedAgent:
-    """An agent that is no more."""
-
     name: str
     kept: Path
     """Where its declaration stands now. Its workspace was not touched."""

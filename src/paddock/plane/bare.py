@@ -101,7 +101,6 @@ class PlainBuilder:
     """Makes the blueprint's files, and nothing else."""
 
     def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
-        """See `Builder`."""
         for name, content in blueprint.files.items():
             if create_file(layout.root / name, content, FILE_MODE):
                 yield layout.root / name

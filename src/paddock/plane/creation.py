@@ -37,8 +37,6 @@ _BUILDING_PREFIX: Final = ".new-"
 
 @dataclass(frozen=True, slots=True)
 class OpenedPlane:
-    """A plane that is there."""
-
     layout: PlaneLayout
     created: bool
     """This call made it: `PLANE_CREATED` and `AGENT_CREATED` are yet to be recorded."""

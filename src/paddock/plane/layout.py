@@ -104,7 +104,6 @@ class PlaneLayout:
         return self.agent_directory(name) / "agent.json"
 
     def agent_workspace(self, name: str) -> Path:
-        """The workspace of an agent that was given none."""
         return self.agent_directory(name) / "workspace"
 
     def ledger_paths(self) -> Mapping[LedgerName, Path]:

@@ -28,7 +28,6 @@ from paddock.values.events import (
 
 
 def plane_created(layout: PlaneLayout, root: Path) -> Entry:
-    """A plane was made for `root`."""
     return Entry(
         event_type=PLANE_CREATED,
         reason=f"a {layout.kind} plane was made",
@@ -116,7 +115,6 @@ def dual_gate(gate: DualGate, session_id: str, agent: str) -> Entry:
 
 
 def agent_created(record: AgentRecord) -> Entry:
-    """An agent was declared."""
     return Entry(
         event_type=AGENT_CREATED,
         reason="the agent was declared",

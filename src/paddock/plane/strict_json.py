@@ -51,7 +51,6 @@ class Fields:
         return f"{self.file}, line {_line_of(self.source, way)}, field {quote(field[1:])}"
 
     def text(self, name: str) -> str:
-        """A string that is there."""
         if name not in self.members:
             raise self.error(name, f"{quote(name)} is missing", f"add {quote(name)}: a string")
         return self._text(name, self.members[name])

@@ -64,7 +64,6 @@ class Budget:
 
     @property
     def mode(self) -> BudgetMode:
-        """The mode of the whole tree."""
         return self._tree.mode
 
     @property

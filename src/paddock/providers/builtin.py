@@ -46,7 +46,6 @@ class _Reply:
 
 
 def new_call_id() -> str:
-    """An id for one call."""
     return f"builtin_{secrets.token_hex(8)}"
 
 

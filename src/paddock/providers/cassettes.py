@@ -90,7 +90,6 @@ class Recorder:
         self._write = write
 
     def __call__(self, key: Key) -> "RecordingTransport":
-        """See `paddock.providers.choice.TransportFor`."""
         return RecordingTransport(httpx2.AsyncHTTPTransport(), key, self._write)
 
 
@@ -101,7 +100,6 @@ class Player:
         self.transport = PlayingTransport(exchanges)
 
     def __call__(self, key: Key) -> "PlayingTransport":
-        """See `paddock.providers.choice.TransportFor`."""
         del key
         return self.transport
 
@@ -125,11 +123,9 @@ class Taped:
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
     ) -> ModelTurn:
-        """See `Provider`."""
         return self._inner.route(request, on_text=on_text, cancel=cancel)
 
     def close(self) -> None:
-        """See `Provider`."""
         try:
             self._inner.close()
         finally:

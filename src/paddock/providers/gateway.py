@@ -141,7 +141,6 @@ class Gateway:
             attempt += 1
 
     def close(self) -> None:
-        """Close the provider."""
         self._provider.close()
 
     def __enter__(self) -> Self:

@@ -135,7 +135,6 @@ class ResponseAssembly:
         return ""
 
     def message(self) -> Mapping[str, Json]:
-        """The whole response."""
         response = dict(self._response or {})
         if not response.get("output"):
             response["output"] = [self._items[index] for index in sorted(self._items)]

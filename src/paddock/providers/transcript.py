@@ -138,7 +138,6 @@ def _unreadable(what: str, where: str) -> ConfigError:
 
 
 def request_as_json(request: ModelRequest) -> dict[str, Json]:
-    """The whole request."""
     shown: dict[str, Json] = {
         "system": request.system,
         "messages": [message_as_json(message) for message in request.messages],

@@ -59,7 +59,6 @@ def refused(call: ToolCall, tool: Tool[Any] | None, refusal: Refusal) -> ToolRes
 
 
 def refusal_of(error: ToolError) -> Refusal:
-    """A tool's error."""
     return Refusal(error.code, error.message, error.hint)
 
 

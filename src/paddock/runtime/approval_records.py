@@ -41,7 +41,6 @@ def approval_asked(request: ApprovalRequest, session_id: str) -> Entry:
 
 
 def approval_answered(request: ApprovalRequest, approval: Approval, session_id: str) -> Entry:
-    """What was answered, and by whom."""
     answer: dict[str, Json] = {"by": clean(approval.by), "note": clean(approval.note)}
     if not approval.is_granted:
         answer["code"] = approval.code

@@ -63,8 +63,6 @@ _USED_UP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommitArguments(ArgumentType):
-    """Arguments of a commit."""
-
     request: str = needed_text("The request whose changes are committed.")
     agent: str = needed_text("The agent whose command made them.")
 

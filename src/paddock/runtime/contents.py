@@ -37,7 +37,6 @@ class DigestsAlone:
         self._randomness = randomness
 
     def stand_in(self, content: bytes) -> dict[str, Json]:
-        """See `Contents`."""
         salt = self._randomness(SALT_BYTES)
         digest = hashlib.sha256(salt + content).hexdigest()
         return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}
@@ -55,9 +54,7 @@ class KeptContents:
         self._blobs = blobs
 
     def stand_in(self, content: bytes) -> dict[str, Json]:
-        """See `Contents`."""
         return {"salted_sha256": self._blobs.put(content), "bytes": len(content)}
 
     def sync(self) -> None:
-        """See `Contents`."""
         self._blobs.sync()

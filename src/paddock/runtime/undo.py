@@ -47,8 +47,6 @@ _ROWS_MAX: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class UndoArguments(ArgumentType):
-    """Arguments of an undo."""
-
     call: str = needed_text("The call to undo.")
     agent: str = needed_text("The agent whose workspace it changed.")
 

@@ -10,7 +10,7 @@
     claims.py caches.py          directories that go away with whoever made them; one that stays
     landlock.py keeping.py       the backend for hosts without user namespaces
     inside/                      what runs in the sandbox, alone with kernel/
-    conversation.py capture.py pump.py spooling.py following.py   from a command's start to its end
+    conversation.py capture.py pump.py spooling.py   from a command's start to its end
     tracked_view.py git_contents.py   what git tracks of the closed files, as commands see it
     changes/ git/ moments.py     what it changed: judged, settled, committed, kept
     streams.py telling.py fence.py shell.py   what is told of it; one agent's shell

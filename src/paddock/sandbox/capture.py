@@ -10,7 +10,7 @@ import fcntl
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from paddock.kernel.files import start_writing_back
 from paddock.sandbox.values import Captured
@@ -26,21 +26,12 @@ _WRITTEN_BACK_BYTES: Final = 2_097_152
 """What is kept is handed to the device in pieces of this size."""
 
 
-class Follower(Protocol):
-    """Who reads behind us what was saved."""
-
-    def grown_to(self, size_bytes: int, /) -> None:
-        """So much is saved, and stays as it is."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Spool:
     """Where a stream is kept whole: an open file, and how much of it at most."""
 
     fd: int
     bytes_max: int
-    follower: Follower | None = None
 
 
 class Capture:
@@ -154,8 +145,6 @@ class Capture:
             count = os.write(spool.fd, chunk)
             self._spooled += count
             chunk = chunk[count:]
-        if spool.follower is not None:
-            spool.follower.grown_to(self._spooled)
         if self._spooled - self._started >= _WRITTEN_BACK_BYTES:
             # It is to be on the device when the command's result is given: now there is time.
             start_writing_back(spool.fd, self._started, self._spooled - self._started)

@@ -1,5 +1,6 @@
 """A command's whole output, beside what is shown of it: for the history, where it was cut."""
 
+import hashlib
 import os
 import tempfile
 from contextlib import ExitStack
@@ -12,7 +13,6 @@ from paddock.errors import HostError
 from paddock.history.keeping import History, current_call
 from paddock.sandbox.capture import Spool
 from paddock.sandbox.conversation import Spools
-from paddock.sandbox.following import FollowingDigest
 from paddock.sandbox.outcome import KeptOutput, Stream
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
 from paddock.sandbox.values import Captured, CommandEnd
@@ -20,6 +20,9 @@ from paddock.values.digests import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 """Held of each stream: enough for head and tail, whatever the characters are."""
+
+
+_READ_BYTES: Final = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Spooling:
     They are the history's own where it can make such files: to keep one is to name it.
     """
 
-    __slots__ = ("_digests", "_fds", "_history", "_is_adoptable", "_opened")
+    __slots__ = ("_fds", "_history", "_is_adoptable", "_opened")
 
     def __init__(self, directory: Path, history: History) -> None:
         """`directory` is ours, on a disk. Raises: HostError: no file can be made there."""
@@ -44,10 +47,6 @@ class Spooling:
         self._is_adoptable = True
         with ExitStack() as opened:
             self._fds = (self._open(directory, opened), self._open(directory, opened))
-            one, other = (FollowingDigest(fd) for fd in self._fds)
-            opened.callback(one.close)
-            opened.callback(other.close)
-            self._digests = (one, other)
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -75,10 +74,8 @@ class Spooling:
     def spools(self) -> Spools:
         """Where the output goes while it is read."""
         most = limits.shell_output_kept_bytes_max
-        one, other = (
-            Spool(fd, most, digest) for fd, digest in zip(self._fds, self._digests, strict=True)
-        )
-        return Spools(one, other)
+        one, other = self._fds
+        return Spools(Spool(one, most), Spool(other, most))
 
     def streams(self, end: CommandEnd) -> Streams:
         """What is shown; what was cut is kept whole. Raises: StorageFullError, HostError."""
@@ -88,7 +85,7 @@ class Spooling:
         text, is_cut = render_stream(captured, limits.shell_output_chars_max)
         if not is_cut:
             return Stream(text)
-        digest = self._digest(number, captured.spooled_bytes)
+        digest = _digest(self._fds[number], captured.spooled_bytes)
         store = self._history.store
         with store.held():
             if self._is_adoptable:
@@ -101,13 +98,21 @@ class Spooling:
                 running.kept.add(digest)
         return Stream(text, KeptOutput(digest, captured.spooled_bytes, captured.total_bytes))
 
-    def _digest(self, number: int, size_bytes: int) -> str:
-        try:
-            return DIGEST_PREFIX + self._digests[number].hexdigest(size_bytes)
-        except OSError as error:
-            raise HostError(
-                f"a command's output cannot be read again: {os.strerror(error.errno or 0)}"
-            ) from error
+
+def _digest(fd: int, size_bytes: int) -> str:
+    digest, offset = hashlib.sha256(), 0
+    try:
+        while offset < size_bytes:
+            piece = os.pread(fd, min(_READ_BYTES, size_bytes - offset), offset)
+            if not piece:
+                raise HostError("a command's output became shorter while it was read again")
+            digest.update(piece)
+            offset += len(piece)
+    except OSError as error:
+        raise HostError(
+            f"a command's output cannot be read again: {os.strerror(error.errno or 0)}"
+        ) from error
+    return DIGEST_PREFIX + digest.hexdigest()
 
 
 def _unnamed(directory: Path) -> IO[bytes]:

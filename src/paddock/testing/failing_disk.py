@@ -48,7 +48,6 @@ class Fault:
     moment: Moment = Moment.BEFORE
 
     def strike(self) -> None:
-        """Raise it."""
         raise OSError(self.code, os.strerror(self.code))
 
 
@@ -88,7 +87,6 @@ class FailingDisk(Disk):
             trouble.strike()
 
     def open_unnamed(self, dir_fd: int, mode: int) -> int | None:
-        """See `Disk`."""
         trouble = self._begin("open_unnamed")
         fd = super().open_unnamed(dir_fd, mode)
         if trouble is not None and fd is not None:
@@ -97,7 +95,6 @@ class FailingDisk(Disk):
         return fd
 
     def create(self, dir_fd: int, name: str, mode: int) -> int:
-        """See `Disk`."""
         trouble = self._begin("create")
         fd = super().create(dir_fd, name, mode)
         if trouble is not None:
@@ -106,7 +103,6 @@ class FailingDisk(Disk):
         return fd
 
     def write(self, fd: int, content: bytes | memoryview) -> None:
-        """See `Disk`."""
         trouble = self._begin("write")
         if trouble is not None and trouble.moment is not Moment.AFTER:
             if trouble.moment is Moment.HALFWAY:
@@ -116,50 +112,42 @@ class FailingDisk(Disk):
         self._end(trouble)
 
     def sync(self, fd: int) -> None:
-        """See `Disk`."""
         trouble = self._begin("sync")
         super().sync(fd)
         self._end(trouble)
 
     def sync_file_system(self, fd: int) -> None:
-        """See `Disk`."""
         trouble = self._begin("sync_file_system")
         super().sync_file_system(fd)
         self._end(trouble)
 
     def link_unnamed(self, fd: int, dir_fd: int, name: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("link_unnamed")
         super().link_unnamed(fd, dir_fd, name)
         self._end(trouble)
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("move_new")
         super().move_new(from_fd, name, to_fd, to)
         self._end(trouble)
 
     def exchange(self, dir_fd: int, name: str, other: str) -> bool:
-        """See `Disk`."""
         trouble = self._begin("exchange")
         done = super().exchange(dir_fd, name, other)
         self._end(trouble)
         return done
 
     def move_directory(self, dir_fd: int, name: str, to: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("move_directory")
         super().move_directory(dir_fd, name, to)
         self._end(trouble)
 
     def replace(self, dir_fd: int, name: str, over: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("replace")
         super().replace(dir_fd, name, over)
         self._end(trouble)
 
     def unlink(self, dir_fd: int, name: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("unlink")
         try:
             super().unlink(dir_fd, name)
@@ -168,55 +156,46 @@ class FailingDisk(Disk):
             self._end(trouble)
 
     def make_directory(self, dir_fd: int, name: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("make_directory")
         super().make_directory(dir_fd, name)
         self._end(trouble)
 
     def remove_directory(self, dir_fd: int, name: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("remove_directory")
         super().remove_directory(dir_fd, name)
         self._end(trouble)
 
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("make_link")
         super().make_link(dir_fd, name, text)
         self._end(trouble)
 
     def set_owner(self, fd: int, uid: int, gid: int) -> None:
-        """See `Disk`."""
         trouble = self._begin("set_owner")
         super().set_owner(fd, uid, gid)
         self._end(trouble)
 
     def set_mode(self, fd: int, mode: int) -> None:
-        """See `Disk`."""
         trouble = self._begin("set_mode")
         super().set_mode(fd, mode)
         self._end(trouble)
 
     def set_attribute(self, fd: int, name: str, value: bytes) -> None:
-        """See `Disk`."""
         trouble = self._begin("set_attribute")
         super().set_attribute(fd, name, value)
         self._end(trouble)
 
     def remove_attribute(self, fd: int, name: str) -> None:
-        """See `Disk`."""
         trouble = self._begin("remove_attribute")
         super().remove_attribute(fd, name)
         self._end(trouble)
 
     def set_mode_held(self, fd: int, mode: int) -> None:
-        """See `Disk`."""
         trouble = self._begin("set_mode_held")
         super().set_mode_held(fd, mode)
         self._end(trouble)
 
     def set_modified(self, fd: int, modified_ns: int) -> None:
-        """See `Disk`."""
         trouble = self._begin("set_modified")
         super().set_modified(fd, modified_ns)
         self._end(trouble)

@@ -40,7 +40,6 @@ class MemoryCollector:
         self._count = 0
 
     def enroll(self, chain: Chain) -> bool:
-        """See `Store`."""
         name = _name(chain)
         known = self._chains.setdefault(name, chain)
         if known != chain:
@@ -54,24 +53,19 @@ class MemoryCollector:
         return is_new
 
     def chains(self) -> Sequence[Chain]:
-        """See `Store`."""
         return [self._chains[name] for name in sorted(self._chains)]
 
     def accepted(self, chain: Chain) -> Sequence[Accepted]:
-        """See `Store`."""
         return list(self._accepted[_name(chain)])
 
     def newest(self, chain: Chain) -> Accepted | None:
-        """See `Store`."""
         found = self._accepted[_name(chain)]
         return found[-1] if found else None
 
     def lines(self, chain: Chain) -> Iterator[tuple[int, bytes]]:
-        """See `Store`."""
         return iter(sorted(self._lines[_name(chain)].items()))
 
     def progress(self, host: str) -> Sequence[Progress]:
-        """See `Store`."""
         found: list[Progress] = []
         for chain in self.chains():
             if chain.host != host:
@@ -83,25 +77,21 @@ class MemoryCollector:
         return found
 
     def send(self, offer: Offer, parts: Iterable[bytes]) -> None:
-        """See `Store`."""
         laid = list(parts)
         self._count += 1
         self._offers[self._count] = replace(offer, number=self._count, sender=_SENDER), laid
 
     def offers(self, after: int = 0) -> Sequence[Offer]:
-        """See `Store`."""
         laid = [offer for offer, _ in self._offers.values() if offer.number > after]
         return laid[:OFFERS_MAX]
 
     def waiting(self, chain: Chain) -> int:
-        """See `Store`."""
         laid = [offer for offer, _ in self._offers.values()]
         stops = [each.stop for each in laid if (each.host, each.ledger) == _name(chain)]
         return max(stops, default=0)
 
     @contextmanager
     def taking(self, chain: Chain, offer: Offer) -> Generator["MemoryTaking"]:
-        """See `Store`."""
         newest = self.newest(chain)
         waiting = self._offers.get(offer.number)
         taking = MemoryTaking(
@@ -117,17 +107,14 @@ class MemoryCollector:
             del self._offers[offer.number]
 
     def drop(self, offer: Offer) -> None:
-        """See `Store`."""
         self._offers.pop(offer.number, None)
 
     def refuse(self, offer: Offer, refusal: OfferRefusal) -> None:
-        """See `Store`."""
         if self._offers.pop(offer.number, None) is not None:
             self._refused.append((offer, refusal))
             self._refused_since[offer.host, offer.ledger] = refusal.code.value
 
     def refused(self, host: str, ledger: str) -> Sequence[Refused]:
-        """See `Store`."""
         newest: dict[str, Refused] = {}
         for offer, refusal in self._refused:
             if (offer.host, offer.ledger) == (host, ledger):
@@ -137,7 +124,6 @@ class MemoryCollector:
         return [newest[code] for code in sorted(newest)]
 
     def steady(self) -> nullcontext[None]:
-        """See `Store`."""
         return nullcontext()
 
     def close(self) -> None:
@@ -156,19 +142,15 @@ class MemoryTaking:
         self._parts = parts or []
 
     def parts(self) -> Iterator[bytes]:
-        """See `Taking`."""
         return iter(self._parts)
 
     def stored(self, start: int, stop: int) -> Iterable[bytes]:
-        """See `Taking`."""
         return [self._lines[seq] for seq in range(start, stop) if seq in self._lines]
 
     def add(self, start: int, lines: Sequence[bytes]) -> None:
-        """See `Taking`."""
         self.added |= dict(enumerate(lines, start))
 
     def keep(self, head: Head) -> None:
-        """See `Taking`."""
         self.kept = head
 
 

@@ -88,13 +88,11 @@ class MemoryLedger:
     def append(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> Receipt:
-        """See `ports.Ledger.append`."""
         return self.write(entries, reservation=reservation).wait()
 
     def write(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> "MemoryPending":
-        """See `ports.Ledger.write`."""
         if self._is_closed:
             raise HostError("the ledger was closed", where=self.path)
         if not 0 < len(entries) <= limits.ledger_batch_entries_max:

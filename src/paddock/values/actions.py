@@ -49,7 +49,6 @@ class Action(NamedTuple):
 
     @property
     def head(self) -> str:
-        """`tool:<category>:<operation>`."""
         return f"tool:{self.category}:{self.operation}"
 
     @property

@@ -26,7 +26,6 @@ class _Never:
 
     @property
     def is_cancelled(self) -> bool:
-        """False."""
         return False
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -18,8 +18,6 @@ from paddock.values.models import Usage
 
 
 class OrderType(StrEnum):
-    """What an order is for."""
-
     CLASSIFY = "classify"
     SYNTHESIZE = "synthesize"
     EXECUTE = "execute"

@@ -5,7 +5,7 @@
     workspace    the face that tools use               roots       the root, held open
     listing      walking directories    entries        what one holds; states: what a path is
     reading      one open file          window         some lines of it
-    known        what was found out about large files before; digesting: versions in a thread
+    known        what was found out about large files before
     writing      create, replace, edit  moving         move, delete
     search       a folder of its own: contents and names, by ripgrep
     drafts       new content on its way to a name      temporary   names that outlive nobody
@@ -20,7 +20,6 @@
 Whether a path may be touched is policy's business, not decided here.
 """
 
-from paddock.workspace.digesting import Pieces
 from paddock.workspace.entries import (
     DirectoryEntry,
     EntryFilter,
@@ -48,7 +47,7 @@ from paddock.workspace.resolution import (
 from paddock.workspace.temporary import is_temporary_name
 from paddock.workspace.window import Window, WindowLimits, WindowLine
 from paddock.workspace.workspace import Workspace
-from paddock.workspace.writing import Edit, Expected
+from paddock.workspace.writing import Edit, Expected, Pieces
 
 __all__ = [
     "ROOT",

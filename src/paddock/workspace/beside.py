@@ -56,11 +56,9 @@ class BesideResolution:
 
     @property
     def name(self) -> str:
-        """See `Resolution.name`."""
         return self.within.name
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
-        """See `Resolution.open`."""
         inside = self.beside.below(relative) if root_fd == self._root_fd else None
         if inside is None:
             return self.within.open(root_fd, relative, flags)

@@ -111,7 +111,6 @@ class BoundSwap:
         return self.path.name
 
     def state(self) -> StepState:
-        """See `BoundStep`."""
         old, new = self.step.old, self.step.new
         here, draft = self._at(self.name), self._at(self.draft)
         if new is None:
@@ -125,12 +124,10 @@ class BoundSwap:
         return StepState.DONE if is_displaced else StepState.LOST
 
     def was_right(self) -> bool:
-        """See `BoundStep`."""
         old, displaced = self.step.old, self._displaced()
         return old is None or displaced is None or self._fits(displaced, old)
 
     def do(self) -> None:
-        """See `BoundStep`."""
         old, new = self.step.old, self.step.new
         if self._is_half_way():
             self._move(self.draft, self.name)
@@ -161,7 +158,6 @@ class BoundSwap:
             raise changed(self.path) from failure
 
     def undo(self) -> bool:
-        """See `BoundStep`."""
         if self._is_half_way():
             return self._moved_back(self.aside)
         if self.state() is not StepState.DONE:
@@ -177,7 +173,6 @@ class BoundSwap:
         return self._taken_away(new) and (displaced is None or self._moved_back(displaced))
 
     def clean_done(self) -> bool:
-        """See `BoundStep`."""
         # By the inode: whoever had the old file open may have written to it since.
         known = {mark.inode for mark in self._marks()}
         displaced, old = self._displaced(), self.step.old
@@ -209,7 +204,6 @@ class BoundSwap:
         return is_gone
 
     def clean_undone(self) -> bool:
-        """See `BoundStep`."""
         return self._clean(self._is_ours)
 
     def _is_ours(self, name: str, status: FileStatus) -> bool:
@@ -336,31 +330,25 @@ class BoundMetadata:
     step: MetadataStep
 
     def state(self) -> StepState:
-        """See `BoundStep`."""
         status = status_at(self.dir_fd, self.path.name)
         if status is None or status.inode != self.step.inode:
             return StepState.DONE  # another entry: there is nothing left to change
         return StepState.DONE if _is_set(status, self.step.new) else StepState.PENDING
 
     def was_right(self) -> bool:
-        """See `BoundStep`."""
         return True
 
     def do(self) -> None:
-        """See `BoundStep`."""
         if not self._set(self.step.old, self.step.new):
             raise changed(self.path)
 
     def undo(self) -> bool:
-        """See `BoundStep`."""
         return self._set(self.step.new, self.step.old)
 
     def clean_done(self) -> bool:
-        """See `BoundStep`."""
         return True
 
     def clean_undone(self) -> bool:
-        """See `BoundStep`."""
         return True
 
     def _set(self, before: Metadata, after: Metadata) -> bool:

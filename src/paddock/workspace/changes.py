@@ -256,7 +256,6 @@ class Unconditional:
     """Nothing else has to hold."""
 
     def directories(self) -> Sequence[WorkspacePath]:
-        """See `Condition`."""
         return ()
 
     def verify(self) -> None:

@@ -45,7 +45,6 @@ class Disk:
         return os.open(name, flags, mode, dir_fd=dir_fd)
 
     def write(self, fd: int, content: bytes | memoryview) -> None:
-        """All of `content`."""
         # write(2) takes at most 0x7ffff000 bytes at a time and may take less.
         rest = memoryview(content)
         while rest:
@@ -124,7 +123,6 @@ class Disk:
         os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def replace(self, dir_fd: int, name: str, over: str) -> None:
-        """Rename over what is there."""
         os.rename(name, over, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def unlink(self, dir_fd: int, name: str) -> None:

@@ -54,7 +54,6 @@ class KnownFiles:
         self._files: OrderedDict[FileStatus, KnownFile] = OrderedDict()
 
     def find(self, status: FileStatus) -> KnownFile:
-        """What is known of the file that has this status."""
         return self._files.get(status, NOTHING_KNOWN)
 
     def keep(self, status: FileStatus, found: KnownFile, read_at_ns: int) -> None:

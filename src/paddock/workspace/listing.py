@@ -58,7 +58,6 @@ def list_directory(
     *,
     skipped: int = 0,
 ) -> Listing:
-    """See `Workspace.list_directory`."""
     walk = _Walk(about, depth)
     walk.visit(_open_directory(tree, directory), directory, depth)
     paths = sorted(walk.found, key=_byte_order)
@@ -124,7 +123,6 @@ def _require_search(fd: int) -> None:
 def _first_shown(
     names: list[str], directory: WorkspacePath, entries_max: int, about: EntryFilter
 ) -> tuple[list[WorkspacePath], bool]:
-    """The first names that are shown, and whether there are more of them."""
     # Folded names first: the names themselves only tell those apart that fold alike.
     keyed = zip(map(str.casefold, names), names, strict=True)
     taken = entries_max + _HIDDEN_LIKELY

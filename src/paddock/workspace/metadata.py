@@ -58,7 +58,6 @@ class FileStatus:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory."""
         return stat.S_ISDIR(self.mode)
 
     @property

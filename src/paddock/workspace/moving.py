@@ -70,7 +70,6 @@ class _Judged:
 
     @property
     def entry_version(self) -> EntryVersion:
-        """Its version, with its kind."""
         return EntryVersion(self.kind, self.version or DIRECTORY_VERSION)
 
     def is_still(self, now: FileStatus | None) -> bool:
@@ -85,7 +84,6 @@ class _Judged:
 def move(
     site: Site, entry: EntryPath, to: WritePath, if_version: str | EntryVersion | None
 ) -> MoveReceipt:
-    """See `Workspace.move`."""
     path, target = entry.path, to.real
     _require_movable(path, to)
     with converting(path, "move"):
@@ -162,7 +160,6 @@ def _bring_back(place: Place, from_fd: int, name: str) -> None:
 
 
 def delete(site: Site, entry: EntryPath, if_version: str | EntryVersion | None) -> DeleteReceipt:
-    """See `Workspace.delete`."""
     path = entry.path
     if path.is_root:
         raise InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
@@ -200,7 +197,6 @@ def _keep(place: Place, judged: _Judged) -> Kept:
 
 
 def entry_version(site: Site, entry: EntryPath) -> EntryVersion:
-    """See `Workspace.entry_version`."""
     path = entry.path
     with converting(path, "look at"):
         fd = site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)

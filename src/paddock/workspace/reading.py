@@ -140,7 +140,6 @@ class OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """The size when it was opened."""
         return self.status.size_bytes
 
     @property

@@ -73,7 +73,6 @@ class Openat2Resolution:
         self._hows: dict[int, OpenHow] = {}
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
-        """See `Resolution.open`."""
         how = self._hows.get(flags)
         if how is None:
             how = self._hows[flags] = OpenHow(flags, _RESOLVE)
@@ -104,7 +103,6 @@ class WalkResolution:
     name = "walk"
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
-        """See `Resolution.open`."""
         if relative == ".":
             return os.open(".", flags, dir_fd=root_fd)
         parts = relative.split("/")

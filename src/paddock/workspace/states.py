@@ -14,7 +14,6 @@ from paddock.workspace.writing import Site
 
 
 def entry_state(site: Site, entry: EntryPath) -> EntryState | None:
-    """See `Workspace.entry_state`."""
     with converting(entry.path, "look at"):
         fd = _parent(site, entry.path)
         if fd is None:
@@ -27,7 +26,6 @@ def entry_state(site: Site, entry: EntryPath) -> EntryState | None:
 
 
 def entry_seen(site: Site, entry: EntryPath) -> Seen | None:
-    """See `Workspace.entry_seen`."""
     with converting(entry.path, "look at"):
         fd = _parent(site, entry.path)
         if fd is None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from paddock import limits
 from paddock.errors import (
@@ -32,7 +32,6 @@ from paddock.errors import (
 from paddock.history.keeping import Keeper, NoKeeper
 from paddock.history.notes import Doing, DoingKind
 from paddock.text.show import quote
-from paddock.workspace.digesting import KnownVersion, PendingVersion, Pieces, version_meanwhile
 from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import Draft, Place, changed
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting
@@ -44,6 +43,7 @@ from paddock.workspace.reading import (
     read_bytes,
     require_regular,
     require_versionable,
+    version_of,
     version_of_file,
 )
 from paddock.workspace.receipts import WriteReceipt
@@ -63,6 +63,10 @@ class Expected(Enum):
     """Nothing: exclusive creation. Anything there is a PathExistsError."""
     ANYTHING = "anything"
     """A file or nothing, whichever it is when the lock is held: the last writer wins."""
+
+
+Pieces: TypeAlias = Sequence[bytes | memoryview]
+"""A content in pieces that follow one another."""
 
 
 class Edit(Protocol):
@@ -139,7 +143,6 @@ def write_file(
     *,
     create_parents: bool,
 ) -> WriteReceipt:
-    """See `Workspace.write_file`."""
     target = _require_file_path(path)
     parents = site.parents()
     with converting(target, "write"):
@@ -153,7 +156,6 @@ def write_file(
 
 
 def edit_file(site: Site, path: WritePath, change: Edit, if_version: str | None) -> WriteReceipt:
-    """See `Workspace.edit_file`."""
     target = _require_file_path(path)
     with converting(target, "edit"), site.lock(target.parent) as (dir_fd,):
         place = site.place(target, dir_fd)
@@ -199,16 +201,15 @@ def _write(
         require_versionable(place.path, old.status)
         version_before = version_of_file(old.fd, old.status.size_bytes)
         require_version(place.path, if_version, version_before)
-        return _replace(place, old, (content,), KnownVersion(version_before), "overwritten")
+        return _replace(place, old, (content,), version_before, "overwritten")
 
 
 def _create(
     place: Place, content: bytes, expected: Expected, made: Sequence[WorkspacePath]
 ) -> WriteReceipt:
-    pending = version_meanwhile(content)
+    version = version_of(content)
     with Draft.of_new_file(place) as draft:
         draft.fill(content)
-        version = pending.result()
         directories = tuple(directory.relative for directory in made)
         doing = Doing(place.path.relative, "created", after=version, made=directories)
         try:
@@ -272,20 +273,18 @@ def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) ->
             hint="change it by a command, if you may run one",
         )
     content = read_bytes(old.fd, size_bytes)
-    pending = version_meanwhile(content)
-    if if_version is not None:
-        require_version(place.path, if_version, pending.result())
-    return _replace(place, old, change.apply(content), pending, "edited")
+    version_before = version_of(content)
+    require_version(place.path, if_version, version_before)
+    return _replace(place, old, change.apply(content), version_before, "edited")
 
 
 def _replace(
-    place: Place, old: _OldFile, content: Pieces, before: PendingVersion, kind: DoingKind
+    place: Place, old: _OldFile, content: Pieces, version_before: str, kind: DoingKind
 ) -> WriteReceipt:
-    pending = version_meanwhile(*content)
+    version = version_of(*content)
     with Draft.of_replacement(place) as draft:
         notes = carry_metadata(place.disk, old.fd, draft.fd, place.path)
         draft.fill(*content)
-        version_before, version = before.result(), pending.result()
         doing = Doing(place.path.relative, kind, before=version_before, after=version)
         # With its change time, which keeping it may move: attributes are part of the file.
         if place.status() != old.status:
@@ -312,7 +311,6 @@ def parted_note(path: WorkspacePath, others: int) -> str:
 
 
 def with_directories(receipt: WriteReceipt, parents: Parents) -> WriteReceipt:
-    """The receipt, with the directories that were made for it."""
     if not parents.made:
         return receipt
     return dataclass_replace(receipt, created_directories=tuple(parents.made))

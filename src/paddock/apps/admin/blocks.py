@@ -62,12 +62,10 @@ Block = Text | Table | Fitted
 
 
 def line(*parts: str | Span, gutter: str = "") -> Text:
-    """One line."""
     return Text((row(*parts),), gutter)
 
 
 def row(*parts: str | Span) -> Row:
-    """A row of spans."""
     return tuple(part if isinstance(part, Span) else Span(part) for part in parts)
 
 

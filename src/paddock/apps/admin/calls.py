@@ -155,5 +155,4 @@ class Calls:
         return self._count
 
     def find(self, number: int) -> ShownCall | None:
-        """The call of that number, if it is kept."""
         return self._kept.get(number)

@@ -32,8 +32,6 @@ _COMMAND: Final = re.compile(r"/(\S+)\s*(.*)", re.DOTALL)
 
 
 class Command(Protocol):
-    """One command."""
-
     usage: str
     summary: str
 
@@ -76,7 +74,6 @@ class ExitCommand:
     summary = "end the session and leave"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Leave when this is over."""
         desk.is_leaving = True
 
 

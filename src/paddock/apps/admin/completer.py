@@ -17,7 +17,6 @@ class VocabularyCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """See `Completer`."""
         before = document.text_before_cursor
         for found in candidates(before, self._known()):
             yield Completion(found.text, -found.replaces, display_meta=found.about)

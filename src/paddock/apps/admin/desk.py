@@ -110,7 +110,6 @@ class Desk:
     # What goes on
 
     def heard(self, event: Event) -> None:
-        """See `paddock.agent.events.TurnListener`."""
         if isinstance(event, Spent):
             self._spent[event.wo_id] = event.cost.total_tokens
             self.refresh()

@@ -27,14 +27,12 @@ class JsonScreen:
         self._lock = threading.Lock()
 
     def show(self, block: Block) -> None:
-        """See `Screen`."""
         self._line({"kind": "text", "lines": list(self._drawing.lines(block))})
 
     def live(self, text: str) -> None:
         """Nothing: it comes when it is whole."""
 
     def status(self, status: Status) -> None:
-        """See `Screen`."""
         self._line(
             {
                 "kind": "status",
@@ -51,7 +49,6 @@ class JsonScreen:
         )
 
     def answered(self, result: TurnResult) -> None:
-        """See `Screen`."""
         self._line({"kind": "turn", **result.as_json()})
 
     def write(self, text: str) -> None:

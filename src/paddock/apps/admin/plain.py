@@ -55,7 +55,6 @@ class PlainScreen:
         return f"{badges}{status.agent}> "
 
     def show(self, block: Block) -> None:
-        """See `Screen`."""
         with self._lock:
             for each in self._drawing.lines(block):
                 self._out.write(f"{each}\n")
@@ -197,7 +196,6 @@ class PlainKeyboard:
             )
 
     def answer(self, question: Question) -> Answer | Silence:
-        """See `Keyboard`."""
         for block in question.blocks:
             self._screen.show(block)
         if not self._is_terminal:

@@ -47,7 +47,6 @@ class WorkspacePreviews:
     root_of: Callable[[str], str]
 
     def of(self, request: ApprovalRequest, lines_max: int) -> Preview | None:
-        """See `Previews`."""
         if request.diff:
             return Preview(request.diff, is_whole=is_whole_diff(request.diff))
         change = _CHANGES.get(request.tool)

@@ -45,7 +45,6 @@ class RichDrawing:
         )
 
     def lines(self, block: Block, width: int) -> list[str]:
-        """See `Drawing`."""
         console, width = self._console, max(width, _WIDTH_MIN)
         match block:
             case Text():

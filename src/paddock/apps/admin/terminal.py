@@ -89,19 +89,16 @@ class Terminal:
     # Screen
 
     def show(self, block: Block) -> None:
-        """See `Screen`."""
         with self._lock:
             self._pending.append(block)
         self._schedule()
 
     def live(self, text: str) -> None:
-        """See `Screen`."""
         with self._lock:
             self._live = text
         self._schedule()
 
     def status(self, status: Status) -> None:
-        """See `Screen`."""
         self._panel.status = status
         self._schedule()
 
@@ -111,7 +108,6 @@ class Terminal:
     # Keyboard
 
     def read(self) -> Said:
-        """See `Keyboard`."""
         if self._has_left:
             return Ended()
         self._in_loop(self._panel.begin_reading)
@@ -124,11 +120,9 @@ class Terminal:
         return said
 
     def learn(self, known: Vocabulary) -> None:
-        """See `Keyboard`."""
         self._panel.vocabulary = known
 
     def answer(self, question: Question) -> Answer | Silence:
-        """See `Keyboard`."""
         if self._has_left:
             return Silence.LEFT
         for block in (*question.blocks, question.keys):
@@ -141,7 +135,6 @@ class Terminal:
 
     @contextmanager
     def interrupting(self, stop: Callable[[], None]) -> Generator[None]:
-        """See `Keyboard`."""
         self._stop = stop
         if self._has_left:
             stop()

@@ -33,12 +33,10 @@ class TurnView:
         """The text of the model turn that is coming in, or came in last."""
 
     def begin(self) -> None:
-        """A turn begins."""
         self._partial = self._said = ""
         self._screen.live(WORKING)
 
     def heard(self, event: Event) -> None:
-        """See `paddock.agent.events.TurnListener`."""
         match event:
             case TextPiece():
                 self._piece(event.text)

@@ -41,7 +41,6 @@ class LeafNodes:
             self._levels.append(_parents(self._levels[-1]))
 
     def node(self, level: int, index: int) -> bytes:
-        """See `Nodes`."""
         return self._levels[level][index]
 
 

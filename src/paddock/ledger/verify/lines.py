@@ -161,7 +161,6 @@ class LineCheck:
                     del self.intents[key]
 
     def _compare_mark(self, offset: int, end: int) -> None:
-        """Compare with what the head file recorded for the end of this line."""
         while self._marks and self._marks[0].offset_bytes == end:
             mark = self._marks.pop(0)
             agrees = (mark.entries, mark.leaf) == (self._seq, self._prev)

@@ -5,7 +5,7 @@
     names       the first entries that a glob means
     counted     lines that match with a count of what was passed by
     ordered     files in a given order, until there are enough matches
-    probe       a frequent plain text, without ripgrep; binaries: what it would read for nothing
+    binaries    what ripgrep would read for nothing
     engine      runs of ripgrep, and what becomes of what they propose
     program     which program that is, and its command lines
     child       one run of it

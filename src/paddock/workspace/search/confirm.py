@@ -53,9 +53,7 @@ class Lines(Protocol):
         """The lines that were found, with `context` lines before and after each, each once."""
         ...
 
-    def numbers(self, found: list[Any]) -> list[int]:
-        """The numbers of the lines that were found."""
-        ...
+    def numbers(self, found: list[Any]) -> list[int]: ...
 
 
 def is_large_utf16(start: bytes, size_bytes: int) -> bool:
@@ -184,7 +182,6 @@ class SplitLines:
         return number if text in (line, line + _ADDED) else 0
 
     def around(self, found: list[int], context: int) -> Columns:
-        """See `Lines`."""
         numbers = found
         if context:
             numbers = list[int]()
@@ -200,7 +197,6 @@ class SplitLines:
         return [number for number, line in enumerate(self._lines, 1) if text in line]
 
     def numbers(self, found: list[int]) -> list[int]:
-        """See `Lines`."""
         return found
 
 
@@ -239,7 +235,6 @@ class PlacedLines:
         return found
 
     def around(self, found: list[Placed], context: int) -> Columns:
-        """See `Lines`."""
         content = self._content
         lines: list[tuple[int, bytes]] = []
         last = 0
@@ -260,7 +255,6 @@ class PlacedLines:
         return [number for number, _ in lines], [text for _, text in lines]
 
     def numbers(self, found: list[Placed]) -> list[int]:
-        """See `Lines`."""
         return [place.number for place in found]
 
     def _before(self, place: Placed, last: int, context: int) -> list[tuple[int, bytes]]:

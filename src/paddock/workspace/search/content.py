@@ -6,14 +6,11 @@ is. If it proposes no more than is shown, that is all there is, and sorting make
 If it proposes more, which proposals came first is chance, so they are thrown away. Our
 own walk then gives the files in byte order, as far as they are needed, and ripgrep
 searches them in growing batches until enough is confirmed.
-
-While it starts, a plain text is looked for in the first few files without it.
 """
 
 import contextlib
 import os
 
-from paddock import limits
 from paddock.errors import PathNotAFileError, PermissionDeniedError
 from paddock.text.show import quote
 from paddock.workspace.failures import converting
@@ -25,7 +22,6 @@ from paddock.workspace.search.child import require_enterable
 from paddock.workspace.search.engine import Engine, Proposals
 from paddock.workspace.search.globs import EVERYTHING, Entered, SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
-from paddock.workspace.search.probe import probe, short_text
 from paddock.workspace.search.program import NEVER, tree_command
 from paddock.workspace.search.proposals import ProposalReader
 from paddock.workspace.search.until import Until
@@ -63,9 +59,7 @@ def search_content(
     else:
         with converting(path, "list"):
             _search_below(workspace, engine, search, path, glob)
-    # A search that needed no ripgrep has not shown that the pattern is one.
-    if short_text(wanted.regex) is None:
-        engine.check()
+    engine.check()
     return search.found
 
 
@@ -109,14 +103,6 @@ def _search_below(
     finally:
         os.close(fd)
     with child:
-        text = short_text(wanted.regex)
-        if text is not None:
-            with contextlib.closing(Walk(tree, path, terms, engine.until)) as walk:
-                walk.budget = limits.search_walked_entries_max
-                found = probe(workspace, engine, text, walk.paths())
-            if found is not None:
-                search.take(found)
-                return
         area = _Below(workspace, path, glob)
         engine.read(child, ProposalReader(), proposals, wanted.matches_max, area)
     if sum(map(len, proposals.values())) <= search.left:

@@ -78,7 +78,6 @@ class OrderedSearch:
         return batch[last + 1 :]
 
     def confirm(self, proposals: Proposals) -> None:
-        """Take in what stands there of `proposals`."""
         self.take(self._engine.confirm(proposals, self.left))
 
     def take(self, files: Iterable[FileLines]) -> None:
