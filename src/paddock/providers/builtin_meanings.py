@@ -166,7 +166,7 @@ def mean_write(found: Match) -> Wishes:
     """A file with this content."""
     path, content = _clean(found["path"]), unquoted(found["text"])
     return (
-        Wish("write_file_dev", {"path": path, "content": content, "create_dirs": True}),
+        Wish("write_file_dev", {"path": path, "content": content}),
         Wish("create_file", {"path": path, "content": content}),
     )
 

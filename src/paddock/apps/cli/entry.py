@@ -3,15 +3,15 @@
 Python tells of one that comes while modules load by a traceback: nobody is there yet to catch it.
 """
 
-import _signal
+import signal
 
 
 def console() -> None:
     """Load the command line, and run it."""
-    before = _signal.getsignal(_signal.SIGINT)
-    if before is _signal.default_int_handler:
-        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from paddock.apps.cli import main
 
-    _signal.signal(_signal.SIGINT, before)
+    signal.signal(signal.SIGINT, before)
     main.console()

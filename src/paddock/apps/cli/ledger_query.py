@@ -3,7 +3,7 @@
 import posixpath
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from paddock import limits
 from paddock.apps.cli.console import Console
@@ -150,8 +150,8 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
 def _target(entry: Entry) -> str:
     """The path, command or other target of a call, of its first action."""
     actions = entry.metadata.get("actions")
-    first = str(actions[0]) if isinstance(actions, list) and actions else ""
-    return first.partition(" ")[2]
+    first = next(iter(cast("list[object]", actions)), "") if isinstance(actions, list) else ""
+    return str(first).partition(" ")[2]
 
 
 def _answered(entry: Entry) -> str:
