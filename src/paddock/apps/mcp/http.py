@@ -150,7 +150,7 @@ def _connections() -> type[H11Protocol]:
     """
     half_open: dict[H11Protocol, asyncio.TimerHandle] = {}
 
-    class Connection(H11Protocol):
+    class _Arriving(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             self._wait()
@@ -182,7 +182,7 @@ def _connections() -> type[H11Protocol]:
             if self in half_open:
                 half_open.pop(self).cancel()
 
-    return Connection
+    return _Arriving
 
 
 class _Server(uvicorn.Server):
