@@ -281,6 +281,38 @@ _SHELL_NOTES: Final = (
     "there are none.\n",
     "`memory_mb = 0` is three quarters of what the machine has, and no number means more;",
     "`cpu_s = 0` is no limit.\n",
+    'With `commit = "none"` nothing that a command changes lands, in the workspace or outside of',
+    "it, and the result counts what was thrown away. It takes the backend `stage`.\n",
+)
+
+
+_EXTENDS: Final = (
+    "## Profiles of your own\n",
+    'A profile replaces one of its name whole, unless it extends it. `extends = "standard"`, or a',
+    "list of names, joins it with what these say, built-in or in the same file: lists are joined,",
+    "and of `otherwise` and `shell` a key that it gives itself counts, else that of the last base",
+    "that has it (of `otherwise`, the strictest). What a base denies or asks about no profile that",
+    "extends it lifts. Its own name means the one that it would replace: yours from the user's",
+    "configuration, else the built-in one. A circle does not load. `paddock policy lint` says what",
+    "a built-in profile lost where one of its name does not extend it.\n",
+    "```toml",
+    "[profiles.standard]",
+    'extends = ["standard", "readonly-commands"]',
+    'deny    = ["tool:shell:run git push *"]',
+    "```\n",
+    "## Agents\n",
+    '`[agents."NAME"]` gives a profile to an agent, or to a kind of agent of a client.',
+    "With a `workspace` (from the project's root, or a directory of the host) or a `parent` it",
+    "declares an agent of the project, with `permissions` if you like:\n",
+    "```toml",
+    "[agents.reader]",
+    'profile     = "reviewer"',
+    'parent      = "main"        # works where its parent does, and never exceeds it',
+    'permissions = { forbidden = ["/keys/"] }',
+    "```\n",
+    "`paddock trust` shows which agents it will make or change, and then they are so. A workspace",
+    "outside of the project is asked about by name, and `--yes` does not answer that. One that the",
+    "file no longer declares is named, and stays until you remove it. Tools stay as they are.\n",
 )
 
 
@@ -299,7 +331,12 @@ def _policy() -> Iterator[str]:
             yield f"| {rule.outcome.name.lower()} | `{rule.shown.text}` |"
         for entry in profile.otherwise:
             yield f"| {entry.outcome.name.lower()}, where no rule matches | `{entry.head.text}` |"
+        for field in fields(profile.shell) if profile.shell is not None else ():
+            given = getattr(profile.shell, field.name)
+            if given is not None:
+                yield f"| of its commands | `{field.name} = {json.dumps(given)}` |"
         yield ""
+    yield from _EXTENDS
     yield "## Tables and their defaults\n"
     for name in ("shell", "hook", "history", "mcp", "ledger"):
         yield from _table(name, getattr(settings.Settings(), name))

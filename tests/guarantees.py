@@ -59,8 +59,13 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/policy/test_policy_decide.py",
                 "tests/unit/policy/test_policy_patterns.py",
                 "tests/unit/runtime/test_dispatch.py",
+                "tests/unit/apps/hook/test_lines.py",
             ),
-            mutants=("letter-case-opens.toml", "secret-is-readable.toml"),
+            mutants=(
+                "letter-case-opens.toml",
+                "secret-is-readable.toml",
+                "commands-read-secrets.toml",
+            ),
         ),
         "G6": Guarantee(
             tests=(

@@ -19,6 +19,7 @@ from tests.support.shells import (
     Yard,
     a_terminal,
     clear,
+    hide,
     refused,
     wait_until,
     while_running,
@@ -924,3 +925,68 @@ def test_the_tree_may_be_reached_through_a_directory_with_a_default_group(termin
 
     assert [os.lstat(root / name).st_gid for name in ("d/n", "d/m", "d/m/n")] == [group] * 3
     assert os.lstat(root / "d/m").st_mode & stat.S_ISGID
+
+
+def thrown_away(tmp_path: Path, policy: str):
+    """A terminal of whose commands nothing lands."""
+    return a_terminal(tmp_path, OPEN + policy + '[shell]\ncommit = "none"\n')
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize(
+    ("command", "count"),
+    [
+        ("echo new > made", 1),
+        ("echo new > README.md; rm -r docs; mkdir -p d/e; chmod 600 .", None),
+        ("git init -q sub; echo x > sub/a", None),
+        ("echo x > .env.local", 1),
+        ("true", 0),
+    ],
+)
+def test_where_policy_throws_changes_away_nothing_lands_and_the_result_says_so(
+    tmp_path: Path, command: str, count: int | None
+) -> None:
+    with thrown_away(tmp_path, "") as terminal:
+        root = terminal.yard.root
+        (root / "docs").mkdir(exist_ok=True)
+        (root / "README.md").write_text("old\n")
+        (root / "docs/a").write_text("old\n")
+        before = tree(root)
+        result = terminal.call("run_shell", command=hide(f"{command}; cat made README.md; exit 0"))
+        details = result.details
+        assert tree(root) == before
+        assert (details["files_changed"], details["changes_refused"]) == ([], [])
+        found = details.get("changes_discarded", 0)
+        assert found == count if count is not None else found > 0
+        assert ('thrown away ([shell] commit = "none")' in result.content) == bool(found)
+        # The command saw its own changes, and a failure is no refusal of policy's.
+        failed = terminal.sneak("echo x > made && cat made; exit 3")
+        assert (failed["stdout"], failed["stderr"], failed["exit_code"]) == ("x\n", "", 3)
+
+
+def test_where_changes_are_thrown_away_nothing_outside_is_written_either(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    policy = OPEN + f'[shell]\ncommit = "none"\nwrite = ["{elsewhere}"]\n'
+    with a_terminal(tmp_path, policy) as terminal:
+        said = terminal.sneak(f"echo x > {elsewhere}/made")
+    assert said["exit_code"] != 0
+    assert list(elsewhere.iterdir()) == []
+    with a_terminal(tmp_path, policy.replace("none", "each")) as terminal:
+        assert terminal.sneak(f"echo x > {elsewhere}/made")["exit_code"] == 0
+    assert [each.name for each in elsewhere.iterdir()] == ["made"]
+
+
+@pytest.mark.parametrize("profile", ["reviewer", "standard"])
+def test_a_reviewers_command_runs_and_keeps_nothing_where_anothers_does(
+    tmp_path: Path, profile: str
+) -> None:
+    policy = f'[agents.main]\nprofile = "{profile}"\n'
+    with a_terminal(tmp_path, policy) as terminal:
+        said = terminal.run("touch made; echo done")
+        wrote = terminal.call("create_file", path="agent_sandbox/n.md", content="x")
+    assert (said["stdout"], said["exit_code"], wrote.refusal) == ("done\n", 0, None)
+    kept = (tmp_path / "project/made").exists()
+    assert (kept, "changes_discarded" in said) == ((True, False), (False, True))[
+        profile == "reviewer"
+    ]

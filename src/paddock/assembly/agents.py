@@ -1,17 +1,29 @@
-"""Declaring agents and undeclaring them, each put on record; and what was edited by hand."""
+"""Declaring agents and undeclaring them, each put on record; and what was edited by hand.
+
+What a policy file declares is planned first, shown to whoever is to trust it, and then made.
+"""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import Final
 
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.project import Project
-from paddock.errors import UsageError
+from paddock.assembly.project import Project, default_agent_of
+from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.ledger.query import Filter, LedgerSearch
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
-from paddock.plane.agents import NewAgent, RemovedAgent
+from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
+from paddock.plane.apart import contains
+from paddock.plane.files import host_errors
 from paddock.plane.layout import LedgerName
-from paddock.text.show import quote
+from paddock.plane.paths import real_path
+from paddock.policy.engine import Policy
+from paddock.policy.settings import AgentBinding
+from paddock.text.show import quote, show_name
 from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
 
 _DECLARATIONS: Final = (AGENT_CREATED, AGENT_CHANGED, AGENT_REMOVED)
@@ -76,3 +88,147 @@ def _recorded_digest(search: LedgerSearch, name: str) -> str:
         return ""
     digest = max(newest, key=lambda row: row.seq).entry.metadata.get("digest")
     return digest if isinstance(digest, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStep:
+    """An agent that the policy file declares, and that is not so yet."""
+
+    new: NewAgent
+    workspace: Path
+    is_there: bool
+    is_outside: bool
+    """It would work outside of the project: a person is asked about that by name."""
+
+    def __str__(self) -> str:
+        new = self.new
+        parent = f" under {new.parent}" if new.parent else ""
+        place = " OUTSIDE of the project" if self.is_outside else ""
+        return (
+            f"{'change' if self.is_there else 'make'} {new.name}: profile {show_name(new.profile)}"
+            f"{parent}, in {show_name(str(self.workspace))}{place}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlan:
+    """What makes a plane's agents those that its policy file declares, parents first."""
+
+    steps: tuple[AgentStep, ...] = ()
+    undeclared: tuple[str, ...] = ()
+    """Agents that it declared once, and does not now. Nothing removes them by itself."""
+
+    def __str__(self) -> str:
+        rows = ["agents that it declares:"] if self.steps else []
+        rows += [f"  - {step}" for step in self.steps]
+        rows += [
+            f"no longer declared, and still there: {name} (paddock agent remove {name})"
+            for name in self.undeclared
+        ]
+        return "\n".join(rows)
+
+    def without(self, refused: AbstractSet[str]) -> "AgentPlan":
+        """The plan without these agents, and without those whose parents are left out by that."""
+        left, kept = set(refused), list[AgentStep]()
+        for step in self.steps:
+            if step.new.name in left or step.new.parent in left:
+                left.add(step.new.name)
+            else:
+                kept.append(step)
+        return AgentPlan(tuple(kept), self.undeclared)
+
+
+def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> AgentPlan:
+    """What the policy file named `file` declares, against what the plane has. Makes nothing.
+
+    Raises: ConfigError: an agent that cannot be as it is declared.
+    """
+    declared = {each.name: each for each in policy.settings.agents if each.is_declared}
+    default = default_agent_of(agents.layout.kind)
+    try:
+        order = tuple(
+            TopologicalSorter(
+                {name: {each.parent} & declared.keys() for name, each in declared.items()}
+            ).static_order()
+        )
+    except CycleError as error:
+        raise _wrong(file, error.args[1][0], "it is its own ancestor") from None
+    known = {name: found for name in agents.names() if (found := _read(agents, name)) is not None}
+    places = {default: root, **{name: record.workspace for name, record in known.items()}}
+    steps: list[AgentStep] = []
+    for name in order:
+        binding, before = declared[name], known.get(name)
+        if name == default:
+            raise _wrong(file, name, "it is the agent of the project; a profile alone may stand")
+        if binding.parent and binding.parent not in places:
+            raise _wrong(file, name, f"there is no agent {quote(binding.parent)}, its parent")
+        places[name] = workspace = _workspace(binding, agents, root, places)
+        is_outside = not contains(root, workspace)
+        if is_outside and not workspace.is_dir():
+            raise _wrong(file, name, f"there is no directory {quote(str(workspace))}")
+        toolsets = None if before is None else before.agent.toolsets
+        permissions, parent = binding.permissions, binding.parent or None
+        new = NewAgent(name, binding.profile, workspace, parent, toolsets, permissions, file)
+        if before is not None and _as_new(before) == new:
+            continue
+        steps.append(AgentStep(new, workspace, agents.is_known(name), is_outside))
+        if workspace.is_dir() and (parent is None or parent in known):
+            try:
+                agents.draft(new)
+            except (UsageError, ConfigError) as problem:
+                raise _wrong(file, name, problem.message, problem.hint) from problem
+    gone = (n for n, each in known.items() if each.declared_in == file and n not in declared)
+    return AgentPlan(tuple(steps), tuple(gone))
+
+
+def apply_agents(project: Project, plan: AgentPlan) -> None:
+    """Make and change what is planned, each put on record. Raises: ConfigError, HostError."""
+    for step in plan.steps:
+        new, workspace = step.new, step.workspace
+        try:
+            if not step.is_outside:
+                with host_errors("making", workspace):
+                    workspace.mkdir(parents=True, exist_ok=True)
+            # Threat: a link was put in its place since it was shown.
+            if real_path(workspace) != workspace:
+                raise ConfigError(f"the workspace {quote(str(workspace))} has become a link")
+            if not step.is_there:
+                create_agent(project, new)
+                continue
+            before = _read(project.agents, new.name)
+            record = project.agents.change(new)
+        except (UsageError, ConfigError) as error:
+            raise _wrong(new.declared_in, new.name, error.message, error.hint) from error
+        digest = "" if before is None else before.digest
+        record_in_governance(project, records.agent_changed(digest, record))
+
+
+def _workspace(
+    binding: AgentBinding, agents: AgentStore, root: Path, places: dict[str, Path]
+) -> Path:
+    text = binding.workspace
+    if not text:
+        return places[binding.parent]
+    home = agents.environment.home
+    return real_path(home / text[2:] if text.startswith("~/") else root / text)
+
+
+def _read(agents: AgentStore, name: str) -> AgentRecord | None:
+    try:
+        return agents.read(name)
+    except PaddockError:
+        # One that does not load stops whoever acts as it; here it is what is to be mended.
+        return None
+
+
+def _as_new(record: AgentRecord) -> NewAgent:
+    agent = record.agent
+    lists, where = agent.permissions, record.declared_in
+    return NewAgent(
+        agent.name, agent.profile, record.workspace, agent.parent, agent.toolsets, lists, where
+    )
+
+
+def _wrong(file: str, name: str, message: str, hint: str = "") -> ConfigError:
+    hint = hint or "correct it, or take workspace and parent out"
+    return ConfigError(message, where=f"{file}, [agents.{name}]", hint=hint)

@@ -1,12 +1,13 @@
 """Looking at what a project or bare plane brings, and trusting exactly what was shown."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from paddock.assembly.agents import AgentPlan, apply_agents, plan_agents
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_root
-from paddock.assembly.project import policy_of
+from paddock.assembly.project import policy_of, read_agents
 from paddock.errors import ConfigError
 from paddock.plane import records
 from paddock.plane.admin_config import AdminConfig, read_admin_config
@@ -34,6 +35,8 @@ class TrustReview:
     """Whether it is trusted already."""
     admin: AdminConfig | None = None
     """Of a bare plane: its configuration."""
+    agents: AgentPlan = field(default_factory=AgentPlan)
+    """Of a project: what its policy file declares, and is not so yet."""
 
 
 def review_trust(
@@ -60,8 +63,10 @@ def review_trust(
             where=str(root.path),
             hint="without one the defaults hold; paddock init writes one",
         )
-    policy_of(files)
-    return TrustReview(root, own, summarise(own, files.user), own.trusted)
+    policy = policy_of(files).as_if_trusted()
+    plan = plan_agents(policy, read_agents(root, environment), root.path, own.path.name)
+    summary = "\n".join(filter(None, (summarise(own, files.user), str(plan))))
+    return TrustReview(root, own, summary, own.trusted, agents=plan)
 
 
 def _review_plane(path: Path, environment: Environment) -> TrustReview:
@@ -78,7 +83,7 @@ def _review_plane(path: Path, environment: Environment) -> TrustReview:
 
 
 def trust_policy(review: TrustReview, environment: Environment, *, by: str) -> TrustRecord:
-    """Trust exactly what was reviewed, and record who said so.
+    """Trust exactly what was reviewed, and record who said so; then its agents are as it says.
 
     Of a bare plane it is the place that is trusted: from now on it counts whole
     without being named.
@@ -95,7 +100,8 @@ def trust_policy(review: TrustReview, environment: Environment, *, by: str) -> T
     else:
         write_trust(record, environment)
     # What came into force by that is put on record now, and not at the next call.
-    open_root(replace(review.root, accepted=review.admin is not None), environment)
+    project = open_root(replace(review.root, accepted=review.admin is not None), environment)
+    apply_agents(project, review.agents)
     return record
 
 

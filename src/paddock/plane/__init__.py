@@ -6,7 +6,7 @@
     init, creation, template, identity   a project's plane, made once
     bare, registry           planes that govern themselves, and which of them the user accepted
     policy_files, trust      the policy in force, and whether the user has looked at it
-    grants, usual, replaced  what it grants beyond the defaults, shown before it is trusted
+    grants                   what it grants beyond the defaults, shown before it is trusted
     agents, agent_files, workspaces, apart   who may act, and where
     admin_config, admin_schema, admin_grants, dual_gate   the admin agent of a bare plane
     contracts                which prompt contracts a plane has

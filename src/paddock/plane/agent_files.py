@@ -15,7 +15,9 @@ from paddock.values.digests import digest_of
 DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_KEYS: Final = frozenset({"name", "profile", "workspace", "parent", "toolsets", "permissions"})
+_KEYS: Final = frozenset(
+    {"name", "profile", "workspace", "parent", "toolsets", "permissions", "declared_in"}
+)
 _PERMISSION_KEYS: Final = frozenset({"read", "write", "forbidden"})
 NAME_HINT: Final = "1 to 64 characters of a-z 0-9 . _ -, the first a letter or digit"
 
@@ -32,6 +34,8 @@ class AgentRecord:
     file: Path
     digest: str
     """`sha256:` and the digest of the file's bytes."""
+    declared_in: str = ""
+    """The policy file that declares it; empty where a person made it."""
 
 
 def is_agent_name(name: str) -> bool:
@@ -99,10 +103,11 @@ def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
         owns_workspace=workspace is None,
         file=file,
         digest=digest_of(content),
+        declared_in=fields.text_or_null("declared_in") or "",
     )
 
 
-def write_agent(agent: Agent, workspace: Path | None) -> bytes:
+def write_agent(agent: Agent, workspace: Path | None, declared_in: str = "") -> bytes:
     """The content of the `agent.json` that declares `agent`."""
     return write_object(
         {
@@ -116,6 +121,7 @@ def write_agent(agent: Agent, workspace: Path | None) -> bytes:
                 "write": list(agent.permissions.write),
                 "forbidden": list(agent.permissions.forbidden),
             },
+            **({"declared_in": declared_in} if declared_in else {}),
         }
     )
 

@@ -28,6 +28,7 @@ from paddock.plane.files import (
     host_errors,
     make_directories,
     read_file,
+    replace_file,
     require_private,
     sync_directory,
 )
@@ -57,6 +58,8 @@ class NewAgent:
     parent: str | None = None
     toolsets: tuple[str, ...] | None = None
     permissions: Permissions = field(default_factory=Permissions)
+    declared_in: str = ""
+    """The policy file that declares it, if one does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +152,8 @@ class AgentStore:
                 be, or an agent of that name is there.
             ConfigError: the workspace overlaps the plane, or exceeds the parent's.
         """
-        agent, workspace = self._plan(new)
-        if self._is_admin(new.name):
-            raise _exists(new.name, self.layout.admin_config)
-        file = self.layout.agent_file(new.name)
-        content = write_agent(agent, workspace)
-        record = parse_agent(content, file, self.layout)
-        self._require_private(new.name)
-        with _naming_options(file):
-            require_workspace(record, self.layout, self.environment)
-            # The root of an own bare plane is its admin's, and a parent's workspace is given.
-            if workspace not in (None, self.layout.root) and new.parent is None:
-                require_new_workspace(record, self.environment)
+        record, content = self.draft(new)
+        file, workspace = record.file, new.workspace
         make_directories(self.layout.agents)
         with locked(self.layout.agents):
             self._require_private(new.name)
@@ -175,6 +168,19 @@ class AgentStore:
                 make_directories(self.layout.agent_workspace(new.name))
             if not create_file(file, content, FILE_MODE):
                 raise _exists(new.name, file)
+        return record
+
+    def change(self, new: NewAgent) -> AgentRecord:
+        """Declare an agent that is there anew, durably; its token and its own directory stay.
+
+        Raises: as `create`, but that it is there.
+        """
+        record, content = self.draft(new)
+        with locked(self.layout.agents):
+            self._require_private(new.name)
+            with _naming_options(record.file):
+                self._lineage_of(record)
+            replace_file(record.file, content)
         return record
 
     def remove(self, name: str) -> RemovedAgent:
@@ -203,6 +209,25 @@ class AgentStore:
                 os.rename(file, kept)
                 sync_directory(file.parent)
         return RemovedAgent(name, kept)
+
+    def draft(self, new: NewAgent) -> tuple[AgentRecord, bytes]:
+        """What would be declared, as far as it can be said before anything is locked.
+
+        Raises: as `create`.
+        """
+        agent, workspace = self._plan(new)
+        if self._is_admin(new.name):
+            raise _exists(new.name, self.layout.admin_config)
+        file = self.layout.agent_file(new.name)
+        content = write_agent(agent, workspace, new.declared_in)
+        record = parse_agent(content, file, self.layout)
+        self._require_private(new.name)
+        with _naming_options(file):
+            require_workspace(record, self.layout, self.environment)
+            # The root of an own bare plane is its admin's, and a parent's workspace is given.
+            if workspace not in (None, self.layout.root) and new.parent is None:
+                require_new_workspace(record, self.environment)
+        return record, content
 
     def _plan(self, new: NewAgent) -> tuple[Agent, Path | None]:
         if not is_agent_name(new.name):

@@ -14,8 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from paddock.plane.policy_files import PolicyFile
-from paddock.plane.replaced import repeats, unnamed_answer
-from paddock.plane.usual import usual_answer
+from paddock.policy.actions import ANY, HeadPattern
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.patterns import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
@@ -23,6 +22,7 @@ from paddock.policy.presets import LOCKED, built_in_paths, presets
 from paddock.policy.questions.coverage import idle_exceptions, path_samples
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.policy.settings import (
+    COMMITS,
     NETWORKS,
     ConfineMax,
     HookSettings,
@@ -37,6 +37,11 @@ from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
 
+_DONE: Final = dict(zip(Outcome, ("allowed", "confined", "asked about", "denied"), strict=True))
+_LANDS: Final = {
+    "each": "what is allowed lands where the rest is refused",
+    "all": "what commands change lands",
+}
 _VERBS: Final = dict(zip(Outcome, ("allows", "confines", "asks about", "denies"), strict=True))
 
 
@@ -127,9 +132,7 @@ def _held(user: PolicyFile | None) -> _Held:
     built_in = {profile.name: profile for profile in presets()}
     if user is None:
         return _Held("the defaults", built_in_paths(), built_in, Settings())
-    document = read_policy(
-        str(user.path), user.content, Scope.USER, Settings(), frozenset(built_in)
-    )
+    document = read_policy(str(user.path), user.content, Scope.USER, Settings(), built_in)
     given = {
         each.name: value
         for each in fields(PathsTable)
@@ -144,8 +147,8 @@ def _held(user: PolicyFile | None) -> _Held:
 
 
 def _read(file: PolicyFile, held: _Held) -> PolicyDocument:
-    known = frozenset(held.profiles)
-    return read_policy(str(file.path), file.content, Scope.PROJECT, held.settings, known)
+    scope = Scope.PROJECT
+    return read_policy(str(file.path), file.content, scope, held.settings, held.profiles)
 
 
 def _path_lists(
@@ -214,7 +217,7 @@ def _profile_grants(profile: Profile, held: _Held, shell: ShellSettings) -> Iter
         if (rule.pattern.text, rule.outcome, rule.network) not in known:
             yield from _rule_grants(name, rule, before)
     for entry in profile.otherwise:
-        if entry.outcome < usual_answer(before, entry.head, profile.otherwise):
+        if entry.outcome < _usual_answer(before, entry.head, profile.otherwise):
             yield _otherwise_grant(name, entry)
     yield from _no_longer(name, profile, before)
     yield from _no_longer_narrow(name, profile, before, _over(profile.shell, shell).network)
@@ -266,7 +269,7 @@ def _width(network: Network) -> int:
 
 
 def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
-    if rule.outcome < usual_answer(before, rule.pattern.head):
+    if rule.outcome < _usual_answer(before, rule.pattern.head):
         yield _rule_grant(name, rule)
     if rule.network is not None and rule.network != "none":
         text = f"{name} gives {show_name(rule.pattern.text)} the network {rule.network!r}"
@@ -301,8 +304,8 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
         yield Grant(f"{name} enforcement is {given.enforcement!r}")
     if given.approve != default.approve:
         yield Grant(f"{name} approve is {given.approve!r}")
-    if given.commit == "each" != default.commit:
-        yield Grant(f"{name} commit is 'each': what is allowed lands where the rest is refused")
+    if COMMITS.index(given.commit) < COMMITS.index(default.commit):
+        yield Grant(f"{name} commit is {given.commit!r}: {_LANDS[given.commit]}")
     if given.caches and not default.caches:
         yield Grant(f"{name} caches is true: commands share what their tools download")
     both = given.limits.stricter(default.limits)
@@ -319,11 +322,14 @@ def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
     yield from _hook_grants(settings.hook, held.hook)
     for binding in settings.agents:
         is_replaced = held.profile_for(binding.name) is not None
-        if binding in held.agents or (binding.profile == LOCKED and not is_replaced):
+        is_locked = binding.profile == LOCKED and not binding.is_declared
+        if binding in held.agents or (is_locked and not is_replaced):
             # A profile that a name is given holds besides; only in another's place it may open.
             continue
         who, profile = show_name(binding.name), show_name(binding.profile)
-        yield Grant(f"[agents] {who} has the profile {profile}")
+        place = show_name(binding.workspace or f"the workspace of {binding.parent}")
+        works = f", and is an agent of {place}" if binding.is_declared else ""
+        yield Grant(f"[agents] {who} has the profile {profile}{works}")
     for each in fields(LoweredLimits):
         more = int(getattr(settings.limits, each.name))
         if more > int(getattr(held.limits, each.name)):
@@ -367,19 +373,19 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
         # Nothing held before, and what a new profile denies was denied to it anyway.
         return
     name = f"profile {show_name(profile.name)}"
-    if not repeats(profile, preset):
+    if not _repeats(profile, preset):
         which = "the built-in one" if preset in presets() else "that of your configuration"
-        text = f"{name} replaces {which} whole: what it does not name is {unnamed_answer(profile)}"
+        text = f"{name} replaces {which} whole: what it does not name is {_unnamed_answer(profile)}"
         yield Grant(text, _where(profile.place))
     known = {(rule.pattern.text, rule.outcome) for rule in preset.rules}
     for rule in profile.rules:
         is_known = (rule.pattern.text, rule.outcome) in known
-        if not is_known and rule.outcome >= usual_answer(preset, rule.pattern.head):
+        if not is_known and rule.outcome >= _usual_answer(preset, rule.pattern.head):
             yield _rule_grant(name, rule)
     known_otherwise = {(entry.head.text, entry.outcome) for entry in preset.otherwise}
     for entry in profile.otherwise:
         is_known = (entry.head.text, entry.outcome) in known_otherwise
-        if not is_known and entry.outcome >= usual_answer(preset, entry.head, profile.otherwise):
+        if not is_known and entry.outcome >= _usual_answer(preset, entry.head, profile.otherwise):
             yield _otherwise_grant(name, entry)
 
 
@@ -393,3 +399,77 @@ def _text(pattern: PathPattern) -> str:
 
 def _where(place: Place) -> str:
     return f"line {place.line}" if place.line else ""
+
+
+# What a profile answers as a rule, and what one in its place takes away
+
+
+def _usual_answer(before: Profile, head: HeadPattern, kept: tuple[Otherwise, ...] = ()) -> Outcome:
+    """The strictest answer that `before` gives to anything that `head` names.
+
+    What `kept`, the entries of the profile that replaces it, says as strictly is left aside.
+
+    Threat: a rule that loosens one operation of several must not pass for strict. So what
+    answers mildly counts only if it is for all that `head` names, whatever the target, and
+    what answers strictly if it is for any of it.
+    """
+    if any(rule.outcome is not Outcome.ALLOW for rule in before.rules):
+        return Outcome.DENY
+    allowed = (rule.pattern.head for rule in before.rules if not rule.pattern.has_target)
+    if any(_covers(each, head) for each in allowed):
+        return Outcome.ALLOW
+    if not any(_covers(entry.head, head) for entry in before.otherwise):
+        return Outcome.DENY
+    lost = (
+        entry.outcome
+        for entry in before.otherwise
+        if _meets(entry.head, head) and not _is_kept(entry, kept)
+    )
+    return max(lost, default=Outcome.ALLOW)
+
+
+def _is_kept(entry: Otherwise, kept: tuple[Otherwise, ...]) -> bool:
+    # Where entries overlap, the strictest answers.
+    return any(_covers(each.head, entry.head) and each.outcome >= entry.outcome for each in kept)
+
+
+def _covers(one: HeadPattern, other: HeadPattern) -> bool:
+    return one.matches(other.category, other.operation)
+
+
+def _meets(one: HeadPattern, other: HeadPattern) -> bool:
+    operations = (one.operation, other.operation)
+    is_named_alike = one.operation.casefold() == other.operation.casefold()
+    return (ANY in (one.category, other.category) or one.category == other.category) and (
+        ANY in operations or is_named_alike
+    )
+
+
+def _repeats(profile: Profile, replaced: Profile) -> bool:
+    """Whether it says every rule again and ends alike: then what it does not name is as it was."""
+    rules = {(rule.pattern.text, rule.outcome) for rule in profile.rules}
+    is_whole = all((rule.pattern.text, rule.outcome) in rules for rule in replaced.rules)
+    return is_whole and _ends(profile) == _ends(replaced)
+
+
+def _unnamed_answer(profile: Profile) -> str:
+    """Say what it answers where no rule of it matches, the strictest first: of two that wins."""
+    parts: list[str] = []
+    for outcome in reversed(Outcome):
+        heads = [entry.head for entry in profile.otherwise if entry.outcome is outcome]
+        if any((head.category, head.operation) == (ANY, ANY) for head in heads):
+            return ", else ".join((*parts, _DONE[outcome]))
+        if heads:
+            parts.append(f"{_DONE[outcome]} ({', '.join(map(_short, heads))})")
+    if all(entry.outcome is Outcome.DENY for entry in profile.otherwise):
+        return _DONE[Outcome.DENY]
+    return f"{', '.join(parts)}, else {_DONE[Outcome.DENY]}"
+
+
+def _ends(profile: Profile) -> set[tuple[str, Outcome]]:
+    return {(entry.head.text, entry.outcome) for entry in profile.otherwise}
+
+
+def _short(head: HeadPattern) -> str:
+    words = (head.category,) if head.operation == ANY else (head.category, head.operation)
+    return show_name(":".join(words))

@@ -55,10 +55,12 @@ _BODY: Final = b"""\
 # which commands run without a question because a sandbox holds them: `confine`. Where
 # no sandbox works whole they are asked about.
 # The strictest matching rule wins; where none matches, `otherwise`; then no.
-# Built in: open, standard, locked (reads only), admin. A profile of the same name
-# here replaces the built-in one whole: with a `deny` alone it would allow nothing.
-# So begin with the built-in one, and add your rules. This is `standard` as it is
-# built in; the tools of a client that it allows only read, or organise its work:
+# Built in: open, standard, locked (reads only), admin, reviewer (commands run, and
+# what they change is thrown away) and readonly-commands, to be extended. `extends` names
+# one profile or several and keeps all that they say: lists are joined, tables merged key
+# by key. Without it a profile here replaces the built-in one of its name whole: with a
+# `deny` alone it would allow nothing. This is `standard` as it is built in; the tools
+# of a client that it allows only read, or organise its work:
 #
 # [profiles.standard]
 # allow = [
@@ -72,11 +74,11 @@ _BODY: Final = b"""\
 # ]
 # otherwise = { "tool:shell:*" = "confine", "tool:mcp:*" = "ask", "tool:client:*" = "ask" }
 #
-# Rules that one may add to it: more in `allow`, such as "tool:shell:run git status" and
-# "tool:shell:run git diff *", and
+# In its place, to add to it:
 #
-# ask  = ["tool:shell:run git commit *"]
-# deny = ["tool:shell:run git push *"]
+# extends = ["standard", "readonly-commands"]
+# ask     = ["tool:shell:run git commit *"]
+# deny    = ["tool:shell:run git push *"]
 #
 # The long form of a rule has a reason and examples. Examples are tests: a false
 # one stops the load.
@@ -90,9 +92,11 @@ _BODY: Final = b"""\
 
 # Commands run in a sandbox. network: none, loopback (a private one) or host. git:
 # safe, read-only or none. enforcement: required, or best-effort where a host lacks
-# a part of it. commit: each (allowed changes land, others are refused) or all (all
-# or nothing). approve: the command line, or the diff of what it did. In a command's
-# PATH, directories of the workspace come last: write .venv/bin/python.
+# a part of it. commit: each (allowed changes land, others are refused), all (all or
+# nothing) or none (they are thrown away). approve: the command line, or the diff of
+# what it did. env: variables that a call may set, as ["CI", "PYTEST_*"]. caches: a
+# private ~/.cache that the commands of a workspace share. In a command's PATH,
+# directories of the workspace come last: write .venv/bin/python.
 #
 # [shell]
 # network     = "loopback"
@@ -100,6 +104,8 @@ _BODY: Final = b"""\
 # enforcement = "required"
 # commit      = "each"
 # approve     = "command"
+# env         = []
+# caches      = true
 # confine_max = { files = 500, mb = 200, deleted = 50 }   # more waits for a person
 
 # A client's own tools under `paddock hook`. on_allow: silent or approve. warnings: all,

@@ -5,15 +5,18 @@ that can match nothing, an example that does not hold, and the file is refused
 with every problem that was found.
 """
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import Enum
+from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 from paddock.limits import policy_rules_max
 from paddock.policy.actions import parse_concrete
 from paddock.policy.matching import rule_matches
 from paddock.policy.places import Document, parse_document
-from paddock.policy.problems import PatternError, fail, quote_toml
+from paddock.policy.problems import PatternError, fail, quote_toml, suggest
 from paddock.policy.reader import Report, Table, Text
 from paddock.policy.rules import Profile, Rule, read_profile
 from paddock.policy.settings import Settings
@@ -30,6 +33,7 @@ from paddock.policy.tables import (
     read_providers,
     read_user_ledger,
 )
+from paddock.values.decisions import Outcome
 
 BARE_PATHS_KEYS: Final = frozenset({"protected", "warned", "safe"})
 """A JSON file with these keys alone is a `[paths]` table without its name."""
@@ -58,12 +62,12 @@ class PolicyDocument:
 
 
 def read_policy(
-    name: str, text: bytes, scope: Scope, base: Settings, profiles: frozenset[str]
+    name: str, text: bytes, scope: Scope, base: Settings, profiles: Mapping[str, Profile]
 ) -> PolicyDocument:
     """Read the policy file `name`; JSON where its name ends in `.json`.
 
-    `base` is what holds for keys that are not given; `profiles` are the names
-    that exist without this file.
+    `base` is what holds for keys that are not given; `profiles` are those
+    that exist without this file, by name.
 
     Raises:
         ConfigError: anything is wrong with it; `where` is the first place, the
@@ -77,8 +81,8 @@ def read_policy(
     top = Table(report, (), document.values)
     paths_table = top.table("paths")
     paths = read_paths(paths_table) if paths_table is not None else PathsTable()
-    found = _read_profiles(top)
-    known = profiles | {profile.name for profile in found}
+    found = _with_bases(report, _read_profiles(top), profiles)
+    known = profiles.keys() | {profile.name for profile in found}
     settings = _read_settings(top, base, known, scope)
     top.finish()
     _check_size(report, paths, found)
@@ -108,7 +112,59 @@ def _read_profiles(top: Table) -> tuple[Profile, ...]:
     return tuple(found)
 
 
-def _read_settings(top: Table, base: Settings, profiles: frozenset[str], scope: Scope) -> Settings:
+def _with_bases(
+    report: Report, found: tuple[Profile, ...], known: Mapping[str, Profile]
+) -> tuple[Profile, ...]:
+    """Join each profile with those that it extends: the file's own, else what holds without it."""
+    own = {profile.name: profile for profile in found}
+    above = {name: {*each.extends} & (own.keys() - {name}) for name, each in own.items()}
+    try:
+        order = tuple(TopologicalSorter(above).static_order())
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        way = " extends ".join(map(quote_toml, circle))
+        report.add(("profiles", circle[0], "extends"), f"{way}", "leave one of them out")
+        return found
+    made: dict[str, Profile] = {}
+    count = 0
+    for name in order:
+        bases: list[Profile] = []
+        for base in own[name].extends:
+            below = known.get(base) if base == name else made.get(base) or known.get(base)
+            if below is None:
+                report.add(
+                    ("profiles", name, "extends"),
+                    f"[profiles.{name}] extends {quote_toml(base)}, and there is no such profile",
+                    suggest(base, (known.keys() | own.keys()) - {name}),
+                )
+                continue
+            bases.append(below)
+        _check_lifted(report, own[name], bases)
+        made[name] = own[name].joined(bases) if bases else own[name]
+        count += len(made[name].rules)
+        if count > policy_rules_max:
+            # Threat: each of many profiles repeats all rules of another one.
+            break
+    return tuple(made.get(profile.name, profile) for profile in found)
+
+
+def _check_lifted(report: Report, profile: Profile, bases: list[Profile]) -> None:
+    denied = {
+        entry.head.text: entry.place
+        for base in bases
+        for entry in base.otherwise
+        if entry.outcome is Outcome.DENY
+    }
+    for entry in profile.otherwise:
+        if entry.head.text in denied and entry.outcome is not Outcome.DENY:
+            where = denied[entry.head.text]
+            said = f"{quote_toml(entry.head.text)} is denied in {where}, which nothing here lifts"
+            report.add_at(entry.place, PatternError(said, "leave it out, or extend another one"))
+
+
+def _read_settings(
+    top: Table, base: Settings, profiles: AbstractSet[str], scope: Scope
+) -> Settings:
     shell, hook = top.table("shell"), top.table("hook")
     agents, limits = top.table("agents"), top.table("limits")
     history, mcp, ledger = top.table("history"), top.table("mcp"), top.table("ledger")
@@ -128,6 +184,10 @@ def _read_settings(top: Table, base: Settings, profiles: frozenset[str], scope: 
         providers = top.table("providers")
         if providers is not None:
             settings = replace(settings, providers=read_providers(providers))
+        for binding in settings.agents:
+            if binding.is_declared:
+                said = "workspace and parent stand in a project's own file: its plane has the agent"
+                top.report.add(("agents", binding.name), said, "leave them out here")
         return settings
     if ledger is not None:
         settings = replace(settings, ledger=read_ledger(ledger, base.ledger))

@@ -2,7 +2,7 @@
 
 The user's own configuration holds defaults for every project; a key that it
 gives replaces the built-in one whole, and a key that a trusted project gives
-replaces both. A profile in a file replaces one of its name whole.
+replaces both. A profile in a file replaces one of its name whole, unless it extends it.
 
 An untrusted project file (it came with a clone, or was changed behind our back)
 can only tighten. Of it holds:
@@ -168,19 +168,17 @@ def load_policy(
     Raises:
         ConfigError: a file does not load, trusted or not.
     """
-    known = frozenset(profile.name for profile in presets())
     documents: list[PolicyDocument] = []
     settings, table = Settings(), {profile.name: profile for profile in presets()}
     for source, scope in ((user, Scope.USER), (project, Scope.PROJECT)):
         if source is None:
             continue
-        document = read_policy(source.name, source.text, scope, settings, known)
+        document = read_policy(source.name, source.text, scope, settings, table)
         documents.append(document)
         if scope is Scope.PROJECT and not source.trusted:
             break
         settings = document.settings
         table.update({profile.name: profile for profile in document.profiles})
-        known = frozenset(table)
     untrusted = documents[-1] if project is not None and not project.trusted else None
     trusted = tuple(each for each in documents if each is not untrusted)
     policy = Policy(
@@ -239,11 +237,11 @@ def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
                 place = document.document.place(("profiles", profile.name, name))
                 holds = "only tightens" if name in LOOSENING_KEYS else "is not in force"
                 found.append(f"{place}: {name} of [profiles.{profile.name}] {holds}")
-        allowing = [rule for rule in profile.rules if rule.source.endswith(".rules")]
+        own = f"profiles.{profile.name}.rules"
+        allowing = [rule for rule in profile.rules if rule.source == own and rule.outcome in _DOES]
         found.extend(
             f"{rule.place}: the rule that {_DOES[rule.outcome]} {rule.pattern.text!r} only tightens"
             for rule in allowing
-            if rule.outcome in _DOES
         )
     for name in document.document.values.get("agents", {}):
         place = document.document.place(("agents", name))

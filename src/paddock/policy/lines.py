@@ -8,6 +8,7 @@ writes, judged as `tool:file:create` besides. A line that starts nothing and
 writes nothing (an assignment, a comment, half a word) is refused.
 """
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import dropwhile
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from paddock.policy.commands import SimpleCommand
 
 HARMLESS_TARGETS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
-PRIVATE_DIRECTORY: Final = "/tmp"  # noqa: S108 - named, never opened
-"""A sandboxed command has one of its own. A door without a sandbox holds its own boundary."""
+_PRIVATE: Final = re.compile(r"(?:~|/+(?:tmp|var/+tmp|dev/+shm))/.*[^/.].*", re.DOTALL)
+"""What a sandboxed command has of its own. A door without a sandbox holds its own boundary."""
 
 
 PERSONS_ACT: Final = (
@@ -183,10 +184,4 @@ def _climbs_late(target: str) -> bool:
 
 
 def _is_private(target: str) -> bool:
-    parts = [part for part in target.split("/") if part not in ("", ".")]
-    return (
-        target.startswith("/")
-        and len(parts) > 1
-        and ".." not in parts
-        and parts[0] == PRIVATE_DIRECTORY[1:]
-    )
+    return ".." not in target.split("/") and _PRIVATE.fullmatch(target) is not None

@@ -11,11 +11,12 @@ from typing import Final
 from paddock.policy.globs import Glob
 from paddock.policy.patterns import PathPattern, compile_pattern
 from paddock.policy.rules import Profile, compile_rule, parse_otherwise
+from paddock.policy.shell import ShellChanges
 from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
 from paddock.values.planes import PlaneKind
 
-BUILT_IN_VERSION: Final = "4"
+BUILT_IN_VERSION: Final = "5"
 
 NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 
@@ -75,6 +76,23 @@ CLIENT_TOOLS: Final = (
 )
 """A client's tools that only read, or organise the client's own work."""
 
+READING_COMMANDS: Final = (
+    *("basename", "cat", "cksum", "cmp", "comm", "cut", "date", "df", "diff", "dirname", "du"),
+    *("echo", "egrep", "fd", "fgrep", "file", "find", "grep", "head", "id", "jq", "ls", "md5sum"),
+    *("nl", "od", "pwd", "readlink", "realpath", "rg", "seq", "sha1sum", "sha256sum", "sort"),
+    *("stat", "tail", "test", "tr", "tree", "true", "uname", "uniq", "wc", "which", "whoami"),
+    *("git blame", "git cat-file", "git describe", "git diff", "git grep", "git log"),
+    *("git ls-files", "git ls-tree", "git merge-base", "git rev-list", "git rev-parse"),
+    *("git shortlog", "git show", "git status"),
+)
+"""Programs that only read; their options that write or run something no wildcard covers."""
+
+RARELY_CONFINED: Final = (
+    *("docker", "docker-compose", "podman", "nerdctl", "kubectl", "helm", "minikube", "kind"),
+    *("ssh", "scp", "sftp", "mosh", "gh", "glab", "hub", "op", "vault", "systemctl", "journalctl"),
+    *("aws", "gcloud", "gsutil", "az", "doctl", "flyctl", "heroku", "terraform", "pulumi"),
+)
+"""Programs that want a daemon, a key or the network, which no sandbox gives them."""
 
 CLIENT_SETTINGS: Final = (
     "**/.claude/settings.json",
@@ -195,16 +213,24 @@ def presets() -> tuple[Profile, ...]:
     }
     reading = ("tool:file:view", "tool:search:grep", "tool:search:find", "tool:search:ls")
     governing = ("tool:ledger:*", "tool:package:*", "tool:gate:*", "tool:shell:*")
+    drafts = ("tool:output:*", "tool:file:* /agent_sandbox/**", "tool:file:* /outputs/**")
+    commands = tuple(f"tool:shell:run {each} *" for each in READING_COMMANDS)
+    thrown_away = ShellChanges(commit="none")
     return (
         _preset("open", ("tool:*",)),
         _preset("standard", (*files, *client), otherwise),
+        _preset("reviewer", (*reading, *drafts, *client), otherwise, thrown_away),
+        _preset("readonly-commands", commands),
         _preset(LOCKED, (*reading, *client)),
         _preset("admin", (*files, *governing, *client)),
     )
 
 
 def _preset(
-    name: str, allow: tuple[str, ...], otherwise: Mapping[str, Outcome] = NOTHING_ELSE
+    name: str,
+    allow: tuple[str, ...],
+    otherwise: Mapping[str, Outcome] = NOTHING_ELSE,
+    shell: ShellChanges | None = None,
 ) -> Profile:
     source = f"profiles.{name}"
     return Profile(
@@ -213,6 +239,7 @@ def _preset(
         tuple(
             parse_otherwise(text, said, f"{source}.otherwise") for text, said in otherwise.items()
         ),
+        shell,
     )
 
 

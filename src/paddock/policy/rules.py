@@ -1,6 +1,8 @@
 """Rules and profiles as a file writes them, each with its place."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from paddock.policy.actions import ActionPattern, HeadPattern, TargetKind, parse_head, parse_pattern
@@ -71,6 +73,29 @@ class Profile:
     otherwise: tuple[Otherwise, ...] = ()
     shell: ShellChanges | None = None
     place: Place = BUILT_IN_PLACE
+    extends: tuple[str, ...] = ()
+    """The profiles that it was joined with; its own name is the one that it replaces."""
+
+    def joined(self, bases: Sequence["Profile"]) -> "Profile":
+        """Return the profile over its bases: lists joined, tables merged key by key.
+
+        What one base denies stays denied, also under `otherwise`.
+        """
+        rules = {(rule.shown, rule.network): rule for each in (*bases, self) for rule in each.rules}
+        own = {entry.head.text for entry in self.otherwise}
+        kept = (
+            entry
+            for base in bases
+            for entry in base.otherwise
+            if entry.head.text not in own or entry.outcome is Outcome.DENY
+        )
+        shells = [each.shell for each in (*bases, self) if each.shell is not None]
+        return replace(
+            self,
+            rules=tuple(rules.values()),
+            otherwise=tuple(dict.fromkeys((*kept, *self.otherwise))),
+            shell=reduce(lambda below, above: above.over(below), shells) if shells else None,
+        )
 
 
 def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_IN_PLACE) -> Rule:
@@ -106,6 +131,8 @@ def check_confined(head: HeadPattern, outcome: Outcome) -> None:
 def read_profile(table: Table, name: str) -> Profile:
     """Read `[profiles.NAME]`; problems go to the table's report."""
     source = f"profiles.{name}"
+    is_one = table.is_text("extends")
+    extends = (table.string("extends"),) if is_one else table.strings("extends") or ()
     rules: list[Rule] = []
     for word in OUTCOME_WORDS:
         for text in table.texts(word) or ():
@@ -121,7 +148,7 @@ def read_profile(table: Table, name: str) -> Profile:
     shell = read_shell_changes(shell_table) if shell_table is not None else None
     table.finish()
     place = table.report.document.place(table.key)
-    return Profile(name, tuple(rules), otherwise, shell, place)
+    return Profile(name, tuple(rules), otherwise, shell, place, tuple(filter(None, extends)))
 
 
 def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | None":

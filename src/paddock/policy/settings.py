@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Literal, get_args
 
 from paddock import limits as hard
+from paddock.values.agents import Permissions
 
 Network = Literal["none", "loopback", "host"]
 Git = Literal["safe", "read-only", "none"]
 EnforcementMode = Literal["required", "best-effort"]
 Approve = Literal["command", "diff"]
-Commit = Literal["each", "all"]
+Commit = Literal["each", "all", "none"]
 OnAllow = Literal["silent", "approve"]
 HookWarnings = Literal["all", "once", "off"]
 HookShell = Literal["confine", "read"]
@@ -24,6 +25,7 @@ GITS: Final[tuple[Git, ...]] = get_args(Git)
 ENFORCEMENTS: Final[tuple[EnforcementMode, ...]] = get_args(EnforcementMode)
 APPROVES: Final[tuple[Approve, ...]] = get_args(Approve)
 COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
+"""From the loosest to the strictest."""
 ON_ALLOWS: Final[tuple[OnAllow, ...]] = get_args(OnAllow)
 HOOK_WARNINGS: Final[tuple[HookWarnings, ...]] = get_args(HookWarnings)
 HOOK_SHELLS: Final[tuple[HookShell, ...]] = get_args(HookShell)
@@ -121,14 +123,28 @@ class HookSettings:
     outside: tuple[str, ...] = ()
     paranoid: bool = False
     sandbox_ignored: bool = True
+    scratch: bool = True
+    """Whether agents are told where scratch work goes."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentBinding:
-    """`[agents."NAME"]`: a profile for an agent or a client's agent type."""
+    """`[agents."NAME"]`: a profile for an agent or a client's agent type.
+
+    With a `workspace` or a `parent` it declares an agent, which `paddock trust` makes so.
+    """
 
     name: str
     profile: str
+    workspace: str = ""
+    """A directory from the project's root, or of the host; empty: the parent's."""
+    parent: str = ""
+    permissions: Permissions = field(default_factory=Permissions)
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether it is an agent of the plane, and no name for a client's kind alone."""
+        return bool(self.workspace or self.parent)
 
 
 @dataclass(frozen=True, slots=True)

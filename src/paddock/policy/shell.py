@@ -1,8 +1,8 @@
 """`[shell]` as a file gives it: some keys, to be laid over what holds already."""
 
 import re
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, fields, replace
+from typing import Final, TypeVar
 
 from paddock.policy.problems import quote_toml
 from paddock.policy.reader import Table
@@ -35,11 +35,19 @@ _ENV_RESERVED: Final = (
 )
 """Threat: a call for a command that a rule allows sets what its name stands for."""
 
-PROCESSES_MAX: Final = 65_536
-MEMORY_MB_MAX: Final = 1_048_576
-FILE_MB_MAX: Final = 1_048_576
-CPU_S_MAX: Final = 86_400
-CONFINED_MAX: Final = 10**9
+_BOUNDS: Final = {
+    "processes": (1, 65_536),
+    "memory_mb": (0, 1_048_576),
+    "file_mb": (1, 1_048_576),
+    "cpu_s": (0, 86_400),
+    "files": (0, 10**9),
+    "mb": (0, 10**9),
+    "deleted": (0, 10**9),
+}
+"""The least and the most of what is counted in `limits` and `confine_max`."""
+
+Counted = TypeVar("Counted", ShellLimits, ConfineMax)
+Under = TypeVar("Under", ShellSettings, "ShellChanges")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +66,10 @@ class ShellChanges:
     caches: bool | None = None
     confine_max: ConfineMax | None = None
 
-    def over(self, base: ShellSettings) -> ShellSettings:
+    def over(self, base: Under) -> Under:
         """Return `base` with each given key replaced whole."""
-        return replace(
-            base,
-            network=self.network or base.network,
-            git=self.git or base.git,
-            read=base.read if self.read is None else self.read,
-            write=base.write if self.write is None else self.write,
-            enforcement=self.enforcement or base.enforcement,
-            approve=self.approve or base.approve,
-            commit=self.commit or base.commit,
-            limits=self.limits or base.limits,
-            env=base.env if self.env is None else self.env,
-            caches=base.caches if self.caches is None else self.caches,
-            confine_max=self.confine_max or base.confine_max,
-        )
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return replace(base, **{name: value for name, value in values if value is not None})
 
 
 def read_shell_changes(table: Table) -> ShellChanges:
@@ -86,10 +82,10 @@ def read_shell_changes(table: Table) -> ShellChanges:
         enforcement=table.given_word("enforcement", ENFORCEMENTS),
         approve=table.given_word("approve", APPROVES),
         commit=table.given_word("commit", COMMITS),
-        limits=_read_limits(table),
+        limits=_read_counts(table, "limits", _DEFAULT.limits),
         env=_env_names(table),
         caches=table.boolean("caches", default=True) if table.has("caches") else None,
-        confine_max=_read_confine_max(table),
+        confine_max=_read_counts(table, "confine_max", _DEFAULT.confine_max),
     )
     table.finish()
     return changes
@@ -134,30 +130,13 @@ def host_paths(table: Table, name: str) -> tuple[str, ...] | None:
     return found
 
 
-def _read_limits(table: Table) -> ShellLimits | None:
-    limits = table.table("limits")
-    if limits is None:
-        return None
-    default = _DEFAULT.limits
-    read = ShellLimits(
-        processes=limits.integer("processes", default.processes, 1, PROCESSES_MAX),
-        memory_mb=limits.integer("memory_mb", default.memory_mb, 0, MEMORY_MB_MAX),
-        file_mb=limits.integer("file_mb", default.file_mb, 1, FILE_MB_MAX),
-        cpu_s=limits.integer("cpu_s", default.cpu_s, 0, CPU_S_MAX),
-    )
-    limits.finish()
-    return read
-
-
-def _read_confine_max(table: Table) -> ConfineMax | None:
-    entry = table.table("confine_max")
+def _read_counts(table: Table, name: str, default: Counted) -> Counted | None:
+    entry = table.table(name)
     if entry is None:
         return None
-    default = _DEFAULT.confine_max
-    read = ConfineMax(
-        files=entry.integer("files", default.files, 0, CONFINED_MAX),
-        mb=entry.integer("mb", default.mb, 0, CONFINED_MAX),
-        deleted=entry.integer("deleted", default.deleted, 0, CONFINED_MAX),
-    )
+    given = {
+        each.name: entry.integer(each.name, getattr(default, each.name), *_BOUNDS[each.name])
+        for each in fields(default)
+    }
     entry.finish()
-    return read
+    return replace(default, **given)

@@ -5,6 +5,7 @@ then holds; a key that is given replaces its value whole.
 """
 
 import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
 from typing import Final, cast
 
@@ -28,6 +29,7 @@ from paddock.policy.settings import (
     ProviderSettings,
 )
 from paddock.policy.shell import host_paths
+from paddock.values.agents import Permissions
 from paddock.values.decisions import Outcome
 
 HISTORY_BYTES_MAX: Final = 10**15
@@ -75,6 +77,7 @@ def read_hook(table: Table, base: HookSettings) -> HookSettings:
         outside=_command_patterns(table, "outside", base.outside),
         paranoid=table.boolean("paranoid", base.paranoid),
         sandbox_ignored=table.boolean("sandbox_ignored", base.sandbox_ignored),
+        scratch=table.boolean("scratch", base.scratch),
     )
     table.finish()
     return hook
@@ -113,7 +116,7 @@ def _command_patterns(table: Table, name: str, default: tuple[str, ...]) -> tupl
 
 
 def read_agents(
-    table: Table, base: tuple[AgentBinding, ...], profiles: frozenset[str]
+    table: Table, base: tuple[AgentBinding, ...], profiles: AbstractSet[str]
 ) -> tuple[AgentBinding, ...]:
     """Read `[agents."NAME"]`; each must name a profile of `profiles`."""
     bindings = {binding.name: binding for binding in base}
@@ -122,6 +125,8 @@ def read_agents(
         if entry is None:
             continue
         profile = entry.string("profile")
+        workspace, parent = entry.string("workspace"), entry.string("parent")
+        permissions = _read_permissions(entry)
         entry.finish()
         if not profile:
             if not entry.has("profile"):
@@ -130,8 +135,23 @@ def read_agents(
         if profile not in profiles:
             message = f"the profile {quote_toml(profile)} of {entry.title} is unknown"
             entry.problem("profile", message, suggest(profile, profiles))
-        bindings[name] = AgentBinding(name, profile)
+        bindings[name] = AgentBinding(name, profile, workspace, parent, permissions)
+        if entry.has("permissions") and not bindings[name].is_declared:
+            said = f"permissions in {entry.title} stand with a workspace or a parent alone"
+            entry.problem("permissions", said, "without these it maps a client's kind of agent")
     return tuple(bindings.values())
+
+
+def _read_permissions(entry: Table) -> Permissions:
+    table = entry.table("permissions")
+    given: dict[str, tuple[str, ...]] = {}
+    if table is not None:
+        for each in fields(Permissions):
+            patterns = _patterns(table, each.name)
+            if patterns is not None:
+                given[each.name] = tuple(pattern.text for pattern in patterns)
+        table.finish()
+    return Permissions(**given)
 
 
 def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:

@@ -27,6 +27,10 @@ from paddock.values.cancelling import LeftEffect
 from paddock.values.decisions import Decision, RuleMatch, rule_in_brief
 from paddock.values.quick import quick
 
+WARNING_TURNED_OFF: Final = (
+    "[said once a session: warned = [] in [paths] of paddock.toml turns these warnings off]"
+)
+
 
 def result_of(ready: Prepared, outcome: Ran) -> ToolResult:
     """The result of a call that ran."""

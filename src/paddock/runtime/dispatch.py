@@ -23,6 +23,7 @@ from paddock.errors import (
 from paddock.ledger.ports import Reservation
 from paddock.runtime.answers import (
     STOPPED,
+    WARNING_TURNED_OFF,
     not_recorded,
     refusal_by,
     refusal_by_host,
@@ -61,6 +62,7 @@ class Dispatcher:
         self._digests = DigestsAlone(context.randomness)
         self._contents: Contents = context.contents or self._digests
         self._lowered = context.ports.limits.lowered()
+        self._has_warned = False
         self._closed_by: Refusal | None = None
         """Set when an outcome could not be recorded: no further call runs."""
 
@@ -105,7 +107,11 @@ class Dispatcher:
                 return self._deny(
                     ready.call, ready.tool, ready.actions, STOPPED, ready.bounds, ready.judged
                 )
-            return self._read(ready) if ready.tool.reads_only else self._write(ready)
+            result = self._read(ready) if ready.tool.reads_only else self._write(ready)
+            if "warnings" not in result.details or self._has_warned:
+                return result
+            self._has_warned = True
+            return result._replace(content=f"{result.content}\n{WARNING_TURNED_OFF}")
         finally:
             _release(ready.tool, ready.plan)
 

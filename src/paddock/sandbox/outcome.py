@@ -168,6 +168,8 @@ class ShellOutcome:
     """Tracked files that the command saw as the index has them: their working copies differ."""
     diff: str | None = None
     """Of a dry run: what it would have changed."""
+    discarded: int = 0
+    """How many changes were thrown away, as the plan has it: `commit = "none"`."""
     fence: tuple[str, ...] = ()
     """What the end of `stderr` says of a failure that policy caused."""
     waiting: WaitingChanges | None = None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.kernel.landlock import landlock_abi
+from paddock.policy.presets import RARELY_CONFINED
 from paddock.sandbox.canary import read_switches
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.workspace import detect_resolution
@@ -27,14 +28,6 @@ class Finding:
     is_there: bool
     found: str
     remedy: str = ""
-
-
-RARELY_CONFINED: Final = (
-    *("docker", "docker-compose", "podman", "nerdctl", "kubectl", "helm", "minikube", "kind"),
-    *("ssh", "scp", "sftp", "mosh", "gh", "glab", "hub", "op", "vault"),
-    *("aws", "gcloud", "gsutil", "az", "doctl", "flyctl", "heroku", "terraform", "pulumi"),
-)
-"""Programs that want a daemon, a key or the network, which no sandbox gives them."""
 
 
 def find_rarely_confined(search_path: str, outside: tuple[str, ...]) -> tuple[str, ...]:

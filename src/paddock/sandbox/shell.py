@@ -170,7 +170,7 @@ class SandboxShell:
 
         Raises:
             SandboxUnavailableError: no backend works, and the policy requires one; or a
-                dry run where no stage holds changes back.
+                dry run, or a command under `commit = "none"`, where no stage holds changes back.
             InvalidArgumentsError: a variable that policy lets no call set.
             ConfigError: the agents of this plane do not load.
         """
@@ -178,9 +178,11 @@ class SandboxShell:
         plan = self._plan_of(line.text)
         with _host_failures():
             enforced = self._backends.choose(plan.enforcement)
-        if line.is_dry_run and enforced.backend != STAGE:
+        is_dry = line.is_dry_run
+        if (is_dry or plan.commit == "none") and enforced.backend != STAGE:
+            what = "a dry run" if is_dry else 'a command under commit = "none"'
             raise SandboxUnavailableError(
-                "a dry run needs the backend 'stage', which does not work on this host",
+                f"{what} needs the backend 'stage', which does not work on this host",
                 hint="paddock doctor says why, and what to do",
             )
         if enforced.backend == STAGE:
@@ -189,6 +191,8 @@ class SandboxShell:
         if enforced.backend != STAGE:
             # Nothing is mounted there: caches would lie where tools look, among the user's.
             plan = replace(plan, caches="")
+        if plan.commit == "none":
+            plan = replace(contained(plan), network=plan.network)
         plan = contained(plan) if line.is_dry_run else plan
         is_open = plan.network == "host" and not names_line(
             self._ground.place.policy, self._ground.chain, Action("shell", "run", line.text)
@@ -206,7 +210,8 @@ class SandboxShell:
         plan = prepared.plan
         approve = shell_for(self._ground.place.policy, self._ground.chain).approve
         is_contained = plan.network != "host" and not plan.writable
-        return approve == "diff" and prepared.enforced.backend == STAGE and is_contained
+        lands = prepared.enforced.backend == STAGE and plan.commit != "none"
+        return approve == "diff" and lands and is_contained
 
     def keep(self, content: bytes) -> str:
         """Keep what is too long for a result in the history; its digest.
@@ -239,6 +244,9 @@ class SandboxShell:
                 if prepared.line.is_dry_run:
                     shown, refused = command.show(grants_asks=False)
                     outcome = replace(outcome, diff=shown.text, refused=refused)
+                    return self._fence.added(outcome, prepared, command.end)
+                if prepared.plan.commit == "none":
+                    outcome = replace(outcome, discarded=command.count)
                     return self._fence.added(outcome, prepared, command.end)
                 settled = command.settle(grants_asks=False)
                 why = self._find_wait(prepared, command, settled)

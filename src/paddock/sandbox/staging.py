@@ -173,6 +173,11 @@ class StagedCommand:
         """What of git's index it saw in the place of closed files. Raises: HostError."""
         return differing(self._ran.ground.shown, self._layer())
 
+    @property
+    def count(self) -> int:
+        """How many paths it changed."""
+        return len(self._differences.found)
+
     def look_again(self) -> None:
         """After a while: what somebody else has changed since. Raises: HostError."""
         self._differences = self._look(self._layer())

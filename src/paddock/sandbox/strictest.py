@@ -80,7 +80,7 @@ def strictest_shell(
     return ChainShell(
         network=line_network(policy, chain, None),
         git=_git([shell.git for shell in shells]),
-        commit="all" if any(shell.commit == "all" for shell in shells) else COMMITS[0],
+        commit=COMMITS[max(COMMITS.index(shell.commit) for shell in shells)],
         enforcement=(
             "required"
             if any(shell.enforcement == "required" for shell in shells)

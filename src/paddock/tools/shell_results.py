@@ -82,7 +82,15 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
     return "\n".join(said)
 
 
+def discarded_text(count: int) -> str:
+    """Say how many changes of a command were thrown away, and by what."""
+    said = "1 change was" if count == 1 else f"{count} changes were"
+    return f'{said} thrown away ([shell] commit = "none")'
+
+
 def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
+    if outcome.discarded:
+        return [f"files changed: none; {discarded_text(outcome.discarded)}"]
     if not changes:
         return [] if outcome.diff is not None or not outcome.is_staged else ["files changed: none"]
     said = [f"files changed: {len(changes)}"]
@@ -178,6 +186,8 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         details["shown_from_git"] = [show_name(path) for path in outcome.shown_from_git[:most]]
     if outcome.diff is not None:
         details["diff"] = outcome.diff
+    if outcome.discarded:
+        details["changes_discarded"] = outcome.discarded
     if outcome.fence:
         details["fence"] = list(outcome.fence)
     return details
@@ -222,6 +232,10 @@ SHELL_SCHEMA: Final = result_schema(
             "type": "array",
             "items": _TEXT,
             "description": "How policy caused the failure; stderr ends with it.",
+        },
+        "changes_discarded": {
+            "type": "integer",
+            "description": "How many changes were thrown away, as policy has it.",
         },
         "shown_from_git": {
             "type": "array",

@@ -340,6 +340,35 @@ def test_policy_check_of_what_this_host_confines_ends_well(user):
     ]
 
 
+@pytest.mark.parametrize("trusted", [True, False])
+def test_lint_and_test_read_a_file_that_is_not_the_projects(user, trusted):
+    broken = user.project / "paddock.toml"
+    broken.write_text("x = 1")
+    file = user.project.parent / "team.toml"
+    rule = '[[profiles.team.rules]]\naction = "tool:file:view docs/**"\noutcome = "ask"\n'
+    file.write_text(f'{rule}match = ["tool:file:view docs/a"]\n[shell]\ngit = "none"\n')
+    if trusted:
+        broken.write_text("")
+        user.run("trust", "--yes")
+
+    tested, linted = (user.run("policy", each, str(file)) for each in ("test", "lint"))
+    assert (tested.status, tested.out.splitlines()[-1], tested.err) == (0, "1 hold, 0 do not", "")
+    assert (linted.status, linted.err) == (1, "")
+    assert "team.toml:6: lint.git_none: shell.git leaves" in linted.out
+    # The one in force is another, and is not changed by that.
+    assert user.run("policy", "test").status == (0 if trusted else 3)
+
+
+@pytest.mark.parametrize("question", ["lint", "test"])
+def test_a_file_that_does_not_load_and_one_that_is_not_there_are_told_apart(user, question):
+    file = user.project / "team.toml"
+    assert user.run("policy", question, str(file)).status == 2
+    rule = '[[profiles.team.rules]]\naction = "tool:file:view docs/**"\noutcome = "ask"\n'
+    file.write_text(f'{rule}match = ["tool:file:view src/a"]\n')
+    ran = user.run("policy", question, "team.toml")
+    assert (ran.status, "team.toml:4" in ran.err) == (3, True)
+
+
 def test_policy_check_says_that_the_policy_does_not_load(user):
     (user.project / "paddock.toml").write_text("x = 1")
     assert user.run("policy", "check", "tool:file:create a").status == 3

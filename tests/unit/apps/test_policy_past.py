@@ -174,7 +174,10 @@ def test_diff_shows_calls_that_two_files_decide_differently(user):
     assert found == {("tool:file:view x.pem", "deny", "allow")}
     assert shown["witnesses"][0]["old"]["rule"]["file"] == "old.toml"
     said = user.run("policy", "diff", "old.toml", new)
-    assert (said.status, "deny → allow: tool:file:view x.pem" in said.out) == (0, True)
+    assert (said.status, "newly allowed (deny → allow): tool:file:view x.pem" in said.out) == (
+        0,
+        True,
+    )
     alike = user.run("policy", "diff", new, new)
     assert (alike.status, "every call has the same answer" in alike.out) == (0, True)
 
@@ -189,7 +192,7 @@ def test_diff_alone_shows_what_the_projects_own_file_changes(user):
     assert (ran.status, ran.err) == (0, "")
     first, second, *_ = ran.out.splitlines()
     assert first == "old: built-in, new: paddock.toml"
-    assert second.startswith("allow → deny: tool:file:create db, tool:output:write db, and ")
+    assert second.startswith("newly denied (allow → deny): tool:file:create db, and ")
     shown = user.run("policy", "diff", "--json").json
     assert (shown["old"], shown["new"]) == ("built-in", "paddock.toml")
     assert shown == user.run("policy", "diff", "built-in", "paddock.toml", "--json").json
@@ -207,7 +210,7 @@ def test_diff_of_one_file_compares_the_projects_own_with_it(user):
     assert alike[0] == "old: new.toml, new: paddock.toml"
     assert alike[1].startswith("the policies decide alike")
     # The word is no file; a file of that name is meant by its path.
-    assert len(user.run("policy", "diff", "built-in", "--json").json["witnesses"]) == 9
+    assert len(user.run("policy", "diff", "built-in", "--json").json["witnesses"]) == 10
     assert user.run("policy", "diff", "./built-in", "--json").json["alike"] is True
     assert user.run("policy", "diff", "new.toml", "built-in", "--json").json["alike"] is False
 
@@ -227,7 +230,7 @@ def test_diff_of_what_is_not_trusted_says_so_and_compares_it_all_the_same(user):
         "note: paddock.toml is not trusted (it was never trusted); "
         "it is compared as if it were: paddock trust\n"
     )
-    assert "confine → allow: tool:shell:run git status" in ran.out
+    assert "newly allowed (confine → allow): tool:shell:run git status" in ran.out
 
 
 def test_diff_without_a_file_of_the_project_says_what_to_name(user):

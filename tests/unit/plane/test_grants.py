@@ -359,8 +359,8 @@ LOOSENED_HOOK = {
     "outside": ("[]", '["docker *"]', "[hook] commands like docker * run outside the sandbox"),
     "paranoid": ("true", "false", "[hook] writing outside what is safe is no longer denied"),
 }
-ALLOWS_NOTHING = {"sandbox_ignored"}
-"""What git sees of scratch work: neither of its values lets anybody do anything."""
+ALLOWS_NOTHING = {"sandbox_ignored", "scratch"}
+"""What git sees of scratch work, and whether it is advised: neither of its values lets anybody do anything."""
 
 LOOSENED_SHELL = {
     "network": ('"loopback"', '"host"', "network is 'host'"),

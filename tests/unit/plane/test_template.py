@@ -7,8 +7,8 @@ from paddock.policy.settings import Settings
 from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
 
-ADDED = '# Rules that one may add to it: more in `allow`, such as "tool:shell:run git status" and'
-PRESETS = frozenset(profile.name for profile in presets())
+ADDED = "# In its place, to add to it:"
+PRESETS = {profile.name: profile for profile in presets()}
 
 
 def load(text: bytes):

@@ -78,7 +78,8 @@ def test_every_table_is_read() -> None:
         ("tool:file:create migrations/**", "paddock.toml:16"),
         ("tool:shell:*", "paddock.toml:23"),
     ]
-    assert policy.profiles == ("open", "standard", "locked", "admin")
+    names = ("open", "standard", "reviewer", "readonly-commands", "locked", "admin")
+    assert policy.profiles == names
 
 
 def test_what_is_absent_keeps_its_default() -> None:

@@ -2,11 +2,12 @@
 
 import argparse
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
-from paddock.apps.cli.project import find_project
+from paddock.apps.cli.project import environment_of, find_project, override_of
 from paddock.assembly.client_agents import (
     chain_of_type,
     declared_for,
@@ -14,8 +15,10 @@ from paddock.assembly.client_agents import (
     is_yet_to_be_made,
     planned_default_chain,
 )
+from paddock.assembly.policies import find_policy_files, read_candidate
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PaddockError, UsageError
+from paddock.plane.discovery import find_root
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
@@ -56,6 +59,7 @@ class PolicyCommand:
         "  paddock policy explain 'tool:file:view .env'\n"
         "  paddock policy explain CALL-1f2e\n"
         "  paddock policy lint\n"
+        "  paddock policy test team.toml\n"
         "  paddock policy replay --policy new.toml --since 2026-01-31\n"
         "  paddock policy diff\n"
         "  paddock policy diff paddock.toml new.toml"
@@ -88,6 +92,9 @@ class PolicyCommand:
         explained.add_argument("--ledger", metavar="NAME|FILE", help=_LEDGER_HELP)
         tested = actions.add_parser("test", help="run the rules' examples", allow_abbrev=False)
         linted = actions.add_parser("lint", help="find doubtful rules", allow_abbrev=False)
+        for parsed in (tested, linted):
+            about = "a policy file, as if it were trusted (default: the policy in force)"
+            parsed.add_argument("file", nargs="?", metavar="FILE", help=about)
         replayed = actions.add_parser(
             "replay",
             help="decide the recorded calls again, under the policy in force or another",
@@ -130,13 +137,14 @@ class PolicyCommand:
             options.question == "explain" and is_call_id(options.action)
         ):
             return _past(options, console)
-        project = find_project(options, console)
-        _warn_of_distrust(project, console)
         if options.question == "explain":
+            project = find_project(options, console)
+            _warn_of_distrust(project, console)
             return self._explain(project, options, console)
+        policy, root = _policy_and_root(options, console)
         if options.question == "test":
-            return self._test(project, options, console)
-        return self._lint(project, options, console)
+            return self._test(policy, options, console)
+        return self._lint(policy, root, options, console)
 
     def _check(self, options: Options, console: Console) -> int:
         try:
@@ -176,8 +184,8 @@ class PolicyCommand:
             console.say(explanation.render())
         return 0
 
-    def _test(self, project: Project, options: Options, console: Console) -> int:
-        results = run_examples(project.policy)
+    def _test(self, policy: Policy, options: Options, console: Console) -> int:
+        results = run_examples(policy)
         failed = [result for result in results if not result.holds]
         if options.json:
             console.write_json(
@@ -193,14 +201,14 @@ class PolicyCommand:
             console.say(f"{len(results) - len(failed)} hold, {len(failed)} do not")
         return 1 if failed else 0
 
-    def _lint(self, project: Project, options: Options, console: Console) -> int:
+    def _lint(self, policy: Policy, root: Path, options: Options, console: Console) -> int:
         tracked: tuple[str, ...] = ()
-        if (project.root.path / ".git" / "index").exists():
+        if (root / ".git" / "index").exists():
             # It loads the workspace, which a lint without a repository does not need.
             from paddock.sandbox.git.tracked import list_tracked
 
-            tracked = list_tracked(project.root.path)
-        findings = lint(project.policy, tracked)
+            tracked = list_tracked(root)
+        findings = lint(policy, tracked)
         if options.json:
             console.write_json([_finding_json(finding) for finding in findings])
         else:
@@ -208,6 +216,19 @@ class PolicyCommand:
                 console.say(finding.render())
             console.say("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
         return 1 if findings else 0
+
+
+def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
+    """The policy that is meant, and where git may track files of which it speaks."""
+    if options.file is None:
+        project = find_project(options, console)
+        _warn_of_distrust(project, console)
+        return project.policy, project.root.path
+    # Neither the project's own file nor its agents have to load for it.
+    start = (console.directory, environment_of(console), override_of(options, console))
+    files = find_policy_files(*start)
+    candidate = read_candidate(console.directory / options.file, options.file, files)
+    return candidate.policy(files.kind, files.planes_below), find_root(*start).path
 
 
 def _held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:

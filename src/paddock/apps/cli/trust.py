@@ -1,11 +1,14 @@
 """`paddock trust`."""
 
 import argparse
+from dataclasses import replace
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
+from paddock.assembly.agents import AgentStep
 from paddock.assembly.trust import review_trust, trust_policy
+from paddock.text.show import show_name
 
 
 class Trust:
@@ -31,10 +34,14 @@ class Trust:
         review = review_trust(console.directory, environment, override)
         # Whoever is asked sees what it grants, whatever the form of the answer.
         (console.warn if options.json else console.say)(review.summary)
-        if review.is_trusted:
+        if review.is_trusted and not review.agents.steps:
             return self._end(options, console, "trusted already", trusted=True)
         if not options.yes and not console.agrees("trust this policy? [y/N] "):
             return self._end(options, console, "not trusted", trusted=False)
+        left = {
+            step.new.name for step in review.agents.steps if _is_refused(step, options, console)
+        }
+        review = replace(review, agents=review.agents.without(left))
         trust_policy(review, environment, by="--yes" if options.yes else "person")
         return self._end(options, console, "trusted", trusted=True)
 
@@ -44,6 +51,20 @@ class Trust:
         else:
             console.say(said)
         return 0 if trusted else 1
+
+
+def _is_refused(step: AgentStep, options: Options, console: Console) -> bool:
+    """Threat: a clone gives its agent a home directory, in a list that nobody reads to its end."""
+    if not step.is_outside:
+        return False
+    if options.yes:
+        console.warn(
+            f"note: {step.new.name} is left as it is: --yes is no answer about a workspace"
+            " outside of the project; paddock trust asks"
+        )
+        return True
+    where = show_name(str(step.workspace))
+    return not console.agrees(f"let {step.new.name} work in {where}, outside of it? [y/N] ")
 
 
 COMMAND = Trust()

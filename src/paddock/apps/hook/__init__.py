@@ -5,8 +5,8 @@ A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSO
     launch       the file that an installed command names
     lean/        what runs every time: it needs no import that costs, and an image of the
                  policy that was compiled before
-    full, ground, policy_engine, lines, expanding   the same decision from the policy itself, for
-                 whatever the lean path leaves to them
+    full, ground, policy_engine, lines   the same decision from the policy itself, for whatever
+                 the lean path leaves to them
     images, tables   the image, and a policy as it stands there
     early, records_of   what is put on record, also of refusals from before a decision
     confinement, tickets   whether commands are confined here; what a person is being asked

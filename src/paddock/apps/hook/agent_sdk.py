@@ -183,10 +183,9 @@ def _said(
 ) -> Permission:
     verdict = judged.verdict
     if verdict.outcome == DENY:
-        lines = [verdict.reason, answers.scratch_hint(ground.scene.today)]
-        if requested.agent_id and not requested.agent_type:
-            lines.insert(1, _NO_TYPE)
-        return Permission("deny", "\n".join(lines))
+        no_type = _NO_TYPE if requested.agent_id and not requested.agent_type else ""
+        lines = (verdict.reason, no_type, answers.scratch_hint(ground.scene.today))
+        return Permission("deny", "\n".join(filter(None, lines)))
     is_asked = verdict.outcome == ASK or judged.wants_out
     reason = answers.WANTS_OUT if judged.wants_out else verdict.reason
     changed: dict[str, Json] | None = None

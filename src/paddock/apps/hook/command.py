@@ -176,9 +176,9 @@ def _install(options: argparse.Namespace, console: Console) -> int:
     edit = installing.plan_install(path, client, scope, programs)
     if not _apply(edit, options, console):
         return _end(options, console, edit, "nothing was changed", done=False)
-    if scope != "user":
-        ignored = project.policy.settings.hook.sandbox_ignored
-        scratch.make_folder(project.root.path, ignored=ignored)
+    hook = project.policy.settings.hook
+    if scope != "user" and hook.scratch:
+        scratch.make_folder(project.root.path, ignored=hook.sandbox_ignored)
     if scope == "project":
         console.warn(ONE_MACHINE)
     if scope == "local":

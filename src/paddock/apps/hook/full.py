@@ -144,7 +144,9 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
         except ShapeError as problem:
             refused = _refused(f"the call was not understood: {problem}")
             ports.append(decision_record(asked, refused, "deny", [], who, os.urandom))
-            return with_notices(flow.refusal_for(asked, refused.reason, today), notices)
+            return with_notices(
+                flow.refusal_for(asked, refused.reason, ground.scene.today), notices
+            )
         said = flow.answer_call(judged, ground.scene, ground.engine, who, ports)
         return with_notices(said, notices)
 

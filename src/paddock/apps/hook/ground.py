@@ -67,7 +67,7 @@ def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, toda
         start.rstrip("/") or "/",
         str(environment.home),
         (*state_of(environment), *installation_in(str(project.root.path))),
-        today,
+        today if project.policy.settings.hook.scratch else "",
     )
     chain = chain_for(project, asked)
     declared = declared_for(project.agents, asked.agent_type)

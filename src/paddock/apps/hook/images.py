@@ -114,6 +114,7 @@ def make_image(
             "scene": (ground.scene.root, ground.scene.home, ground.scene.state),
             "digest": policy.digest,
             "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.shell),
+            "scratch": hook.scratch,
             "holding": _holding(ground, agents),
             "since": time.time(),
             "outside_commands": tables.outside_table(hook.outside),

@@ -143,7 +143,8 @@ class PolicyEngine:
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
         # What is not held may write what a path list closes: that is asked about, rule or none.
-        is_changing = bool(parsed.touched or parsed.removed)
+        sifted = any(command.touch.sifted for command in parsed.commands)
+        is_changing = bool(parsed.touched or parsed.removed or sifted)
         doubts = parsed.runtime_only if is_changing else parsed.doubts
         unsure = dict.fromkeys((*doubts, *targets.unsure))
         found += [Finding(ASK, RULE, reason, _asked(reason)) for reason in unsure]
@@ -151,7 +152,8 @@ class PolicyEngine:
             *(("create", *each) for each in targets.targets),
             *(("delete", *each) for each in targets.removed),
         )
-        return Line(found, touched, tuple(targets.patches), targets.removes)
+        reads = tuple(targets.reads)
+        return Line(found, touched, tuple(targets.patches), targets.removes, reads)
 
     def find_warning(self, path: str) -> str:
         """See `judging.Engine`."""

@@ -17,8 +17,8 @@ from paddock.policy.actions import ANY, HeadPattern, NamePattern
 from paddock.policy.commands.commandline import program_name
 from paddock.policy.commands.seeing import CHANGERS
 from paddock.policy.commands.tokens import RESERVED
-from paddock.policy.commands.touched import BY_OPTION, PROGRAMS
 from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
+from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH as DEPTH_SEGMENT
 from paddock.policy.globs import RUN as RUN_SEGMENT

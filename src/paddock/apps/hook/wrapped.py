@@ -37,6 +37,7 @@ from paddock.policy.shell import covers
 from paddock.providers.cancel import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name
+from paddock.tools.shell_results import discarded_text
 from paddock.values.agents import client_kind
 from paddock.values.calls import Json, ToolResult
 
@@ -262,6 +263,9 @@ def _last_words(details: Mapping[str, Json]) -> Iterator[str]:
     last = printed[-len(lines) - 1 :][:1]
     yield from (line for line in last if line.startswith(_ENDED_BY_US))
     yield from lines
+    discarded = details.get("changes_discarded")
+    if isinstance(discarded, int):
+        yield f"paddock: {discarded_text(discarded)}"
     if "conflict" in details:
         yield f"paddock: NOTHING WAS KEPT: {show_name(str(details['conflict']))}"
     elif not lines:

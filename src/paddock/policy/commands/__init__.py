@@ -6,8 +6,7 @@
     seeing, wrappers     what a command would start under another name
     pattern, exact, dangers   the target of a rule, and what its wildcards never cover
     persons              what of Paddock's own command line is a person's act
-    touch, touched*      which paths known programs write or remove
-    links                behind a link that is made, names lead elsewhere
+    writes               which files known programs write, remove and read
 
 `parse_line` tells the simple commands of a line and what is doubtful about it;
 `compile_command_pattern` makes the target of a rule such as `git diff *`. Deny

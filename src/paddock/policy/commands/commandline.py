@@ -1,6 +1,6 @@
 """What a line of shell is, as policy sees it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.policy.commands.words import Word
@@ -21,6 +21,42 @@ def exact_program(path: str) -> str:
     """
     directory, slash, name = path.rpartition("/")
     return name if directory + slash in SYSTEM_DIRECTORIES else path
+
+
+@dataclass(frozen=True, slots=True)
+class Sift:
+    """What becomes of what find finds below `start`, where all its tests hold.
+
+    `act` is an operation of `tool:file:`; with `target` the files come to stand in that.
+    """
+
+    act: str
+    start: str
+    tests: tuple[tuple[str, str], ...]
+    target: str = ""
+
+
+@dataclass(slots=True)
+class Touch:
+    """The paths that a command touches, as they stand in it.
+
+    `copied` are sources with the target that they, or what is below them, come to stand in.
+    `doubts` are reasons to ask.
+    """
+
+    written: list[str] = field(default_factory=list[str])
+    removed: list[str] = field(default_factory=list[str])
+    copied: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    doubts: list[str] = field(default_factory=list[str])
+    sifted: list[Sift] = field(default_factory=list[Sift])
+    reads: list[str] = field(default_factory=list[str])
+    makes_link: bool = False
+
+    def add(self, other: "Touch") -> None:
+        """Take in what another command touches."""
+        for name in ("written", "removed", "copied", "doubts", "sifted", "reads"):
+            getattr(self, name).extend(getattr(other, name))
+        self.makes_link |= other.makes_link
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +94,7 @@ class SimpleCommand:
     match it, whatever its words are; empty where one may. `is_anything` stands
     for what was too much to be read: any deny and any ask concerns it.
     `is_open` says that further words come at run time, behind those that stand there.
+    `touch` is what its words name, `writes` the targets of its redirections.
     """
 
     text: str
@@ -68,6 +105,8 @@ class SimpleCommand:
     obstacles: tuple[str, ...] = ()
     is_anything: bool = False
     is_open: bool = False
+    touch: Touch = field(default_factory=Touch, compare=False)
+    writes: tuple[str, ...] = ()
 
     @property
     def program(self) -> str:
@@ -84,10 +123,10 @@ class CommandLine:
     those of scripts given as text (`sh -c '…'`). What a wrapper such as `env`
     starts is a reading of the wrapper's command, not another command.
 
-    `writes` are the targets of redirections, `touched` the further targets that
-    can be read off known programs (`tee`, `sed -i`, `cp`), `removed` what known
-    programs take away (`rm`, what `mv` moves), `copied` sources with their targets;
-    all as they stand in the line, unresolved. `runtime_only` sentences say what is only known at
+    `writes` are the targets of redirections, `reads` their sources; `touched` the further
+    targets that can be read off known programs (`tee`, `sed -i`, `cp`), `removed` what known
+    programs take away (`rm`, what `mv` moves), `copied` sources with their targets; all as they
+    stand in the line, unresolved. `runtime_only` sentences say what is only known at
     run time, `problems` why the line was not understood: no narrow allow matches either.
     A line with a problem has one of each. Where `may_be_any`, what is not known may be
     any program; else only words of the programs that stand there are not known. `doubts`
@@ -104,3 +143,4 @@ class CommandLine:
     problems: tuple[str, ...] = ()
     may_be_any: bool = False
     doubts: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.limits import command_code_chars_max, command_depth_max
-from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand
+from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand, Touch
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
 from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
 from paddock.policy.commands.tokens import EVALUATED
-from paddock.policy.commands.touched import find_touch
 from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import Word
+from paddock.policy.commands.writes import find_touch
 
 SCRIPTS_MAX: Final = 256
 """Texts inside texts (`sh -c '…'`) that one line may hold; a text that occurs twice counts once."""
@@ -35,13 +35,12 @@ _UNSEEN: Final = re.compile(
 class _Line:
     """What is gathered from a line and the scripts in it."""
 
-    found: list[tuple[RawCommand, Seen]] = field(default_factory=list[tuple[RawCommand, Seen]])
+    found: list[tuple[RawCommand, Seen, Touch]] = field(
+        default_factory=list[tuple[RawCommand, Seen, Touch]]
+    )
     writes: dict[str, None] = field(default_factory=dict[str, None])
-    touched: dict[str, None] = field(default_factory=dict[str, None])
-    removed: dict[str, None] = field(default_factory=dict[str, None])
-    copied: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
+    reads: dict[str, None] = field(default_factory=dict[str, None])
     run_time: dict[str, None] = field(default_factory=dict[str, None])
-    doubts: dict[str, None] = field(default_factory=dict[str, None])
     problems: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
     scripts: set[str] = field(default_factory=set[str])
@@ -75,9 +74,14 @@ def parse_line(text: str) -> CommandLine:
             tuple(sorted(set(seen.starts))),
             (*shared, *seen.obstacles),
             is_open=seen.is_open,
+            touch=touch,
+            writes=tuple(raw.writes),
         )
-        for raw, seen in line.found
+        for raw, seen, touch in line.found
     )
+    touch = Touch()
+    for _, _, each in line.found:
+        touch.add(each)
     if line.is_too_much:
         # Threat: a deny that becomes an ask, because what it is about stands behind a limit.
         unread = Word(text, text, unknown="it is not read")
@@ -86,13 +90,14 @@ def parse_line(text: str) -> CommandLine:
         text,
         commands,
         tuple(line.writes),
-        tuple(line.touched),
-        tuple(line.removed),
-        tuple(line.copied),
+        tuple(dict.fromkeys(touch.written)),
+        tuple(dict.fromkeys(touch.removed)),
+        tuple(dict.fromkeys(touch.copied)),
         tuple(line.run_time),
         tuple(line.problems),
         line.may_be_any or bool(line.problems),
-        tuple(line.doubts),
+        tuple(dict.fromkeys(touch.doubts)),
+        tuple(line.reads),
     )
 
 
@@ -110,6 +115,7 @@ def _gather(line: _Line, text: str, depth: int) -> None:
         line.run_time |= found.run_time
         line.changes |= found.changes
         line.writes |= dict.fromkeys(target for target in found.writes if target not in STREAMS)
+        line.reads |= dict.fromkeys(found.reads)
         if any(STARTING_ENVIRONMENT.match(assignment) for assignment in found.assigned):
             line.run_time["the environment decides which program runs"] = None
             line.may_be_any = True
@@ -157,16 +163,12 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
     else:
         seen = see_through(words, raw.documents)
     line.readings += len(seen.readings)
-    line.found.append((raw, seen))
+    touch = find_touch(seen.readings, seen.starts)
+    line.found.append((raw, seen, touch))
     line.run_time |= seen.run_time
     line.may_be_any |= seen.may_be_any
     line.changes |= seen.changes
-    touch = find_touch(seen.readings)
-    line.touched |= dict.fromkeys(touch.written)
-    line.removed |= dict.fromkeys(touch.removed)
-    line.copied |= dict.fromkeys(touch.copied)
-    line.doubts |= dict.fromkeys(touch.doubts)
-    line.run_time |= line.doubts
+    line.run_time |= dict.fromkeys(touch.doubts)
     if raw.assignments and raw.words:
         head = tuple(Word(text, text) for text in raw.assignments)
         seen.readings.append(Reading(tuple(raw.words), 0, len(raw.words), head))

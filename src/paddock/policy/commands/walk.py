@@ -46,6 +46,7 @@ class RawCommand:
     words: list[Word] = field(default_factory=list[Word])
     assignments: list[str] = field(default_factory=list[str])
     documents: list[str] = field(default_factory=list[str])
+    writes: list[str] = field(default_factory=list[str])
 
 
 @dataclass(slots=True)
@@ -54,6 +55,7 @@ class Findings:
 
     commands: list[RawCommand] = field(default_factory=list[RawCommand])
     writes: list[str] = field(default_factory=list[str])
+    reads: list[str] = field(default_factory=list[str])
     run_time: dict[str, None] = field(default_factory=dict[str, None])
     problems: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
@@ -304,6 +306,10 @@ class _Walk:
             self.found.run_time["a redirection opens a connection"] = None
         if sign not in ("<", "<&"):
             self.found.writes.append(word.text)
+            if self.owner is not None:
+                self.owner.writes.append(word.text)
+        elif sign == "<":
+            self.found.reads.append(word.text)
         return inner
 
     def here_string(self, node: "Node") -> "list[Node]":

@@ -160,7 +160,8 @@ def _word(text: str) -> str:
 def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterator[str]:
     for profile in dict.fromkeys(each.profile for each in wanted):
         if profile.place.file == BUILT_IN:
-            yield _preset(profile)
+            key = _key(profile.name)
+            yield f"[profiles.{key}]\nextends = {_text(profile.name)}\n\n"
         elif profile.place.file != source.name:
             rules = ", ".join(quote_toml(each.action) for each in wanted if each.profile is profile)
             raise _refused(
@@ -170,22 +171,6 @@ def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterato
         for each in wanted:
             if each.profile is profile:
                 yield _rule(each, reason)
-
-
-def _preset(profile: Profile) -> str:
-    """A built-in profile said aloud: one of its name in the file replaces it whole."""
-    rows = [f"[profiles.{_key(profile.name)}]\n"]
-    for outcome in Outcome:
-        texts = [rule.pattern.text for rule in profile.rules if rule.outcome is outcome]
-        if texts:
-            listed = "".join(f"    {_text(text)},\n" for text in texts)
-            rows.append(f"{outcome.word} = [\n{listed}]\n")
-    entries = ", ".join(
-        f"{_text(entry.head.text)} = {_text(entry.outcome.word)}" for entry in profile.otherwise
-    )
-    if entries:
-        rows.append(f"otherwise = {{ {entries} }}\n")
-    return "".join(rows) + "\n"
 
 
 def _rule(wanted: _Wanted, reason: str) -> str:

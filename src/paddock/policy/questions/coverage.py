@@ -29,6 +29,7 @@ from paddock.policy.questions.sampling import common_row, path_parts
 from paddock.policy.rules import Rule
 from paddock.policy.tables import PathsTable
 from paddock.values.actions import WRITING_OPERATIONS
+from paddock.values.decisions import Outcome
 
 FILL: Final = "\x01\x02"
 """A text that no pattern of a policy holds."""
@@ -235,6 +236,10 @@ def _covers_command(other: Rule, rule: Rule) -> bool:
     samples = [bare.replace("*", "qqq"), target.replace("*", "qqq"), target.replace("*", "qqq qq")]
     for sample in samples:
         commands = parse_line(sample).commands
-        if not commands or not all(other.command.matches_any_reading(each) for each in commands):
+        # Where `confine` is only one reading, the other rule decides whether it holds.
+        is_confined = other.outcome is Outcome.CONFINE
+        pattern = other.command
+        matches = pattern.matches_exactly if is_confined else pattern.matches_any_reading
+        if not commands or not all(map(matches, commands)):
             return False
     return True

@@ -12,8 +12,9 @@ from typing import Final
 
 from paddock.policy.places import BUILT_IN
 from paddock.policy.questions.differences import UNTRUSTED, Differences, Item
+from paddock.policy.questions.replay import KINDS
 from paddock.values.actions import Action
-from paddock.values.decisions import Decision, RuleMatch
+from paddock.values.decisions import Decision, Outcome, RuleMatch
 
 CALLS_MAX: Final = 4
 """Calls that a row names; it counts the others."""
@@ -80,7 +81,10 @@ class Row:
         also = _and_more(
             self.others, "tried call", "like it" if len(self.shown) == 1 else "like them"
         )
-        lines = [f"{' → '.join(self.said)}: {', '.join(self.shown)}{also}"]
+        old, new = (word.partition(",")[0] for word in self.said)
+        said = " → ".join(self.said)
+        said = said if old == new else f"{KINDS[Outcome.parse(new)].value} ({said})"
+        lines = [f"{said}: {', '.join(self.shown)}{also}"]
         lines += [f"  {name}: {side.render()}" for name, side in self.sides]
         lines.append(f"  for: {', '.join(self.agents)}")
         return "\n".join(lines)

@@ -11,7 +11,7 @@ from typing import Final
 from paddock.policy.actions import ActionPattern, HeadPattern, TargetKind, parse_head
 from paddock.policy.engine import Policy
 from paddock.policy.patterns import PathList
-from paddock.policy.places import BUILT_IN, Place
+from paddock.policy.places import Place
 from paddock.policy.questions.sampling import ANYTHING, Parts, name_parts, path_parts, word_parts
 from paddock.policy.rules import Profile
 
@@ -191,7 +191,7 @@ def _settings(old: Policy, new: Policy) -> Iterator[SettingChange]:
             profile = policy.find_profile(name)
             if profile is None:
                 table[f"profiles.{name}"] = "none"
-            elif profile.place.file != BUILT_IN:
+            else:
                 table.update(_flat(f"profiles.{name}.shell", profile.shell))
     for key in dict.fromkeys((*before, *after)):
         if key.startswith(("agents", "providers")):

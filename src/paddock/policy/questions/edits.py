@@ -14,7 +14,7 @@ from paddock.policy.engine import Policy
 from paddock.policy.lines import judge_line
 from paddock.policy.patterns import Comparison, PathList, PathPattern
 from paddock.policy.places import BUILT_IN, Place
-from paddock.policy.problems import PatternError, quote_toml
+from paddock.policy.problems import PatternError
 from paddock.policy.profiles import CompiledProfile, Verdict
 from paddock.policy.rules import Profile, Rule, compile_rule
 from paddock.policy.tables import PathsTable
@@ -215,9 +215,8 @@ def edit_text(policy: Policy, edit: ProfileEdit) -> str:
             parts.append(_added_text(policy, profile, outcome.word, ", ".join(texts)))
     if profile.place.file == BUILT_IN:
         parts.append(
-            f"in {_file_of(policy, profile.place)}, with the rest of the built-in profile "
-            f"{quote_toml(profile.name)} written out there, "
-            "since a profile in a file replaces it whole"
+            f"in {_file_of(policy, profile.place)}, with `extends = {_string(profile.name)}`: "
+            "without it a profile in a file replaces the built-in one whole"
         )
     return ", ".join(parts)
 
@@ -228,15 +227,11 @@ def _added_text(policy: Policy, profile: Profile, word: str, texts: str) -> str:
         where = "" if profile.place.file == BUILT_IN else f", in {profile.place}"
         return f"add `{word} = [{texts}]` to {table}{where}"
     # Written as a line of its own the key would stand there twice, and nothing load.
-    where = "" if place.file == BUILT_IN else f", {place}"
-    return f"add {texts} to the list {word} of {table}{where}"
+    return f"add {texts} to the list {word} of {table}, {place}"
 
 
 def _list_place(policy: Policy, profile: Profile, word: str) -> Place | None:
     """Return where the profile has a list of that outcome already."""
-    source = f"profiles.{profile.name}.{word}"
-    if profile.place.file == BUILT_IN:
-        return profile.place if any(each.source == source for each in profile.rules) else None
     for each in policy.documents:
         # A list may be empty, and then no rule has its place.
         if profile in each.profiles and word in each.document.values["profiles"][profile.name]:

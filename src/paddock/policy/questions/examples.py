@@ -33,7 +33,8 @@ class ExampleResult:
 
 def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
     """Judge every example of the policy's profiles, in the order of the files."""
-    return tuple(_results(policy))
+    # A rule that other profiles have from its own is judged once.
+    return tuple({(each.example, each.pattern): each for each in _results(policy)}.values())
 
 
 def _results(policy: Policy) -> Iterator[ExampleResult]:

@@ -1,8 +1,9 @@
-"""Programs, and modules of Python, that run whatever their arguments say, for `policy lint`."""
+"""Programs that a rule for them says too little about: what they run, or what they need."""
 
 import shlex
 from typing import Final
 
+from paddock.policy.presets import RARELY_CONFINED
 from paddock.policy.rules import Rule
 
 INTERPRETERS: Final = frozenset(
@@ -40,6 +41,13 @@ def find_interpreter(rule: Rule) -> str:
     packages = module.split(".")
     names = {".".join(packages[:count]) for count in range(1, len(packages) + 1)}
     return f"{program} -m {module}" if names & (RUNNERS | INTERPRETERS) else ""
+
+
+def find_unconfined(rule: Rule) -> str:
+    """Return the program of a rule that rarely works in a sandbox; else empty."""
+    words = rule.pattern.target.split()
+    program = words[0].rpartition("/")[2] if words else ""
+    return program if program in RARELY_CONFINED else ""
 
 
 def _module(rule: Rule) -> str:

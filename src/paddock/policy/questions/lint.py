@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from paddock.policy.actions import HeadPattern
 from paddock.policy.document import PolicyDocument
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
 from paddock.policy.places import BUILT_IN, Place
+from paddock.policy.presets import presets
 from paddock.policy.problems import quote_toml
 from paddock.policy.questions.coverage import (
     IdleException,
@@ -20,7 +22,7 @@ from paddock.policy.questions.coverage import (
     is_swallowed,
     path_samples,
 )
-from paddock.policy.questions.interpreters import find_interpreter
+from paddock.policy.questions.interpreters import find_interpreter, find_unconfined
 from paddock.policy.rules import Profile, Rule
 from paddock.text.show import name_some
 from paddock.values.actions import Action
@@ -31,6 +33,7 @@ TRACKED_HINT: Final = (
     "git rm --cached takes a file out of what is tracked, and a new secret is needed: history"
     " keeps the old one; for a file that is no secret, add it to secret with a ! before it"
 )
+_DOES_NOT_HOLD: Final = "without extends a profile here replaces the one of its name whole"
 _ANYTHING: Final = "tool:*"
 _OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
 """What changes a file besides `create`; of the first two people think as of writing."""
@@ -117,6 +120,8 @@ def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]
         found.extend(_setting_findings(document))
         found.extend(map(_idle, idle_exceptions(document.paths)))
     found.extend(_tracked(policy, tracked))
+    # What a profile has from another one is found with each of them.
+    found = list(dict.fromkeys(found))
     return tuple(sorted(found, key=lambda each: (each.place.file, each.place.line, each.code)))
 
 
@@ -145,29 +150,56 @@ def _tracked(policy: Policy, tracked: Sequence[str]) -> Iterator[LintFinding]:
 
 
 def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
+    built_in = {profile.name: profile for profile in presets()}
     for profile in (*policy.profile_table, *policy.overlays):
         if profile.place.file == BUILT_IN:
             continue
-        yield from _closed(profile)
+        yield from _closed(profile) or _replaced(profile, built_in.get(profile.name))
         yield from _covered(profile)
         for rule in profile.rules:
+            if rule.place.file == BUILT_IN:
+                continue
             yield from _rule_findings(policy, rule)
             yield from _half_denied(policy, profile, rule)
 
 
-def _closed(profile: Profile) -> Iterator[LintFinding]:
+def _closed(profile: Profile) -> tuple[LintFinding, ...]:
     """A profile that only denies denies the rest, too: who wrote it may have meant "besides"."""
     said = [rule.outcome for rule in profile.rules] + [each.outcome for each in profile.otherwise]
     says_so = any(rule.pattern.text == _ANYTHING for rule in profile.rules)
     if says_so or any(outcome is not Outcome.DENY for outcome in said):
+        return ()
+    message = f"the profile {quote_toml(profile.name)} allows nothing: what no rule names is denied"
+    hint = f'{_DOES_NOT_HOLD}. If nothing is meant to be allowed, say deny = ["{_ANYTHING}"]'
+    return (LintFinding("lint.allows_nothing", message, profile.place, hint),)
+
+
+def _replaced(profile: Profile, before: Profile | None) -> Iterator[LintFinding]:
+    """What the built-in profile of its name says, and this one in its place does not."""
+    if before is None or profile.name in profile.extends:
         return
-    yield LintFinding(
-        "lint.allows_nothing",
-        f"the profile {quote_toml(profile.name)} allows nothing: what no rule names is denied",
-        profile.place,
-        "a profile here replaces the built-in one of its name whole; paddock init writes that "
-        f'one as a comment. If nothing is meant to be allowed, say deny = ["{_ANYTHING}"]',
-    )
+    heads = [rule.pattern.head for rule in profile.rules if not rule.pattern.has_target]
+    ends = [entry.head for entry in profile.otherwise]
+    lost = [rule.pattern.text for rule in before.rules if not _is_said(rule.pattern.head, heads)]
+    lost += [
+        f"otherwise {entry.outcome.word} {entry.head.text}"
+        for entry in before.otherwise
+        if not _is_said(entry.head, (*heads, *ends))
+    ]
+    if before.shell is not None and profile.shell is None:
+        lost.append("[shell]")
+    if lost:
+        yield LintFinding(
+            "lint.profile_replaced",
+            f"the profile {quote_toml(profile.name)} replaces the built-in one and loses"
+            f" {name_some(lost)}",
+            profile.place,
+            f"extends = {quote_toml(profile.name)} keeps them; {_DOES_NOT_HOLD}",
+        )
+
+
+def _is_said(head: HeadPattern, by: Sequence[HeadPattern]) -> bool:
+    return any(each.matches(head.category, head.operation) for each in by)
 
 
 def _covered(profile: Profile) -> Iterator[LintFinding]:
@@ -211,6 +243,16 @@ def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
             "name the programs, and leave the rest to otherwise",
         )
         return
+    hook, program = policy.settings.hook, find_unconfined(rule)
+    outside = {words[0] for pattern in hook.outside if (words := pattern.split())}
+    if program and hook.shell == "confine" and program not in outside:
+        yield LintFinding(
+            "lint.rarely_confined",
+            f"{text} is confined like any command, and {program} rarely works so: it wants the"
+            " network, the home or a daemon",
+            rule.place,
+            f'outside = ["{program} *"] in [hook] leaves it to the client and its own prompt',
+        )
     interpreter = find_interpreter(rule)
     if interpreter:
         yield LintFinding(

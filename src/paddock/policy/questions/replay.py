@@ -37,7 +37,7 @@ class Kind(StrEnum):
     ALLOWED = "newly allowed"
 
 
-_KINDS: Final = {
+KINDS: Final = {
     Outcome.DENY: Kind.DENIED,
     Outcome.ASK: Kind.ASKED,
     Outcome.CONFINE: Kind.CONFINED,
@@ -245,7 +245,7 @@ def _count(groups: dict[object, Group], past: PastDecision, decision: Decision) 
     group = groups.get(key)
     if group is None:
         group = groups[key] = Group(
-            _KINDS[decision.outcome],
+            KINDS[decision.outcome],
             agent,
             past.outcome,
             past.rule,

@@ -119,6 +119,9 @@ def test_it_is_said_once_in_a_project_and_how_to_go_back(client: Client):
         ("echo x > .git/config", ".git/"),
         ("echo x >> .env", ".env"),
         ("echo x > /etc/passwd", "leaves the workspace"),
+        ("echo x > ~/../p", "leaves the workspace"),
+        ("echo x > ~root/p", "leaves the workspace"),
+        ("echo x > /dev/sda", "leaves the workspace"),
     ],
 )
 def test_what_is_denied_or_certainly_refused_is_denied_at_once(
@@ -131,7 +134,15 @@ def test_what_is_denied_or_certainly_refused_is_denied_at_once(
     assert reason in said.reason
 
 
-@pytest.mark.parametrize("command", ["echo x > docs/a", "echo x > /tmp/a", "make 2>&1 > /dev/null"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > docs/a", "echo x > /tmp/a", "make 2>&1 > /dev/null", "npm test > /tmp/out.log 2>&1",
+        "echo x > ~/p", "echo x >> ~/.cache/p", "echo x > /dev/shm/p", "echo x > /var/tmp/p",
+        # What is closed is not there for it, and no word is guessed about.
+        "cat .env", "cp .env x", "grep -r KEY .env",
+    ],
+)  # fmt: skip
 def test_an_honest_redirection_is_no_reason_to_refuse(command: str, client: Client):
     client.write_policy(RULES)
     assert ask(client, command).word == "allow"
@@ -308,6 +319,20 @@ def test_a_client_with_a_sandbox_of_its_own_is_only_read(name: str, client: Clie
     assert ask(client, "npm test").word == "allow"
     path.write_text("{")
     assert ask(client, "npm test").raw == b""
+
+
+@pytest.mark.parametrize(
+    ("command", "is_refused"),
+    [
+        ("npm test > /tmp/out.log 2>&1", False), ("npm test > ~/p", False),
+        ("npm test > /dev/shm/p", False), ("npm test > out.log", False),
+        ("npm test > ~/../p", True), ("npm test > /tmp/../p", True), ("npm test > .env", True),
+    ],
+)  # fmt: skip
+def test_policy_check_and_the_hook_give_one_answer(command: str, is_refused: bool, client: Client):
+    checked = client.place.run("policy", "check", f"tool:shell:run {command}", "--json").json
+    assert checked["outcome"] == ("deny" if is_refused else "confine")
+    assert ask(client, command).word == ("deny" if is_refused else "allow")
 
 
 # --- the lean path ----------------------------------------------------------------

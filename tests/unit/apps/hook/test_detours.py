@@ -100,9 +100,9 @@ def test_a_step_that_is_surely_taken_counts(command, client: Client):
         ("for i in 1 2; do cd ..; done; rm -f hooks", "ask"),
         ("while false; do cd ..; done; touch y", "ask"),
         ("up() { cd ..; }; up; up; touch y", "ask"),
-        ("for i in 1 2; do (cd e && touch y); done", "none"),
+        ("for i in 1 2; do (cd e && touch y); done", "ask"),
         ("cd e && while false; do touch y; done", "none"),
-        ("f() { touch y; }; cd e && f", "none"),
+        ("f() { touch y; }; cd e && f", "ask"),
     ],
 )
 def test_a_directory_that_is_changed_again_and_again_is_asked_about(command, word, client: Client):

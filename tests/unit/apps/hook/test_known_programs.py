@@ -12,8 +12,6 @@ def run(client: Client, command: str) -> str:
 @pytest.mark.parametrize(
     "command",
     [
-        "sed -n 'w .env' README.md",
-        "sed 's|d|x|gw .env' README.md",
         "git clean -fdx",
         "git clean -fX .",
         "git clean -x -d -f sub",
@@ -22,7 +20,10 @@ def run(client: Client, command: str) -> str:
         "find . -name .env -exec env rm {} ;",
         "find . -name '.e*' -exec chmod 777 {} +",
         "find . -type f -exec truncate -s0 {} +",
-        "find sub -name '*.md' -exec tee {} ;",
+        "find sub -name '.e*' -exec tee {} ;",
+        "find . -path './sub/*' -type f -delete",
+        "find . -iname '.ENV' -exec mv {} /nowhere ;",
+        "find sub -name '*' -exec cp {} src ;",
         "find sub -exec cp {} src ;",
         "chmod -w .env",
         "chmod -R 777 .",
@@ -49,8 +50,9 @@ def test_what_is_protected_is_not_written_by_an_option_or_below(command, client:
     "command",
     [
         "sed 's/a/b/e' README.md",
+        "sed -n 'w .env' README.md",
+        "sed 's|d|x|gw .env' README.md",
         "git clean -fd",
-        "find . -name '*.py' -exec sed -i s/1/2/ {} +",
         "env -C .git rm config",
     ],
 )
@@ -68,6 +70,10 @@ def test_what_the_words_do_not_tell_is_asked_about(command, client: Client):
         "git clean -fdx src",
         "find . -name '*.py' -exec grep -n x {} +",
         "find . -type f -exec wc -l {} ;",
+        "find . -name '*.py' -exec sed -i s/1/2/ {} +",
+        "find . -name '*.pyc' -delete",
+        "find . -type d -name __pycache__ -exec rm -rf {} +",
+        "find sub -name '*.md' -exec tee {} ;",
         "find src -name '*.py' -exec sed -i s/1/2/ {} +",
         "chmod +x src/a.py",
         "chmod -R u+w src",

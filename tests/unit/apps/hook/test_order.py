@@ -108,6 +108,12 @@ def test_paddocks_own_state_is_not_written_even_where_also_write_says_so(client:
     assert write(client, "~/.config/paddock/config.toml").word == "deny"
 
 
+TURNS_OFF = (
+    "(Said once a session: warned = [] in [paths] of paddock.toml turns these warnings off, "
+    "scratch = false in [hook] the advice on scratch work.)"
+)
+
+
 def test_a_warned_path_warns_model_and_person_and_decides_nothing(client: Client):
     said = write(client, "{root}/src/a.py")
     warning = (
@@ -117,7 +123,12 @@ def test_a_warned_path_warns_model_and_person_and_decides_nothing(client: Client
     assert said.word == "none"
     assert said.context.startswith(warning)
     assert SCRATCH in said.context
-    assert said.message == warning
+    assert said.message == f"{warning}\n{TURNS_OFF}"
+    again = write(client, "{root}/plugins/a/skills/b")
+    assert (TURNS_OFF in again.message, "Writing to production path" in again.message) == (
+        *(False, True),
+    )
+    assert TURNS_OFF in write(client, "{root}/src/a.py", session_id="SES-2").message
 
 
 def test_a_warning_is_given_once_a_session_and_pattern(client: Client):
@@ -137,6 +148,40 @@ def test_warnings_are_given_as_often_as_is_set(setting, wanted, client: Client):
     given = [write(client, "{root}/src/a.py").context for _ in range(2)]
 
     assert [int(bool(each)) for each in given] == wanted
+
+
+@pytest.mark.parametrize(
+    ("policy", "warns", "advises"),
+    [
+        ("", True, True),
+        ("[paths]\nwarned = []\n", False, True),
+        ("[hook]\nscratch = false\n", True, False),
+        ("[paths]\nwarned = []\n[hook]\nscratch = false\n", False, False),
+    ],
+)
+@pytest.mark.parametrize("image", [False, True])
+def test_warnings_and_advice_are_turned_off_each_by_itself(
+    policy, warns, advises, image, client: Client
+):
+    client.write_policy(policy)
+    if image:
+        write(client, "{root}/docs/a.md")
+
+    start = client.say(client.event(hook_event_name="SessionStart"))
+    warned = write(client, "{root}/src/a.py")
+    denied = write(client, "{root}/.git/config")
+
+    assert (SCRATCH in start.context) == (start.raw != b"") == advises
+    assert ("Writing to production path" in warned.context) == (warned.raw != b"") == warns
+    assert (SCRATCH in warned.context) == (warns and advises)
+    # A denial is no advice: it stands, with or without it.
+    assert (denied.word, SCRATCH in denied.context) == ("deny", advises)
+
+
+def test_without_advice_no_scratch_folder_is_made(client: Client):
+    client.write_policy("[hook]\nscratch = false\n")
+    assert client.place.run("hook", "install", "--client", "claude", "--yes").status == 0
+    assert not (client.place.project / "agent_sandbox").exists()
 
 
 def test_safe_suppresses_the_warning_and_nothing_else(client: Client):

@@ -227,6 +227,16 @@ def test_what_the_policy_refuses_of_a_change_is_said(shell: Shell):
     assert failed.stderr.count("\n") == 3
 
 
+def test_what_is_thrown_away_of_a_command_is_said_and_none_of_it_is_there(shell: Shell):
+    shell.client.write_policy(STANDARD + '[profiles.standard.shell]\ncommit = "none"\n')
+    ran = shell.run("echo yes > a; cat a; exit 2")
+
+    assert (ran.returncode, ran.stdout) == (2, "yes\n")
+    assert ran.stderr == 'paddock: 1 change was thrown away ([shell] commit = "none")\n'
+    assert not (shell.project / "a").exists()
+    assert shell.run("cat README.md").stderr == ""
+
+
 def test_what_the_policy_denies_or_asks_about_does_not_run(shell: Shell):
     rules = 'deny = ["tool:shell:run git push *"]\nask = ["tool:shell:run touch *"]\n'
     shell.client.write_policy(STANDARD + rules)

@@ -153,31 +153,38 @@ def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() 
     report = compared(PROTECTED, "")
     assert rows(report) == [
         [
-            "allow → deny: tool:file:create db, tool:output:write db, and 28 tried calls like them",
-            "  old: tool:* (profiles.open.allow, built-in), and 4 other rules",
+            "newly denied (allow → deny): tool:file:create db, and 14 tried calls like it",
+            "  old: tool:* (profiles.open.allow, built-in), and 2 other rules",
             "  new: /db/ (paths.protected, new.toml:2)",
             "  for: profile open, profile standard, profile admin",
         ],
         [
-            "allow → deny: tool:shell:run echo x > db, and 23 tried calls like it",
+            "newly denied (allow → deny): tool:output:write db, and 14 tried calls like it",
+            "  old: tool:* (profiles.open.allow, built-in), and 3 other rules",
+            "  new: /db/ (paths.protected, new.toml:2)",
+            "  for: profile open, profile standard, profile reviewer, profile admin",
+        ],
+        [
+            "newly denied (allow → deny): tool:shell:run echo x > db, and 23 tried calls like it",
             "  old: tool:* (profiles.open.allow, built-in), and one other rule",
             "  new: /db/ (paths.protected, new.toml:2)",
             "  for: profile open, profile admin",
         ],
         [
-            "confine → deny: tool:shell:run echo x > db, and 23 tried calls like it",
+            "newly denied (confine → deny): tool:shell:run echo x > db, and 23 tried calls like it",
             "  old: tool:shell:* (profiles.standard.otherwise, built-in)",
             "  new: /db/ (paths.protected, new.toml:2)",
             "  for: profile standard",
         ],
     ]
     # JSON keeps a witness for each rule that decided before.
-    assert len(report.witnesses) == 9
+    assert len(report.witnesses) == 10
     back = compared("", PROTECTED)
     assert [row[0] for row in rows(back)] == [
-        "deny → confine: tool:shell:run echo x > db, and 23 tried calls like it",
-        "deny → allow: tool:file:create db, tool:output:write db, and 28 tried calls like them",
-        "deny → allow: tool:shell:run echo x > db, and 23 tried calls like it",
+        "newly confined (deny → confine): tool:shell:run echo x > db, and 23 tried calls like it",
+        "newly allowed (deny → allow): tool:file:create db, and 14 tried calls like it",
+        "newly allowed (deny → allow): tool:output:write db, and 14 tried calls like it",
+        "newly allowed (deny → allow): tool:shell:run echo x > db, and 23 tried calls like it",
     ]
 
 
@@ -255,6 +262,7 @@ def test_every_call_and_agent_of_a_row_is_really_answered_so() -> None:
     assert differing != []
     for row in differing:
         said, _, calls = row[0].partition(": ")
+        said = said.partition("(")[2].rstrip(")") or said
         words = [word.removesuffix(", warned") for word in said.split(" → ")]
         for call in calls.split(", and ")[0].split(", "):
             for title in row[-1].removeprefix("  for: ").split(", "):
@@ -272,7 +280,7 @@ def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> N
     ]
     (row,) = (row for row in rows(compared(BASE, "")) if "tool:client:Agent" in row[0])
     assert row[0] == (
-        "allow → deny: tool:client:Agent, tool:output:write src, tool:search:grep src, "
+        "newly denied (allow → deny): tool:client:Agent, tool:output:write src, tool:search:grep src, "
         "tool:client:AskUserQuestion, and 117 tried calls like them"
     )
     assert all(f"tool:client:{name}" in row[1] for name in CLIENT_TOOLS)
@@ -281,9 +289,8 @@ def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> N
 
 def test_where_a_warning_alone_differs_no_rule_is_named() -> None:
     found = rows(compared('[paths]\nwarned = ["/lib/**"]\nsafe = []\n', ""))
-    calls = "tool:file:create lib/example, tool:output:write lib/example"
     assert [
-        f"allow → allow, warned: {calls}, and 26 tried calls like them",
+        "allow → allow, warned: tool:file:create lib/example, and 13 tried calls like it",
         "  for: profile open, profile standard, profile admin",
     ] in found
 

@@ -108,24 +108,23 @@ def test_a_file_with_the_change_made_as_it_is_told_loads_and_decides_so(
 def test_the_change_shown_is_whole_and_the_one_that_was_tried(word: str) -> None:
     action = parse_action(f"tool:shell:run npm run {word}")
     (change,) = explain(load_policy(None), (Agent("main", "standard"),), action).changes
-    added = change.text.removeprefix("add ").partition(" to the list allow of ")[0]
-    shown = f"allow = [{added}]"
+    shown = change.text.removeprefix("add `").partition("` to [profiles.standard], ")[0]
     assert tomllib.loads(shown) == {"allow": [str(action)]}
-    tried = load_policy(PolicySource("paddock.toml", f"[profiles.standard]\n{shown}".encode()))
+    text = f'[profiles.standard]\nextends = "standard"\n{shown}'
+    tried = load_policy(PolicySource("paddock.toml", text.encode()))
     assert decide(tried, (Agent("main", "standard"),), [action]).outcome is change.outcome
 
 
-def test_a_change_of_a_preset_says_that_a_profile_in_a_file_replaces_it_whole() -> None:
+def test_a_change_of_a_preset_says_that_a_profile_in_a_file_extends_it() -> None:
     (change,) = explained("tool:mcp:call mcp__x", "standard").changes
     assert change.outcome is Outcome.ALLOW
     assert change.text == (
-        'add "tool:mcp:call mcp__x" to the list allow of [profiles.standard], in paddock.toml, '
-        'with the rest of the built-in profile "standard" written out there, '
-        "since a profile in a file replaces it whole"
+        'add `allow = ["tool:mcp:call mcp__x"]` to [profiles.standard], in paddock.toml, with '
+        '`extends = "standard"`: without it a profile in a file replaces the built-in one whole'
     )
     (denied,) = explained("tool:file:view a", "standard").changes
     assert denied.text.startswith(
-        'add `deny = ["tool:file:view /a"]` to [profiles.standard], in paddock.toml, with the rest'
+        'add `deny = ["tool:file:view /a"]` to [profiles.standard], in paddock.toml, with `ext'
     )
 
 
@@ -420,7 +419,7 @@ def test_where_trust_alone_changes_nothing_what_to_write_first_is_said() -> None
         ),
     )
     (whole,) = explained("tool:mcp:call mcp__a__b", "locked", cloned).changes
-    assert whole.text.endswith(f"since a profile in a file replaces it whole{then}")
+    assert whole.text.endswith(f"a profile in a file replaces the built-in one whole{then}")
     # Denying needs nobody's trust, and neither does what stands elsewhere.
     (denied,) = explained("tool:client:Agent", "open", cloned).changes
     assert (denied.outcome, then in denied.text) == (Outcome.DENY, False)

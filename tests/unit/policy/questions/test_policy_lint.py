@@ -410,3 +410,95 @@ def test_secret_names_that_git_tracks_are_found_by_the_pattern_that_closes_them(
     )
     assert tracked[1].message.startswith("1 tracked file is secret: 'b/.env';")
     assert "lint.secret_tracked" not in [each.code for each in lint(policy(text), ["a.txt"])]
+
+
+ASKS = """allow = ["{}", "tool:search:*", "tool:output:*", "tool:client:*"]
+otherwise = {{ {} }}"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "lost"),
+    [
+        ('extends = "standard"\ndeny = ["tool:file:delete"]', None),
+        ('allow = ["tool:*"]', None),
+        (ASKS.format("tool:file:*", '"tool:shell:*" = "ask"'), "'otherwise ask tool:mcp:*'"),
+        (
+            ASKS.format("tool:file:view", '"tool:shell:*" = "ask", "tool:mcp:*" = "ask"'),
+            "'tool:file:*'",
+        ),
+    ],
+)
+def test_what_a_replaced_built_in_profile_said_is_told(profile: str, lost: str | None) -> None:
+    def said(name: str) -> list[str]:
+        findings = lint(policy(f"[profiles.{name}]\n{profile}"))
+        return [each.message for each in findings if each.code == "lint.profile_replaced"]
+
+    wanted = f'the profile "standard" replaces the built-in one and loses {lost}'
+    assert said("standard") == ([] if lost is None else [wanted])
+    assert said("mine") == []
+
+
+def test_a_replaced_reviewer_keeps_what_its_commands_change_and_that_is_told() -> None:
+    text = '[profiles.reviewer]\nallow = ["tool:*"]'
+    assert [each.message for each in lint(policy(text))] == [
+        "the profile \"reviewer\" replaces the built-in one and loses '[shell]'",
+        '"tool:*" allows every command',
+    ]
+
+
+def test_what_a_profile_has_from_another_one_is_found_once_where_it_stands() -> None:
+    text = '[profiles.a]\nallow = ["tool:file:view x"]\ndeny = ["tool:file:view"]\n'
+    assert found(f'{text}[profiles.b]\nextends = "a"') == [("lint.rule_covered", 2)]
+    rule = '[[profiles.a.rules]]\naction = "tool:file:view a"\noutcome = "ask"\n'
+    examples = f'{rule}match = ["tool:file:view a"]\n[profiles.b]\nextends = "a"'
+    assert len(run_examples(policy(examples))) == 1
+
+
+@pytest.mark.parametrize(
+    ("weak", "strong", "is_covered"),
+    [
+        (("allow", "git status"), ("confine", "git *"), True),
+        (("allow", "git status"), ("confine", "*"), True),
+        (("confine", "git push"), ("ask", "git *"), True),
+        (("confine", "git push"), ("deny", "git *"), True),
+        (("ask", "git push"), ("confine", "git *"), False),
+        (("deny", "git push"), ("confine", "git *"), False),
+        # Of `nice make`, `make *` is one reading: the allow says that it is meant.
+        (("allow", "nice make *"), ("confine", "make *"), False),
+        (("allow", "nice make *"), ("ask", "make *"), True),
+    ],
+)
+def test_confine_is_stricter_than_allow_and_milder_than_ask(
+    weak: tuple[str, str], strong: tuple[str, str], is_covered: bool
+) -> None:
+    rows = [f'{outcome} = ["tool:shell:run {line}"]' for outcome, line in (weak, strong)]
+    assert (("lint.rule_covered", 2) in found("\n".join(["[profiles.p]", *rows]))) == is_covered
+
+
+def test_a_rule_that_another_one_confines_by_a_reading_alone_decides_something() -> None:
+    base = '[profiles.p]\nconfine = ["tool:shell:run make *"]\notherwise = {"tool:shell:*" = "ask"}'
+    action = parse_action("tool:shell:run nice make all")
+    with_allow = base + '\nallow = ["tool:shell:run nice make *"]'
+    decided = [decide(policy(t), (Agent("m", "p"),), [action]) for t in (base, with_allow)]
+    assert [each.outcome.word for each in decided] == ["ask", "confine"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "hook", "program"),
+    [
+        ('allow = ["tool:shell:run docker compose *"]', "", "docker"),
+        ('allow = ["tool:shell:run gh pr list"]', "", "gh"),
+        ('allow = ["tool:shell:run /usr/bin/systemctl status *"]', "", "systemctl"),
+        ('allow = ["tool:shell:run gh pr list"]', '[hook]\nshell = "read"', ""),
+        ('allow = ["tool:shell:run gh pr list"]', '[hook]\noutside = ["gh *"]', ""),
+        ('ask = ["tool:shell:run gh pr list"]', "", ""),
+        ('allow = ["tool:shell:run make *"]', "", ""),
+        ('allow = ["tool:file:view ssh"]', "", ""),
+    ],
+)
+def test_an_allow_for_what_rarely_works_confined_is_found(
+    rule: str, hook: str, program: str
+) -> None:
+    found_here = lint(policy(f"{hook}\n[profiles.p]\n{rule}"))
+    said = [each.message for each in found_here if each.code == "lint.rarely_confined"]
+    assert [f" {program} rarely works so" in each for each in said] == [True] * bool(program)

@@ -22,6 +22,11 @@ CONFINED = (
     'shell = "read" in [hook] of paddock.toml, then paddock trust'
 )
 """Said once in a project, with the first command that is wrapped."""
+TURNS_OFF = (
+    "(Said once a session: warned = [] in [paths] of paddock.toml turns these warnings off, "
+    "scratch = false in [hook] the advice on scratch work.)"
+)
+"""With the first warning of a session. Threat: it is a person who decides; an agent cannot."""
 SILENT = "none"
 """The client's own settings and prompts decide."""
 MESSAGE_CHARS_MAX = 4000
@@ -49,7 +54,9 @@ def find_word(judged: "Judged", engine: "Engine") -> str:
 
 
 def scratch_hint(today: str) -> str:
-    """Where scratch work goes."""
+    """Where scratch work goes; empty where nobody is to be told: then there is no date."""
+    if not today:
+        return ""
     return f"Scratch work goes to agent_sandbox/{today}/<topic>/, which is safe to write."
 
 
@@ -121,7 +128,7 @@ def verdict_answer(
     if word == "deny":
         return decision_answer("deny", reason, scratch_hint(today), reason)
     warned = "\n".join(warnings)
-    context = f"{warned}\n{scratch_hint(today)}" if warned else ""
+    context = "\n".join(filter(None, (warned, scratch_hint(today)))) if warned else ""
     reason = f"{reason}\n{warned}" if warned else reason
     context, message = ("\n".join(filter(None, (notice, each))) for each in (context, warned))
     return decision_answer(word, reason, context, message, updated_input)

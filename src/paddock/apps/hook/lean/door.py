@@ -81,7 +81,7 @@ class Attempt:
         numbers, who = find_identity(image, asked)
         holding = self._holding(image, asked)
         root, home, state = image["scene"]
-        today = time.strftime("%Y-%m-%d", time.localtime())
+        today = time.strftime("%Y-%m-%d", time.localtime()) if image["scratch"] else ""
         scene = Scene(root, start.rstrip("/") or "/", home, state, today)
         engine = QuickEngine(image, numbers, holding)
         ports = self.ports = LeanPorts(image, holding)

@@ -8,7 +8,7 @@ from paddock.apps.hook.lean import answers, records
 from paddock.apps.hook.lean.asked import PERMISSION_REQUEST, Asked
 from paddock.apps.hook.lean.judging import CONFINE, DENY, Verdict, judge
 from paddock.apps.hook.lean.places import Scene
-from paddock.apps.hook.lean.wanted import Wanted, find_wanted
+from paddock.apps.hook.lean.wanted import SHELL_TOOL, Wanted, find_wanted
 from paddock.apps.hook.lean.wrap import find_directory, wants_out
 
 TYPE_CHECKING = False
@@ -67,11 +67,11 @@ def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> Judge
     """Judge a call; nothing is recorded. Raises: ShapeError."""
     wanted = find_wanted(asked)
     judged = Judged(asked, wanted)
-    if wanted.line is not None:
+    if asked.tool == SHELL_TOOL:
         judged.wants_out = wants_out(asked)
         if not judged.wants_out:
             judged.directory = find_directory(asked, scene, engine.holding, base)
-        if judged.directory and engine.is_outside(wanted.line):
+        if judged.directory and wanted.line is not None and engine.is_outside(wanted.line):
             judged.is_outside, judged.directory = True, ""
     judged.verdict = judge(asked, wanted, scene, engine, base, judged.directory)
     return judged
@@ -103,6 +103,8 @@ def answer_call(
         return answers.refusal(f"{reason} ({said}){remedy}", answers.scratch_hint(scene.today))
     if updated and word == "ask":
         reason = f"{reason}; {answers.STILL_HELD}"
+    if warnings and ports.claim_warning(asked.session_id, answers.TURNS_OFF):
+        warnings = [*warnings, answers.TURNS_OFF]
     notice = ""
     if updated and word == "allow" and ports.claim_warning(_ONCE, answers.CONFINED):
         notice = answers.CONFINED
@@ -129,14 +131,15 @@ def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "Port
     """
     ports.append(records.event_record(asked, who.agent, ports.randomness))
     if asked.event in ("SessionStart", "SubagentStart"):
-        return answers.context_answer(asked.event, answers.scratch_hint(scene.today))
+        hint = answers.scratch_hint(scene.today)
+        return answers.context_answer(asked.event, hint) if hint else b""
     return b""
 
 
 def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
     """The answer where something went wrong: what can be refused is refused."""
     if asked is None or asked.is_judged:
-        return answers.refusal(reason, answers.scratch_hint(today) if today else "")
+        return answers.refusal(reason, answers.scratch_hint(today))
     if asked.event == PERMISSION_REQUEST:
         return answers.permission_refusal(reason)
     return b""

@@ -11,7 +11,7 @@ All of it is asked for every path and every command of the call; the strictest a
 decides, and among equals the first of this list. A warning changes nothing.
 """
 
-from paddock.apps.hook.lean.asked import Asked, ShapeError
+from paddock.apps.hook.lean.asked import Asked, DeclinedError, ShapeError
 from paddock.apps.hook.lean.indexes import matches_text
 from paddock.apps.hook.lean.places import (
     Place,
@@ -42,6 +42,7 @@ HARMLESS = frozenset(
     }
 )
 """Targets of a command that are no file."""
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 
 class Rule:
@@ -97,10 +98,11 @@ class Line:
     `targets` are what it would write or remove: the operation, the directories that the
     line changes to before, in order, and the path as the line names it. `patches` are the
     same of patches in the line, which a client may apply itself; `removes` says that a
-    program of it removes or moves what it is given.
+    program of it removes or moves what it is given. `reads` are directories and names of
+    files that it reads; where `is_guess`, of words that may be no file.
     """
 
-    __slots__ = ("findings", "patches", "removes", "targets")
+    __slots__ = ("findings", "is_guess", "patches", "reads", "removes", "targets")
 
     def __init__(
         self,
@@ -108,7 +110,11 @@ class Line:
         targets: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
         patches: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
         removes: bool = False,
+        reads: "tuple[tuple[tuple[str, ...], str], ...]" = (),
+        is_guess: bool = False,
     ) -> None:
+        self.reads = reads
+        self.is_guess = is_guess
         self.findings = findings
         self.targets = targets
         self.patches = patches
@@ -236,19 +242,24 @@ class _Judging:
         places = find_places(text, base, self.scene)
         for place in places:
             if not place.names:
-                self.outside(operation, place, is_write)
+                self.outside(operation, place, is_write, by_command)
         for name in dict.fromkeys(name for place in places for name in place.names):
             self.inside(operation, name, is_write, by_command)
 
-    def outside(self, operation: str, place: Place, is_write: bool) -> None:
+    def outside(self, operation: str, place: Place, is_write: bool, by_command: bool) -> None:
         shown = show(place.real)
         self.actions.append(f"tool:file:{operation} {place.real}")
-        rule = self.engine.find_secret_outside(place.real)
         if is_write:
             is_state = any(relative(place.real, state) for state in self.scene.state)
-            if is_state or not self.engine.may_write_outside(place.real):
+            is_open = by_command and is_temporary(place.real, self.scene)
+            if is_state or not (is_open or self.engine.may_write_outside(place.real)):
                 reason = f"Path outside project boundary: {shown}"
                 self.findings.append(Finding(DENY, BOUNDARY, reason, None, "path.escapes_root"))
+        self.secret_outside(place, is_write)
+
+    def secret_outside(self, place: Place, is_write: bool) -> None:
+        shown = show(place.real)
+        rule = self.engine.find_secret_outside(place.real)
         if rule is not None:
             reason = _guarded(self.tool, shown, is_write, rule)
             self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.secret"))
@@ -257,14 +268,18 @@ class _Judging:
         engine = self.engine
         shown = show(name)
         self.actions.append(f"tool:file:{operation} {name}")
-        for found in engine.denials(name, is_write, by_command):
-            reason = found.reason
-            if found.rule is not None and found.code != "policy.forbidden":
-                reason = _guarded(self.tool, shown, is_write, found.rule)
-            self.findings.append(Finding(found.outcome, found.rank, reason, found.rule, found.code))
+        self.closed(name, is_write, by_command)
         if is_write:
             self.writing(name, shown)
         self.findings += engine.profile("file", operation, name)
+
+    def closed(self, name: str, is_write: bool, by_command: bool) -> None:
+        """What the path lists and the agent's own say."""
+        for found in self.engine.denials(name, is_write, by_command):
+            reason = found.reason
+            if found.rule is not None and found.code != "policy.forbidden":
+                reason = _guarded(self.tool, show(name), is_write, found.rule)
+            self.findings.append(Finding(found.outcome, found.rank, reason, found.rule, found.code))
 
     def writing(self, name: str, shown: str) -> None:
         engine = self.engine
@@ -295,9 +310,29 @@ class _Judging:
                 self.path(operation, target, here, by_command=True)
                 if said.removes:
                     self.removing(target, here)
+        for directories, name in said.reads:
+            for here in find_stands(base, directories, self.scene.home):
+                if self.reading(name, here) and said.is_guess:
+                    raise DeclinedError("a word may name a file that is secret")
         for operation, directories, path in said.patches:
             for here in find_stands(base, directories, self.scene.home):
                 self.path(operation, path, here)
+
+    def reading(self, text: str, base: str) -> bool:
+        """Refuse what a command reads that is secret; whether it is."""
+        try:
+            places = find_places(text, base, self.scene)
+        except ShapeError:
+            # No program opens it either.
+            return False
+        count = len(self.findings)
+        for place in places:
+            if not place.names:
+                self.secret_outside(place, False)
+            for name in place.names:
+                if name != ".":
+                    self.closed(name, False, True)
+        return len(self.findings) > count
 
     def held_line(self, text: str, directory: str) -> None:
         """Judge a line of shell whose writing the kernel and the judge of changes hold."""
@@ -322,6 +357,15 @@ class _Judging:
                 "remove anything in the project; name the files or folders that are to go"
             )
             self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
+
+
+def is_temporary(real: str, scene: Scene) -> bool:
+    """Whether a path is in a folder of a temporary directory, and no project or home is in that."""
+    for place in TEMPORARY:
+        folder = f"{place}/{relative(real, place).partition('/')[0]}"
+        if relative(real, place) not in ("", "."):
+            return not relative(scene.root, folder) and not relative(scene.home, folder)
+    return False
 
 
 def judge(

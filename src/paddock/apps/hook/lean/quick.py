@@ -65,7 +65,7 @@ class QuickEngine:
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> "list[Finding]":
         """See `Engine`."""
-        if by_command:
+        if by_command and is_write:
             raise DeclinedError("what a command may touch in folders of dependencies")
         hits = self._hits_of(path)
         if not hits:
@@ -146,12 +146,13 @@ class QuickEngine:
     def line(self, text: str, base: str) -> Line:
         """See `Engine`."""
         # Lines of shell are taken apart by a module of their own.
-        from paddock.apps.hook.lean.shell import is_bare_below, split_line
+        from paddock.apps.hook.lean.shell import is_bare_below, named_files, split_line
 
         commands = split_line(text, self._image["shell"])
         if any("git" in programs for _, programs in commands) and is_bare_below(base):
             raise DeclinedError("git would take a folder for a repository")
-        return Line(self._words(commands))
+        reads = tuple(((), each) for each in named_files(text))
+        return Line(self._words(commands), reads=reads, is_guess=True)
 
     def held_line(self, text: str, directory: str) -> Line:
         """See `Engine`. A plain line writes nothing for certain, from whatever directory."""

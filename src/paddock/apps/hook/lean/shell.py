@@ -90,6 +90,20 @@ def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Comman
     return commands
 
 
+def named_files(text: str) -> "list[str]":
+    """Return whatever may be the name of a file in a plain line: rather too much of it."""
+    found: dict[str, None] = {}
+    for word in text.split():
+        plain = word.replace("'", "").replace('"', "")
+        found[plain] = None
+        for sign in "=@:":
+            found[plain.partition(sign)[2]] = None
+        if plain.startswith("-"):
+            found[plain[2:]] = None
+            found[plain[2:].lstrip("@")] = None
+    return [each for each in found if each]
+
+
 def is_bare_below(directory: str) -> bool:
     """Whether git, started there, takes a folder without `.git` for a repository.
 

@@ -12,13 +12,19 @@ FILE_TOOLS = {
     "view_image": ("view", "path"),
 }
 """Tool → operation of `tool:file:`, and the argument that holds the path."""
+LOOKING_TOOLS = {"Grep": ("path", "glob"), "Glob": ("path",), "LS": ("path",)}
+"""Tools of clients that look at files, and the arguments that name where."""
+PATHS = ("path", "file_path", "notebook_path")
+"""Arguments by which any tool of a client names a file."""
 SHELL_TOOL = "Bash"
+_NO_COMMAND = ("SlashCommand",)
+"""Tools whose `command` is none of a shell."""
 PATCH_TOOL = "apply_patch"
 MCP_PREFIX = "mcp__"
 
 
 class Wanted:
-    """One call as what it would do; exactly one of the three is given."""
+    """One call as what it would do: paths, a line of shell, a name, or a name besides."""
 
     __slots__ = ("line", "name", "paths")
 
@@ -55,7 +61,15 @@ def find_wanted(asked: Asked) -> Wanted:
         return Wanted(paths=read_patch(_text(asked, "command")))
     if tool.startswith(MCP_PREFIX):
         return Wanted(name=("mcp", "call", tool))
-    return Wanted(name=("client", tool, ""))
+    given = [(name, asked.input.get(name)) for name in LOOKING_TOOLS.get(tool, PATHS)]
+    # A pattern that leaves files out opens none.
+    paths = tuple(
+        ("view", each) for _, each in given if type(each) is str and each[:1] not in ("", "!")
+    )
+    line = None if tool in _NO_COMMAND else asked.input.get("command")
+    if type(line) is not str or not line.strip():
+        line = None
+    return Wanted(paths, line, ("client", tool, ""))
 
 
 def _text(asked: Asked, argument: str) -> str:
