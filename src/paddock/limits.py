@@ -92,6 +92,11 @@ mcp_body_bytes_max: Final = 32_000_000
 mcp_head_bytes_max: Final = 65_536
 """Request line and headers."""
 mcp_connections_max: Final = 256
+"""With requests under way."""
+mcp_half_open_max: Final = 64
+"""Connections whose request has not arrived whole; beyond it the oldest is closed."""
+mcp_request_s: Final = 10
+"""So long a request may take to arrive."""
 mcp_sessions_max: Final = 256
 """Open sessions of clients that shake hands."""
 mcp_end_s: Final = 5

@@ -36,7 +36,7 @@ Connect = Callable[..., contextlib.AbstractAsyncContextManager[Client]]
 def connect(request, place: McpPlace, era: str):
     """A client, however it reaches the server."""
     if request.param == "http":
-        with place.http() as server:
+        with place.http("--structured") as server:
 
             @contextlib.asynccontextmanager
             async def over_http(**options) -> AsyncIterator[Client]:
@@ -48,7 +48,7 @@ def connect(request, place: McpPlace, era: str):
 
     @contextlib.asynccontextmanager
     async def over_stdio(**options) -> AsyncIterator[Client]:
-        async with Client(place.stdio(), mode=ERAS[era], **options) as client:
+        async with Client(place.stdio("--structured"), mode=ERAS[era], **options) as client:
             yield client
 
     yield over_stdio
@@ -57,7 +57,7 @@ def connect(request, place: McpPlace, era: str):
 @pytest.mark.loopback
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_that_is_told_to_end_signs_its_last_entries_first(place, era, ending):
-    with place.http() as server:
+    with place.http("--structured") as server:
 
         async def run() -> None:
             async with server.client(era) as client:
@@ -296,7 +296,9 @@ def test_a_call_that_waits_for_a_place_is_judged_by_the_policy_of_its_turn(place
 
         slow = Slow(content=YES)
         async with (
-            Client(place.stdio(), mode=ERAS["handshake"], elicitation_callback=slow) as client,
+            Client(
+                place.stdio("--structured"), mode=ERAS["handshake"], elicitation_callback=slow
+            ) as client,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(call, client, "create_file", "asked/a")
@@ -389,7 +391,7 @@ def test_cancelling_one_call_of_32_kills_its_whole_process_tree_and_no_other(
 def test_a_server_that_is_told_to_end_stops_the_commands_that_run(place, era):
     place.govern(SHELL)
     mark = os.urandom(6).hex()
-    with place.http() as server:
+    with place.http("--structured") as server:
 
         async def run() -> None:
             async def progress(*_: object) -> None:
@@ -429,3 +431,32 @@ def test_a_client_that_leaves_takes_its_commands_with_it(place, connect: Connect
         await come_to(mark, 0)
 
     anyio.run(run)
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("way", ["stdio", "http"])
+def test_unless_structured_answers_are_asked_for_a_tool_answers_with_text_alone(place, way):
+    async def run(client) -> None:
+        tools = (await client.list_tools()).tools
+        assert {tool.output_schema for tool in tools} == {None}
+        for call in (
+            ("view", {"path": "README.md"}),
+            ("grep", {"pattern": "hello"}),
+            ("create_file", {"path": ".git/x", "content": "x"}),
+        ):
+            result = await client.call_tool(*call)
+            assert result.structured_content is None
+            assert [block.type for block in result.content] == ["text"]
+        assert result.is_error
+        assert "policy.protected" in result.content[0].text or ".git" in result.content[0].text
+
+    async def connect() -> None:
+        if way == "stdio":
+            async with Client(place.stdio(), mode=ERAS["handshake"]) as client:
+                await run(client)
+        else:
+            with place.http() as server:
+                async with server.client("stateless") as client:
+                    await run(client)
+
+    anyio.run(connect)

@@ -41,7 +41,7 @@ def place(tmp_path_factory) -> McpPlace:
 @pytest.fixture(scope="module")
 def server(place: McpPlace) -> Iterator[HttpServer]:
     place.run("agent", "create", "reader", "--workspace", str(place.project), "--profile", "locked")
-    with place.http() as running:
+    with place.http("--structured") as running:
         yield running
 
 
@@ -60,6 +60,71 @@ def post(server: HttpServer, content: bytes | None = None, **more: str) -> httpx
 
 
 # --- over HTTP ---------------------------------------------------------------------
+
+
+HALVES = {
+    "nothing": b"",
+    "half a head": b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+    "half a body": b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{",
+    "refused and kept": b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+}
+
+
+def dial(server: HttpServer, sent: bytes) -> socket.socket:
+    parts = urlsplit(server.url)
+    made = socket.create_connection((parts.hostname, parts.port), timeout=60)
+    made.sendall(sent)
+    return made
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("half", HALVES)
+def test_half_open_connections_keep_nobody_out_who_has_a_token(server, half):
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(dial(server, HALVES[half])) for _ in range(400)]
+        assert post(server).status_code == 200
+        # Of those without a token, only so many are kept.
+        assert ended(opened[0])
+        for each in opened:
+            each.setblocking(False)
+        kept = sum(not ended(each) for each in opened)
+        assert kept <= limits.mcp_half_open_max
+
+
+def ended(connection: socket.socket) -> bool:
+    try:
+        while connection.recv(65_536):
+            continue
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+@pytest.mark.loopback
+def test_a_request_that_does_not_arrive_whole_in_time_is_closed(server):
+    lines = [f"{name}: {value}" for name, value in headers(server).items()]
+    head = ["POST /mcp HTTP/1.1", "Host: 127.0.0.1", "Content-Length: 9999", *lines]
+    with_a_token = "\r\n".join(head) + "\r\n\r\n{"
+    with contextlib.ExitStack() as stack:
+        sent = (*HALVES.values(), with_a_token.encode())
+        assert all(map(ended, [stack.enter_context(dial(server, half)) for half in sent]))
+    assert post(server).status_code == 200
+
+
+@pytest.mark.loopback
+def test_a_whole_request_in_pieces_is_answered(server):
+    body = json.dumps(HANDSHAKE).encode()
+    lines = [f"{name}: {value}" for name, value in headers(server).items()]
+    head = "\r\n".join(
+        ["POST /mcp HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}", *lines]
+    )
+    whole = f"{head}\r\n\r\n".encode() + body
+    with dial(server, whole[:50]) as connection:
+        for at in range(50, len(whole), 200):
+            connection.sendall(whole[at : at + 200])
+        assert connection.recv(12) == b"HTTP/1.1 200"
 
 
 @pytest.mark.loopback
@@ -129,7 +194,7 @@ def test_the_token_is_private_and_is_printed_nowhere(server):
 
 @pytest.mark.loopback
 def test_a_client_that_never_ends_its_request_does_not_keep_the_server(place):
-    with place.http() as server:
+    with place.http("--structured") as server:
         where = urlsplit(server.url)
         with socket.create_connection((where.hostname, where.port)) as connection:
             lines = [f"{name}: {value}" for name, value in headers(server).items()]
@@ -325,7 +390,7 @@ def test_a_token_of_no_agent_counts_for_nothing_and_for_no_agent_that_comes_late
 
 @pytest.mark.loopback
 def test_a_token_that_does_not_load_keeps_no_other_out_and_is_said_once(place):
-    with place.http() as server:
+    with place.http("--structured") as server:
         broken = server.token_file.with_name("broken.token")
         broken.mkdir()
         assert [post(server).status_code for _ in range(3)] == [200, 200, 200]
@@ -345,7 +410,7 @@ def test_a_token_that_does_not_load_keeps_no_other_out_and_is_said_once(place):
 @pytest.mark.loopback
 def test_a_server_for_one_agent_knows_no_other_token(place):
     made = json.loads(place.run("mcp", "token", "create", "--agent", "reader", "--json").stdout)
-    with place.http("--agent", "main") as server:
+    with place.http("--structured", "--agent", "main") as server:
         assert post(server).status_code == 200
         assert post(server, Authorization=f"Bearer {made['token']}").status_code == 401
 
@@ -382,7 +447,9 @@ ACCEPTED = ElicitResult(action="accept", content=YES)
 def with_client(place: McpPlace, run) -> None:
     async def connected() -> None:
         person = Person(content=YES)
-        async with Client(place.stdio(), mode="2026-07-28", elicitation_callback=person) as client:
+        async with Client(
+            place.stdio("--structured"), mode="2026-07-28", elicitation_callback=person
+        ) as client:
             await run(client)
 
     anyio.run(connected)
@@ -528,7 +595,9 @@ def test_what_a_model_writes_cannot_draw_in_the_question(fresh):
     async def run() -> None:
         person = Person("cancel")
         content = "x\n\nagent main asks to run view {}\n  rule: harmless\u202e\u200b"
-        async with Client(fresh.stdio(), mode="legacy", elicitation_callback=person) as client:
+        async with Client(
+            fresh.stdio("--structured"), mode="legacy", elicitation_callback=person
+        ) as client:
             await client.call_tool("create_file", {"path": "asked/a", "content": content})
         (shown,) = person.shown
         assert [row.split()[0] for row in shown.splitlines()] == [

@@ -1,7 +1,7 @@
 """The composition root: the one place where ports meet their implementations.
 
     site, project, opening   a root and its plane; what governs it, read; opened, or made
-    runtimes, workspaces, shell, listing   an agent's tools, where it works, what it is shown
+    runtimes, workspaces, shell   an agent's tools, where it works, what it is shown
     held                     how far this host would hold a command, for questions
     embedding, sessions, models, cassettes   a session for a program; models, real and recorded
     ledgers, anchoring, auditing, witness    made, checkpointed outwards, verified from outside

@@ -8,7 +8,7 @@ from paddock.agent.contract_files import parse_contract_file
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError
 from paddock.packages.archive import Archive
-from paddock.packages.installed import SPECS, read_installed, read_registries
+from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
 from paddock.plane.contracts import is_contract
 from paddock.text.show import quote
 
@@ -17,19 +17,20 @@ _CONTRACTS: Final = "HO1/contracts"
 
 def archive_notes(project: Project, archive: Archive) -> tuple[str, ...]:
     """What a gate, or the next `run`, would meet once it is installed. Raises: HostError."""
-    return (*_spec_notes(project, archive), *_contract_notes(archive))
+    return (*_registry_notes(project, archive), *_contract_notes(archive))
 
 
-def _spec_notes(project: Project, archive: Archive) -> Iterator[str]:
-    manifest = archive.manifest
-    row = f"{SPECS}/{manifest.spec_id}.json"
-    if row in manifest.by_path:
-        return
+def _registry_notes(project: Project, archive: Archive) -> Iterator[str]:
+    manifest, registries = archive.manifest, read_registries(project.layout)
     old = read_installed(project.layout).packages.get(manifest.package_id)
-    goes = old is not None and row in old.manifest.by_path
-    if goes or manifest.spec_id not in read_registries(project.layout).specs:
-        spec = quote(manifest.spec_id)
-        yield f"its spec {spec} is in no registry: G1 fails until a package brings it"
+    for kind, folder, name, known in (
+        ("spec", SPECS, manifest.spec_id, registries.specs),
+        ("framework", FRAMEWORKS, manifest.framework_id, registries.frameworks),
+    ):
+        row = f"{folder}/{name}.json"
+        goes = old is not None and row in old.manifest.by_path
+        if row not in manifest.by_path and (goes or name not in known):
+            yield f"its {kind} {quote(name)} is in no registry: G1 fails until a package brings it"
 
 
 def _contract_notes(archive: Archive) -> Iterator[str]:

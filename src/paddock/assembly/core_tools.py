@@ -1,9 +1,8 @@
-"""The core tools as an admin agent's configuration declares them, and whether it does so rightly.
+"""The core tools as an admin agent's configuration declares them.
 
 Apart from `admin`, as it loads every tool: a project's plane has no such configuration.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from paddock.values.calls import Json
 
 
 def load_admin_config(root: ProjectRoot, layout: PlaneLayout) -> AdminConfig:
-    """The configuration in force on a bare plane, its `tools` compared with what is registered.
+    """The configuration in force on a bare plane, its `tools` looked up among what is registered.
 
     Raises: ConfigError: it does not load, or `tools` holds what cannot stand there.
     """
@@ -35,10 +34,12 @@ def declared_core_tools() -> list[dict[str, Json]]:
 
 
 def require_registered(config: AdminConfig) -> None:
-    """Refuse entries of `tools` that are no core tools, or not as these are registered.
+    """Refuse entries of `tools` that are no core tools.
+
+    What else stands in an entry counts for nothing: a model is told what is registered.
 
     Threat: a development tool in the list would stand before the model whatever the
-    gate says; a description of somebody else's making would tell the model something else.
+    gate says.
 
     Raises: ConfigError naming the entry.
     """
@@ -62,7 +63,6 @@ def require_registered(config: AdminConfig) -> None:
         if entry.tool_id in seen:
             raise _refused(entry, f"{quote(entry.tool_id)} stands there twice", "keep one of them")
         seen.add(entry.tool_id)
-        _require_equal(entry, _declaration(tool))
 
 
 def _is_core(tool: Tool[Any]) -> bool:
@@ -76,24 +76,6 @@ def _declaration(tool: Tool[Any]) -> dict[str, Json]:
         "handler": f"paddock.tools.{tool.name}",
         "parameters": tool.binder.schema,
     }
-
-
-def _require_equal(entry: DeclaredTool, registered: dict[str, Json]) -> None:
-    given = {"description": entry.description, "parameters": entry.parameters}
-    if entry.handler is not None:
-        given["handler"] = entry.handler
-    for name, value in given.items():
-        # As text: to Python, 1 and true are one value, and to JSON they are two.
-        if _text(value) != _text(registered[name]):
-            raise _refused(
-                entry,
-                f"the {name} of {quote(entry.tool_id)} is not the registered one",
-                f"it is: {quote(_text(registered[name]))}; or take the entry out",
-            )
-
-
-def _text(value: Json) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def _refused(entry: DeclaredTool, message: str, hint: str) -> ConfigError:

@@ -63,7 +63,7 @@ def _opened(found: Project) -> Project:
     settle_left_packages(found)
     entries = _news(found)
     if not entries:
-        return found
+        return replace(found, notices=_gate_notices(found))
     record_in_governance(found, *entries)
     # A policy that has just come into force: this is the one time to say it.
     return replace(found, notices=policy_notices(found))
@@ -101,6 +101,14 @@ def policy_notices(project: Project) -> tuple[str, ...]:
         )
         said += project.policy.ignored
     return tuple(said)
+
+
+def _gate_notices(project: Project) -> tuple[str, ...]:
+    """That both halves of the dual gate hold in vain, which is said each time."""
+    gate = project.gate
+    if gate.is_open or not gate.variable or gate.tool_profile != "development":
+        return ()
+    return (f"there are no development tools: {', '.join(gate.missing)}; paddock trust",)
 
 
 def _news(project: Project) -> list[Entry]:

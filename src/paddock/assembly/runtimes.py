@@ -45,6 +45,7 @@ from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
 from paddock.sandbox.outcome import Progress
+from paddock.tools.operations import HEADS
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.agents import AgentChain, client_kind
@@ -54,8 +55,35 @@ def tools_of(project: Project, agent: str | None) -> Registry:
     """The tools that exist for one agent. Raises: UsageError where there is no such agent."""
     lineage = project.agents.lineage(project.agent_named(agent))
     chain = tuple(record.agent for record in lineage)
-    tools, _ = _existing(project, chain[0].toolsets)
-    return Registry(tools).only(_toolsets_of(project.policy_for(lineage[0]), chain))
+    return _registry(project, project.policy_for(lineage[0]), chain)[0]
+
+
+def _registry(
+    project: Project, policy: Policy, chain: AgentChain
+) -> tuple[Registry, tuple[str, ...]]:
+    """The agent's tools, and what was not loaded. Of core tools, the admin's configuration decides.
+
+    What would be denied whatever its target is not offered; called all the same it is denied,
+    by its rule.
+    """
+    tools, not_loaded = _existing(project, chain[0].toolsets)
+    listed = None
+    if project.admin is not None and chain[0].name == ADMIN_AGENT:
+        listed = project.admin.tools
+    kept = None if listed is None else {entry.tool_id for entry in listed}
+    toolsets = _toolsets_of(policy, chain)
+    held = [
+        tool
+        for tool in tools
+        if tool.spec.toolset in toolsets
+        and (kept is None or tool.spec.toolset != CORE or tool.name in kept)
+    ]
+    withheld = {
+        tool.name
+        for tool in held
+        if not all(may_ever(policy, chain, *head) for head in HEADS.get(tool.name, ()))
+    }
+    return Registry(held, frozenset(withheld)), not_loaded
 
 
 def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
@@ -82,21 +110,9 @@ def _existing(
 def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
     """The names of the tools that a work order of this agent may offer to a model.
 
-    Of the admin's core tools those that stand in its configuration; of every other
-    toolset all that exist.
-
     Raises: UsageError where there is no such agent.
     """
-    name = project.agent_named(agent)
-    config = project.admin
-    kept = None
-    if config is not None and name == ADMIN_AGENT and config.tools is not None:
-        kept = {entry.tool_id for entry in config.tools}
-    return tuple(
-        tool.name
-        for tool in tools_of(project, name).list_all()
-        if kept is None or tool.spec.toolset != CORE or tool.name in kept
-    )
+    return tuple(tool.name for tool in tools_of(project, agent).list_all())
 
 
 def open_runtime(
@@ -132,8 +148,7 @@ def open_runtime(
     chain = _chain_of(project, lineage)
     chain = client_kind(chain, kind) if kind else chain
     policy = project.policy_for(lineage[0])
-    tools, not_loaded = _existing(project, chain[0].toolsets)
-    registry = Registry(tools).only(_toolsets_of(policy, chain))
+    registry, not_loaded = _registry(project, policy, chain)
     judge = PolicyJudge(policy, chain)
     with ExitStack() as held:
         # Last in, first out: commands end before what they work on is let go.

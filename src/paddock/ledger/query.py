@@ -51,12 +51,15 @@ class Filter:
     since: float | None = None
     until: float | None = None
     path: str | None = None
+    without: str | None = None
+    """An event type that is left out."""
 
     def matches(self, stored: StoredEntry) -> bool:
         """Whether the entry is wanted."""
         entry = stored.entry
         return (
             self.event_type in {None, entry.event_type}
+            and entry.event_type != self.without
             and self.session_id in {None, entry.session_id}
             and (self.call_id is None or self.call_id in _call_ids(stored))
             and self.agent in {None, entry.agent}

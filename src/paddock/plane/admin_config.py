@@ -152,6 +152,8 @@ class AdminConfig:
         return AdminConfig(
             self.file,
             self.digest,
+            # Told as it stands there: the gate opens for an accepted plane alone.
+            tool_profile=self.tool_profile,
             tools=self.tools,
             permissions=replace(self.permissions, forbidden=tuple(forbidden)),
             text=self.text,

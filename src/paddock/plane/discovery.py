@@ -46,7 +46,8 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     A home directory that is kept in git does not make everything in it one
     project: the climb passes over directories that hold both `$HOME` and the
     user's Paddock files, which could not be a root anyway. Markers that somebody
-    else left in a directory where everybody can write (`/tmp/.git`) are passed over.
+    else left in a directory where others can write (`/tmp/.git`), or that is theirs, are
+    passed over.
 
     Raises:
         UsageError: `start` is no directory.
@@ -219,11 +220,13 @@ def _is_project(directory: Path) -> bool:
 
 
 def _is_planted(directory: Path) -> bool:
-    """Whether a stranger may have made `directory` a project: see `find_root`."""
+    """Whether somebody else may have made `directory` a project: see `find_root`."""
     status = _lstat(directory)
-    if status is None or not status.st_mode & stat.S_IWOTH:
-        return False
     ours = (os.geteuid(), 0)
+    if status is None:
+        return False
+    if status.st_uid in ours and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
     markers = [_lstat(directory / marker) for marker in PROJECT_MARKERS]
     return all(marker is None or marker.st_uid not in ours for marker in markers)
 

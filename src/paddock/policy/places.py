@@ -91,6 +91,8 @@ def parse_document(file: str, text: bytes) -> Document:
             where=file,
             hint="write fewer rules; a pattern can stand for many paths",
         )
+    # A byte-order mark, which some editors write, says nothing and stands for nothing.
+    text = text.removeprefix(b"\xef\xbb\xbf")
     source = _decode(file, text)
     if file.endswith(".json"):
         return Document(file, _json_values(file, source), dict(_json_lines(text)))

@@ -27,7 +27,7 @@ PROTECTED: Final = (".git/", "*.pem")
 GENERATED: Final = ("node_modules/", "package-lock.json", "yarn.lock")
 WARNED: Final = (
     "/src/**",
-    "/plugins/*/agents/*.md",
+    "/plugins/**/agents/*.md",
     "/plugins/*/commands/*.md",
     "/plugins/*/skills/**",
     "/.claude-plugin/**",

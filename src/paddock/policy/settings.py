@@ -30,30 +30,23 @@ ON_ALLOWS: Final[tuple[OnAllow, ...]] = get_args(OnAllow)
 HOOK_WARNINGS: Final[tuple[HookWarnings, ...]] = get_args(HookWarnings)
 HOOK_SHELLS: Final[tuple[HookShell, ...]] = get_args(HookShell)
 
+_SYSTEM_ETC: Final = (
+    "alternatives ant.conf ant.d ca-certificates crypto-policies "
+    "debian_version dotnet fonts gai.conf ghostscript glvnd groff group gtk-3.0 host.conf hosts "
+    "ImageMagick-6 ImageMagick-7 inputrc java jvm jvm-common ld.so.cache ld.so.conf "
+    "ld.so.conf.d locale.alias localtime lsb-release magic magic.mime mailcap maven mime.types "
+    "networks nsswitch.conf openal OpenCL os-release papersize passwd perl pki protocols python3 R "
+    "resolv.conf rpc services sgml shells ssl system-release terminfo texmf timezone "
+    "vulkan xml"
+).split()
+"""Below /etc, what packages put there for everybody, and nobody a secret."""
+_VERSIONED_ETC: Final = (
+    *(f"java-{version}-openjdk" for version in range(8, 31)),
+    *(f"python3.{version}" for version in range(9, 20)),
+)
 SYSTEM_READ: Final = (
-    "/bin",
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/group",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/mime.types",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/pki",
-    "/etc/protocols",
-    "/etc/resolv.conf",
-    "/etc/services",
-    "/etc/ssl",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/sbin",
-    "/usr",
+    *("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr"),
+    *(f"/etc/{name}" for name in (*_SYSTEM_ETC, *_VERSIONED_ETC)),
 )
 """System directories (hier(7)): programs and libraries; no home, no secrets."""
 

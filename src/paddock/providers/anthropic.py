@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from paddock import limits
 from paddock.providers.answer_tool import issue_name
 from paddock.providers.anthropic_wire import AnthropicWire
-from paddock.providers.failures import missing_sdk, no_address
+from paddock.providers.failures import no_address
 from paddock.providers.keys import Key
 from paddock.providers.own_headers import OwnHeaders
 from paddock.providers.sdk import SdkErrors
@@ -33,13 +33,11 @@ class _Wire(AnthropicWire):
 
     def connect(self, key: Key) -> Client:
         """Load the SDK and make its client. Raises: ConfigError."""
-        try:
-            import anthropic
-            import httpx2
+        import anthropic
+        import httpx2
 
-            from paddock.providers.error_bodies import cut_error
-        except ImportError:
-            raise missing_sdk("anthropic") from None
+        from paddock.providers.error_bodies import cut_error
+
         errors = SdkErrors(
             status=anthropic.APIStatusError,
             timeout=anthropic.APITimeoutError,

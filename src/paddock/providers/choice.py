@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, cast
 
 from paddock.errors import ConfigError
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.builtin import BuiltinModel
+from paddock.providers.failures import missing_sdk
 from paddock.providers.keys import Key, read_key
 from paddock.providers.ports import Provider
 from paddock.providers.scripted import ScriptedModel
@@ -84,7 +86,8 @@ def open_provider(
     the path of its script. What `transport_for` makes for the key takes the place of the
     network; the first two kinds need none.
 
-    Raises: ConfigError for settings that cannot be used, or a key that is not there.
+    Raises: ConfigError for settings that cannot be used, or a key that is not there;
+        HostError where the SDK is not installed.
     """
     _require_known(settings)
     kind = settings.provider
@@ -97,6 +100,8 @@ def open_provider(
     address = settings.base_url or variables.get(f"{kind.upper()}_BASE_URL", "")
     # What else the environment holds was put there for the address it names.
     takes_ambient = not settings.base_url
+    if find_spec(kind) is None:
+        raise missing_sdk(kind)
     if kind == "anthropic":
         from paddock.providers.anthropic import anthropic_provider
 

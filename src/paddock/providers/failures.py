@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from paddock.errors import ConfigError, ModelFailedError
+from paddock.errors import ConfigError, HostError, ModelFailedError
 from paddock.text.show import quote
 
 
@@ -127,9 +127,9 @@ HINTS: Final = {
 }
 
 
-def missing_sdk(name: str) -> ConfigError:
+def missing_sdk(name: str) -> HostError:
     """The error where an SDK was not installed: it is an extra."""
-    return ConfigError(
+    return HostError(
         f"the provider '{name}' needs the package '{name}'",
         hint=f"pip install 'paddock[{name}]'",
     )

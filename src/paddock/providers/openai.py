@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from paddock import limits
 from paddock.providers.answer_tool import Issue, issue_name
-from paddock.providers.failures import missing_sdk, no_address
+from paddock.providers.failures import no_address
 from paddock.providers.keys import Key
 from paddock.providers.openai_chat import COMPATIBLE, OFFICIAL, ChatWire
 from paddock.providers.openai_responses import ResponsesWire
@@ -31,13 +31,11 @@ class _Server:
 
     def connect(self, key: Key, api: Api) -> Client:
         """Load the SDK and make its client. Raises: ConfigError."""
-        try:
-            import httpx2
-            import openai
+        import httpx2
+        import openai
 
-            from paddock.providers.error_bodies import cut_error
-        except ImportError:
-            raise missing_sdk("openai") from None
+        from paddock.providers.error_bodies import cut_error
+
         errors = SdkErrors(
             status=openai.APIStatusError,
             timeout=openai.APITimeoutError,

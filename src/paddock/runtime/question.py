@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from paddock.runtime.approvals import ApprovalRequest
-from paddock.text.show import cut, show_line, show_name
+from paddock.text.show import cut, show_unseen
 
 _SHOWN_CHARS_MAX: Final = 2000
 _DIFF_LINES_MAX: Final = 1000
@@ -20,20 +20,24 @@ def question_of(request: ApprovalRequest) -> str:
     arguments = json.dumps(dict(request.arguments), ensure_ascii=True)
     shown = cut(arguments, _SHOWN_CHARS_MAX)
     rows = [
-        f"agent {show_name(request.agent)} asks to run {show_name(request.tool)} {shown}",
-        *(f"  action: {show_name(action)}" for action in request.actions),
-        f"  why asked: {show_name(request.reason)}",
-        *(f"  warning: {show_name(warning)}" for warning in request.warnings),
+        f"agent {_seen(request.agent)} asks to run {_seen(request.tool)} {shown}",
+        *(f"  action: {_seen(action)}" for action in request.actions),
+        f"  why asked: {_seen(request.reason)}",
+        *(f"  warning: {_seen(warning)}" for warning in request.warnings),
     ]
     if request.rule:
-        rows.append(f"  rule: {show_name(request.rule)}")
+        rows.append(f"  rule: {_seen(request.rule)}")
     if request.diff:
         rows += ["  it would change:", *_diff_rows(request.diff)]
     return "\n".join(rows)
 
 
+def _seen(text: str) -> str:
+    return show_unseen(text)[0]
+
+
 def _diff_rows(diff: str) -> list[str]:
     lines = diff.split("\n")
-    rows = [f"    {show_line(line)[0]}" for line in lines[:_DIFF_LINES_MAX]]
+    rows = [f"    {_seen(line)}" for line in lines[:_DIFF_LINES_MAX]]
     missing = len(lines) - _DIFF_LINES_MAX
     return [*rows, f"    … {missing} more lines"] if missing > 0 else rows

@@ -13,10 +13,14 @@ from paddock.values.calls import Json
 class Registry:
     """Tools by name. A name used twice stops the start."""
 
-    __slots__ = ("_tools",)
+    __slots__ = ("_tools", "_withheld")
 
-    def __init__(self, tools: Iterable[Tool[Any]] = ()) -> None:
+    def __init__(
+        self, tools: Iterable[Tool[Any]] = (), withheld: frozenset[str] = frozenset()
+    ) -> None:
+        """`withheld` are names that policy would deny at every call: known, and not offered."""
         self._tools: dict[str, Tool[Any]] = {}
+        self._withheld = withheld
         for tool in tools:
             self.add(tool)
 
@@ -46,15 +50,15 @@ class Registry:
         return tool
 
     def list_all(self) -> list[Tool[Any]]:
-        """Every tool, in the order in which they were registered."""
-        return list(self._tools.values())
+        """Every tool that is offered, in the order in which they were registered."""
+        return [tool for tool in self._tools.values() if tool.name not in self._withheld]
 
     def for_provider(self, provider: str) -> list[dict[str, Json]]:
-        """Every tool as `provider` wants it: anthropic, openai, openai-responses or mcp.
+        """What is offered as `provider` wants it: anthropic, openai, openai-responses or mcp.
 
         Raises: UsageError for another provider.
         """
-        return schemas_for(provider, [tool.spec for tool in self._tools.values()])
+        return schemas_for(provider, [tool.spec for tool in self.list_all()])
 
     def only(self, toolsets: Iterable[str]) -> "Registry":
         """A registry of the tools in these toolsets."""

@@ -24,6 +24,7 @@ from paddock.plane.files import host_error
 from paddock.sandbox.area import Overlaid
 from paddock.sandbox.conversation import HOME, NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
+from paddock.sandbox.host.places import is_covered
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
 from paddock.sandbox.stage import Recipe, Running, StageDirectories, order_for
@@ -232,7 +233,19 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
         memory_mb=limits.memory_mb,
         file_mb=limits.file_mb,
         cpu_s=limits.cpu_s,
+        sockets=int(plan.unix_sockets and not _is_listened_in(plan.readable)),
     ).encode()
+
+
+def _is_listened_in(places: tuple[str, ...]) -> bool:
+    """Whether a socket of the host stands in one of the places; unknown is yes."""
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as table:
+            # proc(5): seven columns, then the path, where there is one.
+            rows = [row.rstrip("\n").split(maxsplit=7) for row in table]
+    except OSError:
+        return True
+    return any(is_covered(path, places) for *_, path in rows if path.startswith("/"))
 
 
 def _places(plan: SandboxPlan, workspace_fd: int) -> tuple[tuple[int, int], ...]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from paddock.ledger.format.compact_json import encode_json
 from paddock.policy.engine import Policy
-from paddock.policy.settings import Git, ShellLimits
+from paddock.policy.settings import SYSTEM_READ, Git, ShellLimits
 from paddock.sandbox.git_config import find_distrust, git_json, take_git
 from paddock.sandbox.host.host_facts import (
     SYSTEM_PATHS,
@@ -117,9 +117,26 @@ def compile_plan(
         links=links,
         caches=facts.caches if shell.caches else "",
         git_outside=git_outside,
+        unix_sockets=_has_sockets(
+            shell.read, making.readable(SYSTEM_READ), writable, shell.network
+        ),
     )
     left_out = tuple(dict.fromkeys((*making.left_out, *without)))
     return CompiledPlan(plan, left_out, names, search_path.moved_last)
+
+
+def _has_sockets(
+    read: tuple[str, ...], system: tuple[str, ...], writable: tuple[str, ...], network: str
+) -> bool:
+    """Whether sockets with a path may be made.
+
+    A filter sees no path, and a read-only mount keeps nobody from connecting. In the layers
+    of the workspace the kernel finds only sockets that were made there (Linux 4.9).
+
+    Threat: a daemon of the host listens in a directory that policy opens, or under an
+    abstract name of the host's network.
+    """
+    return network != "host" and not writable and all(is_covered(path, system) for path in read)
 
 
 def _machine_limits(limits: ShellLimits, facts: HostFacts) -> ShellLimits:
@@ -183,6 +200,7 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
         "caches": plan.caches,
         "caches_read_only": plan.caches_read_only,
         "git_outside": git_json(plan.git_outside),
+        "unix_sockets": plan.unix_sockets,
         "git_config": {
             "values": [[key, value] for key, value in plan.git_config.values],
             "ignored": plan.git_config.ignored,

@@ -58,6 +58,8 @@ class SandboxPlan:
     caches: str = ""
     """Of the host: what commands see as `~/.cache` and write directly; empty for nothing."""
     caches_read_only: bool = False
+    unix_sockets: bool = False
+    """Whether a command has sockets with a path: nothing of the host's is in its reach."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,12 @@ _DANGEROUS = re.compile(
     "\ud800-\udfff\ufeff]"
 )
 _NAME_DANGEROUS = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
+_UNSEEN = re.compile(f"{_NAME_DANGEROUS.pattern}|[\ufe00-\ufe0f]")
+"""With the selectors of variants, which are part of many an emoji, what Python calls printable and
+is drawn as nothing: Default_Ignorable_Code_Point, and the empty Braille pattern."""
 # The hook and the ledger's names write the same without this module.
 _CUT = re.compile(r"… \(\d+ more characters(, sha256 [0-9a-f]{16})?\)\Z")
 _NAMED_MAX = 5
@@ -23,14 +27,19 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def _escape_match(found: re.Match[str]) -> str:
-    character = found.group()
+    return _escape(found.group())
+
+
+def _escape(character: str) -> str:
     code = ord(character)
     if character in _SHORT:
         return _SHORT[character]
     if 0xDC80 <= code <= 0xDCFF:
         # A byte that is not UTF-8, as the file system gave it (PEP 383).
         return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def show_name(name: str) -> str:
@@ -38,6 +47,22 @@ def show_name(name: str) -> str:
     if name.isascii() and name.isprintable():
         return name
     return _NAME_DANGEROUS.sub(_escape_match, name)
+
+
+def is_seen(character: str) -> bool:
+    """Whether a person sees it: neither blank, but for a space, nor control nor format."""
+    return character.isprintable() and _UNSEEN.match(character) is None
+
+
+def show_unseen(text: str) -> tuple[str, int]:
+    """One line for somebody who decides by it, and how many characters were escaped.
+
+    Threat: what is agreed to and not seen: bidirectional, blank and format characters.
+    """
+    if text.isascii() and text.isprintable():
+        return text, 0
+    shown = [each if is_seen(each) else _escape(each) for each in text]
+    return "".join(shown), sum(not is_seen(each) for each in text)
 
 
 def show_line(line: str) -> tuple[str, int]:

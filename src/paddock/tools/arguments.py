@@ -8,7 +8,7 @@ error unless its field is clamped.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
@@ -38,6 +38,8 @@ class Argument:
     out_of_range: _OutOfRange = "refused"
     limit: str = ""
     """The limit that `maximum` is, by name, where a policy may lower it."""
+    choices: tuple[str, ...] = ()
+    """Told to the model; the tool refuses others in its own words."""
 
 
 def plain_text(description: str, *, is_content: bool = False) -> Any:
@@ -55,9 +57,12 @@ def optional_text(description: str) -> Any:
     return _field(Argument(str, description, is_required=False, may_be_empty=False), None)
 
 
-def filled_text(description: str, default: str) -> Any:
+def filled_text(description: str, default: str, choices: Iterable[str] = ()) -> Any:
     """A text that may be left out; then the field is `default`. Not empty if given."""
-    return _field(Argument(str, description, is_required=False, may_be_empty=False), default)
+    declared = Argument(
+        str, description, is_required=False, may_be_empty=False, choices=tuple(choices)
+    )
+    return _field(declared, default)
 
 
 def optional_integer(
@@ -358,6 +363,8 @@ def _schema_of(declared: Argument, default: object) -> dict[str, Json]:
     description = declared.description
     if declared.kind is str and not declared.may_be_empty:
         schema["minLength"] = 1
+    if declared.choices:
+        schema["enum"] = list(declared.choices)
     if declared.out_of_range == "clamped":
         description += f" Clamped to {declared.minimum}-{declared.maximum}."
     else:

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from paddock import limits
-from paddock.errors import AmbiguousMatchError, StringNotFoundError, TextUnchangedError
-from paddock.text.check import require_content, require_text
-from paddock.text.locate import Span, find_spans, lines_of
+from paddock.errors import (
+    AmbiguousMatchError,
+    StringNotFoundError,
+    TextEncodingError,
+    TextUnchangedError,
+)
+from paddock.text.check import require_apart, require_content, require_text
+from paddock.text.locate import Span, find_apart, find_spans, lines_of
 from paddock.text.nearest import NearLine, find_nearest
 from paddock.text.show import quote, show_line
 from paddock.text.splice import Spliced, splice, splice_all
@@ -41,6 +46,16 @@ class _Edit:
     wording: Wording
     may_view: bool = field(kw_only=True)
 
+    def require_editable(self, content: bytes) -> None:
+        """Raises: TextError unless it is UTF-8, or the edit leaves what is not as it is."""
+        try:
+            require_text(content, self.name)
+        except TextEncodingError:
+            if not (self.old.isascii() and self.new.isascii()):
+                raise
+            spans = find_apart(content, self.old)
+            require_apart(content, (span.start for span in spans), self.name)
+
 
 @dataclass(slots=True)
 class Replacement(_Edit):
@@ -54,7 +69,7 @@ class Replacement(_Edit):
         Raises: TextError if it is no text, the place is missing or not the only one, or
             nothing would change.
         """
-        require_text(content, self.name)
+        self.require_editable(content)
         place = find_only(content, self.old, self.name, self.wording, with_hint=self.may_view)
         self.spliced = splice(content, place, self.old, self.new)
         if self.spliced.changes_nothing:
@@ -74,7 +89,7 @@ class ReplacementOfAll(_Edit):
         Raises: TextError if it is no text, there is no place, it would grow too large, or
             nothing would change.
         """
-        require_text(content, self.name)
+        self.require_editable(content)
         changed, self.count = splice_all(content, self.old, self.new, limits.edited_file_bytes_max)
         if not self.count:
             raise _not_found(content, self.old, self.name, self.wording, with_hint=self.may_view)

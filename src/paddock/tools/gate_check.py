@@ -27,7 +27,7 @@ _WORDS: Final = {
 class GateCheckArguments(ArgumentType):
     """Arguments of `gate_check`."""
 
-    gate: str = filled_text(f"all, or one of {', '.join(PLANE_GATES)}.", ALL)
+    gate: str = filled_text("One gate, or all.", ALL, (ALL, *PLANE_GATES))
 
 
 @dataclass(frozen=True, slots=True)

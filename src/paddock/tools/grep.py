@@ -191,8 +191,9 @@ SPEC: Final = ToolSpec(
     description=(
         "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
         "no look-around). Rows are path:line:text, context rows path-line-text, by path and "
-        "line. Hidden files are searched; what .gitignore leaves out, .git, node_modules, links, "
-        "files with NUL bytes and UTF-16 files are not. limit counts matches over the whole search."
+        "line. Hidden files are searched; what .gitignore leaves out, .git, node_modules, links "
+        "and files with NUL bytes are not; UTF-16 is read by its byte-order mark. limit counts "
+        "matches over the whole search."
     ),
     toolset="search",
     arguments=GrepArguments,

@@ -17,6 +17,7 @@ from paddock.tools.outputs import result_schema
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.events import CHECKPOINT
 
 LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
 _ENTRIES_DEFAULT: Final = 10
@@ -26,8 +27,12 @@ _ENTRIES_DEFAULT: Final = 10
 class QueryLedgerArguments(ArgumentType):
     """Arguments of `query_ledger`."""
 
-    ledger: str = filled_text(f"Which ledger: {', '.join(LEDGERS)}.", LEDGERS[0].value)
-    event_type: str | None = optional_text("Only entries of this type, such as TURN_RECORDED.")
+    ledger: str = filled_text(
+        "Which ledger.", LEDGERS[0].value, (ledger.value for ledger in LEDGERS)
+    )
+    event_type: str | None = optional_text(
+        "Only entries of this type, such as TURN_RECORDED; without it all but CHECKPOINT."
+    )
     max_entries: int = optional_integer(
         "How many of the newest entries; 0 means none.",
         _ENTRIES_DEFAULT,
@@ -67,6 +72,7 @@ class QueryLedger:
         ledger = LedgerName(arguments.ledger)
         wanted = Filter(
             event_type=arguments.event_type,
+            without=None if arguments.event_type else CHECKPOINT,
             session_id=arguments.session_id,
             since=_seconds("since", arguments.since),
             until=_seconds("until", arguments.until),

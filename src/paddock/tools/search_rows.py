@@ -201,10 +201,9 @@ def remark_notices(remarks: Remarks) -> list[str]:
     """What went on beside the rows."""
     said: list[str] = []
     if remarks.binary is not None:
-        said.append(
-            "[The file is binary and was not searched: "
-            f"it has {remarks.binary.value} at its beginning.]"
-        )
+        said.append(f"[The file {remarks.binary.value}.]")
+    if remarks.large_utf16:
+        said.append(f"[Not searched, being UTF-16 and over 8 MB: {_named(remarks.large_utf16)}.]")
     if remarks.unreadable:
         said.append(f"[Not readable by this user: {_named(remarks.unreadable)}.]")
     if remarks.too_deep:

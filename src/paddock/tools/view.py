@@ -39,9 +39,11 @@ from paddock.workspace import (
     Window,
     Workspace,
 )
+from paddock.workspace.window import WindowLine, whole_characters
 
 DIRECTORY: Final = "directory"
 """Stands for the version of a directory, which has none."""
+_NUMBER_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def _show_file(plan: ViewPlan, file: OpenFile, ports: Ports) -> ToolOutput:
     if plan.version is not None:
         pinned(plan.version, str(window.version), plan.path.asked)
     require_utf8(window, name)
-    rows, escaped = _number(window)
+    window, rows, escaped = _number(window, ports.limits.view_bytes_max)
     said = window_notices(window, plan.offset, plan.limit, ports.limits.view_bytes_max)
     notices = [f"[{notice}]" for notice in (*said, *escape_notices(escaped))]
     snippet = "\n".join(rows)
@@ -138,17 +140,28 @@ def _details(plan: ViewPlan, workspace: Workspace, snippet: str) -> dict[str, Js
     }
 
 
-def _number(window: Window) -> tuple[list[str], int]:
-    """The rows, and how many characters had to be escaped in them."""
+def _number(window: Window, bytes_max: int) -> tuple[Window, list[str], int]:
+    """The lines that have room, at least one; their rows; how many characters were escaped."""
     rows: list[str] = []
+    lines: list[WindowLine] = []
     escaped = 0
+    room = bytes_max + _NUMBER_BYTES  # so that one line may take all of it
     for line in window.lines:
         row, changed = number_line(line.number, line.content)
+        # Numbers and escapes count: an empty line may be eight bytes of what a model gets.
+        while (size := len(row.encode())) > room and line.content and not rows:
+            shorter = line.content[: len(line.content) * room // size]
+            line = replace(line, content=whole_characters(shorter))
+            row, changed = number_line(line.number, line.content)
+        if size > room and rows:
+            return replace(window, lines=tuple(lines), cut_by_bytes=True), rows, escaped
         if line.is_cut:
             row += f" [... {line.length_bytes - len(line.content)} more bytes of this line]"
         rows.append(row)
+        lines.append(line)
         escaped += changed
-    return rows, escaped
+        room -= size + 1
+    return replace(window, lines=tuple(lines)), rows, escaped
 
 
 def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutput:
@@ -211,7 +224,7 @@ SPEC: Final = ToolSpec(
     name="view",
     title="View",
     description=(
-        "Show a UTF-8 text file with line numbers, whole up to 100 kB, or from line "
+        "Show a UTF-8 text file with line numbers, up to 100 kB of them, or from line "
         "`offset` on for `limit` lines; for a directory, list it two levels deep."
     ),
     toolset="workspace",

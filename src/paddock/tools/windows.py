@@ -5,6 +5,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import BinaryFileError, TextEncodingError
 from paddock.policy.settings import LoweredLimits
+from paddock.text.check import KEEP_ENCODING
 from paddock.text.show import quote, text_of
 from paddock.workspace import OpenFile, Window, WindowLimits
 
@@ -44,7 +45,7 @@ def require_utf8(window: Window, name: str) -> None:
             raise TextEncodingError(
                 f"{quote(name)} is not UTF-8: byte 0x{line.content[error.start]:02x} "
                 f"at byte {error.start + 1} of line {line.number}",
-                hint="convert the file to UTF-8 first",
+                hint=KEEP_ENCODING,
             ) from None
 
 

@@ -61,7 +61,7 @@ CONTENT_ERASED: Final = "CONTENT_ERASED"
 """Contents that entries name by a salted digest were erased, with their salts."""
 
 CHECKPOINT: Final = "CHECKPOINT"
-"""The signed head of the tier below."""
+"""The signed head of the tier below: bookkeeping, one for each opening."""
 CHECKPOINT_ACCEPTED: Final = "CHECKPOINT_ACCEPTED"
 """The signed head of another host's ledger, whose lines a collector took in."""
 ROLLBACK_ACCEPTED: Final = "ROLLBACK_ACCEPTED"

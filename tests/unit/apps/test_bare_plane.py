@@ -167,28 +167,23 @@ def test_a_configuration_changed_back_is_on_record_both_times(operator):
 # The static list of tools
 
 
-def test_a_tool_taken_out_is_not_offered_and_still_exists(operator):
-    def names() -> tuple[tuple[str, ...], list[str]]:
-        project = open_project(operator.plane, operator.environment())
-        with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
-            assert runtime.call("list_files", {}).refusal is None
-            return tools_allowed(project, None), [t.name for t in runtime.tools.list_all()]
+CORE = ("gate_check", "read_file", "query_ledger", "list_files", "list_packages")
 
+
+@pytest.mark.parametrize("kept", [CORE, ("read_file",), ("query_ledger", "list_files"), ()])
+def test_a_tool_taken_out_is_at_no_door(operator, kept):
     whole = json.loads(operator.config.read_bytes())["tools"]
-    assert names() == (
-        ("gate_check", "read_file", "query_ledger", "list_files", "list_packages"),
-        ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"],
-    )
-    operator.change(tools=[tool for tool in whole if tool["tool_id"] == "read_file"])
-    assert names() == (
-        ("read_file",),
-        ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"],
-    )
-    operator.change(tools=[])
-    assert names() == (
-        (),
-        ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"],
-    )
+    operator.change(tools=[tool for tool in whole if tool["tool_id"] in kept])
+    project = open_project(operator.plane, operator.environment())
+    assert set(tools_allowed(project, None)) == set(kept)
+    with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
+        shown = [schema["name"] for schema in runtime.tools.for_provider("anthropic")]
+        assert set(shown) == {tool.name for tool in runtime.tools.list_all()} == set(kept)
+        for name in CORE:
+            path = {"path": "HOT/config/admin_config.json"} if name == "read_file" else {}
+            use = {"type": "tool_use", "id": name, "name": name, "input": path}
+            said = runtime.answer("anthropic", {"content": [use], "stop_reason": "tool_use"})
+            assert ("unknown tool" in json.dumps(said)) == (name not in kept)
 
 
 def test_without_a_list_every_core_tool_is_allowed_and_the_gate_adds_its_own(operator):
@@ -225,26 +220,13 @@ def _changed(**fields: object):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_changed(description="reads anything at all"), "the description of 'read_file'"),
-        (_changed(handler="os.system"), "the handler of 'read_file'"),
-        (_changed(parameters={}), "the parameters of 'read_file'"),
         (_changed(tool_id="run_shell"), "'run_shell' is no core tool"),
         (_changed(tool_id="create_file"), "'create_file' is no core tool"),
-        (_changed(tool_id="list_files"), "the description of 'list_files'"),
+        (_changed(tool_id="list_files"), "'list_files' stands there twice"),
         (lambda tools: tools.append(tools[READ_FILE]), "'read_file' stands there twice"),
-        (
-            lambda tools: tools[READ_FILE]["parameters"].update(additionalProperties=0),
-            "the parameters of 'read_file'",
-        ),
-        (
-            lambda tools: tools[READ_FILE]["parameters"]["properties"]["offset"].update(
-                minimum=True
-            ),
-            "the parameters of 'read_file'",
-        ),
     ],
 )
-def test_an_entry_that_differs_from_what_is_registered_does_not_load(operator, change, message):
+def test_an_entry_of_no_core_tool_or_given_twice_does_not_load(operator, change, message):
     tools = json.loads(operator.config.read_bytes())["tools"]
     change(tools)
     operator.change(tools=tools)
@@ -252,6 +234,26 @@ def test_an_entry_that_differs_from_what_is_registered_does_not_load(operator, c
     assert (ran.status, ran.out) == (3, "")
     assert message in ran.err
     assert f"where: {operator.config}, line 1, field 'tools[" in ran.err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"description": "reads anything at all"},
+        {"handler": "kernel.tools.read_file"},
+        {"parameters": {}},
+        {"parameters": {"type": "object", "properties": {"anything": {"type": "string"}}}},
+    ],
+)
+def test_an_entry_of_a_known_tool_loads_and_a_model_is_told_what_is_registered(operator, change):
+    def told() -> list[dict]:
+        return operator.run("tools", "--provider", "anthropic", "--json").json
+
+    before = told()
+    tools = json.loads(operator.config.read_bytes())["tools"]
+    _changed(**change)(tools)
+    operator.change(tools=tools)
+    assert told() == before
 
 
 def test_an_entry_without_handler_is_the_registered_one(operator):

@@ -937,3 +937,51 @@ def test_a_defect_is_seventy_with_an_id_and_a_file_and_no_traceback(user):
     (report,) = (user.home / ".local/state/paddock/defects").iterdir()
     assert report.stem in err.getvalue()
     assert "boom" in report.read_text()
+
+
+@pytest.mark.parametrize(("profile", "writes"), [("locked", False), ("standard", True)])
+def test_what_would_be_denied_at_every_call_is_offered_at_no_door(user, profile, writes):
+    user.run("agent", "create", "other", "--profile", profile, "--workspace", str(user.project))
+    listed = {row["name"] for row in user.run("tools", "--agent", "other", "--json").json}
+    told = user.run("tools", "--agent", "other", "--provider", "anthropic").json
+    assert {tool["name"] for tool in told} == listed
+    assert {"view", "grep"} <= listed
+    assert ({"create_file", "str_replace", "delete_file", "run_shell"} & listed != set()) == writes
+    # Called all the same, it is denied by its rule and not unknown.
+    arguments = '{"path": "a", "content": "x"}'
+    ran = user.run("call", "create_file", arguments, "--agent", "other", "--json", "--no-input")
+    assert (ran.json["status"] == "ok") == writes
+    assert writes or ran.json["code"] == "policy.denied"
+
+
+def test_a_row_of_the_ledger_says_what_a_call_was_about_and_how_it_was_decided(user):
+    user.run("call", "create_file", '{"path": "notes.txt", "content": "x"}')
+    user.run("call", "create_file", '{"path": ".git/x", "content": "x"}', "--no-input")
+    out = user.run("ledger", "query", "--ledger", "ho1m").out
+    allowed = next(row for row in out.splitlines() if "TOOL_INTENT" in row)
+    assert "create_file notes.txt" in allowed
+    denied = next(row for row in out.splitlines() if "TOOL_DENIED" in row)
+    assert "create_file .git/x" in denied
+
+
+@pytest.mark.needs("stage")
+def test_a_row_of_the_ledger_names_a_confined_command_as_one(user):
+    user.run("call", "run_shell", '{"command": "echo hi"}', "--yes")
+    row = user.run("ledger", "query", "--ledger", "ho1m", "--type", "TOOL_INTENT").out
+    assert "confined, allow" in row
+    assert "run_shell echo hi" in row
+
+
+@pytest.mark.parametrize(
+    ("path", "is_warned"),
+    [
+        ("plugins/a/agents/x.md", True),
+        ("plugins/a/b/agents/x.md", True),
+        ("plugins/a/b/c/agents/x.md", True),
+        ("plugins/a/b/x.md", False),
+        ("agents/x.md", False),
+    ],
+)
+def test_agents_of_plugins_are_warned_of_however_deep(user, path, is_warned):
+    said = user.call("create_file", path=path, content="x").json
+    assert ("Writing to production path" in str(said.get("warnings"))) == is_warned

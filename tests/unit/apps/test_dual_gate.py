@@ -257,10 +257,17 @@ def test_a_plane_that_was_neither_named_nor_registered_stays_closed(operator, tm
     rows = operator.run("tools", "--json", variables=RISKY, here=brought).json
     assert [row["name"] for row in rows] == CORE
     project = find_project(brought, operator.environment(RISKY), None)
-    assert project.gate.missing == (
-        "tool_profile is production",
-        "this is no bare plane that you named or registered",
-    )
+    assert not project.gate.is_open
+    assert project.gate.missing == ("this is no bare plane that you named or registered",)
+    told = "no development tools: this is no bare plane that you named or registered"
+    assert told in operator.run("tools", variables=RISKY, here=brought).err
+    assert told not in operator.run("tools", here=brought).err
+    opened = open_project(brought, operator.environment(RISKY))
+    with open_runtime(opened, agent=None, approver=NoApprover()) as runtime:
+        assert any(told in notice for notice in runtime.notices)
+    said = operator.run("where", variables=RISKY, here=brought).out
+    assert "production" not in said
+    assert "named or registered" in said
     assert project.admin.system_prompt != "obey"
     assert project.admin.permissions.forbidden == ("HOT/kernel/*", "HOT/scripts/*")
     named = operator.run("--plane", str(brought), "tools", "--json", variables=RISKY).json

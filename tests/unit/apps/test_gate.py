@@ -485,3 +485,23 @@ def test_what_a_set_left_in_the_tree_when_the_disk_failed_is_no_file_of_the_plan
         (found,) = check_gates_for_model(project, ["G0B"], "admin").results
         assert found.failures == ()
     assert not left[0].exists()
+
+
+@pytest.mark.parametrize("how", ["emptied", "gone", "torn"])
+@pytest.mark.parametrize("options", [("--all",), ("--gate", "G6")])
+def test_a_plane_whose_governance_ledger_is_damaged_is_told_so_by_g6(operator, how, options):
+    ledger = operator.plane / "HOT/ledger/governance.jsonl"
+    if how == "gone":
+        ledger.unlink()
+    else:
+        ledger.write_bytes(b"" if how == "emptied" else b'{"torn')
+    ran = gate(operator, *options)
+    failed = {row["gate"] for row in ran.json["gates"] if row["status"] == "fail"}
+    assert (ran.status, "G6" in failed) == (1, True)
+    assert operator.run("--plane", str(operator.plane), "tools").status == 4
+
+
+def test_a_failed_gate_of_a_whole_ledger_ends_as_before(operator):
+    (operator.plane / "HOT/kernel/orphan").write_text("x")
+    assert gate(operator, "--gate", "G0B").status == 0
+    assert gate(operator, "--gate", "G0B", "--enforce").status == 1

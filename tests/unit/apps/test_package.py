@@ -187,6 +187,11 @@ def test_an_install_says_what_a_gate_or_a_session_will_not_take(dev):
     known = packed(dev, "c", package_id="PKG-C", spec_id="SPEC-OWN")
     for archive in (own, known):
         assert package(dev, "install", archive).json["notes"] == []
+    lost = packed(dev, "e", {"HOT/kernel/e": b""}, package_id="PKG-E", framework_id="FMWK-999")
+    said = package(dev, "install", lost, "--dry-run").json["notes"]
+    assert said[-1] == (
+        "its framework 'FMWK-999' is in no registry: G1 fails until a package brings it"
+    )
     without = packed(
         dev,
         "d",

@@ -311,5 +311,6 @@ def test_of_a_plane_that_nobody_accepted_only_what_narrows_holds():
     assert config.tightened() == AdminConfig(
         FILE,
         config.digest,
+        tool_profile="development",
         permissions=Permissions(("HO2/**",), (), ("HOT/kernel/*", "HOT/scripts/*", "HO1/*")),
     )

@@ -107,6 +107,33 @@ def test_a_strangers_marker_where_everybody_can_write_is_passed_over(tmp_path, e
     assert find_root(mine, environment).path == shared
 
 
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("mode", "owner", "marker", "is_passed"),
+    [
+        (0o2775, 0, 12345, True),
+        (0o755, 12345, 12345, True),
+        (0o700, 12345, 12345, True),
+        (0o2775, 0, 0, False),
+        (0o755, 12345, 0, False),
+        (0o755, 0, 12345, False),
+    ],
+)
+def test_a_colleagues_marker_is_passed_over_where_they_could_make_it(
+    tmp_path, environment, mode, owner, marker, is_passed
+):
+    shared = tmp_path / "shared"
+    mine = shared / "mine"
+    mine.mkdir(parents=True)
+    (shared / ".git").mkdir()
+    os.chown(shared / ".git", marker, marker)
+    os.chown(shared, owner, owner)
+    shared.chmod(mode)
+    assert find_root(mine, environment).path == (mine if is_passed else shared)
+    # Who starts in it means it.
+    assert find_root(shared, environment).path == shared
+
+
 def test_what_is_no_directory_is_no_start(project, environment):
     (project / "file").write_text("")
     for start in (project / "absent", project / "file", project / "file" / "below"):

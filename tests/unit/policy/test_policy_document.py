@@ -354,3 +354,23 @@ def test_the_digest_tells_texts_trust_and_kind_apart() -> None:
     assert same.digest == policies[2].digest
     assert same.digest.startswith("sha256:")
     assert len(same.digest) == 71
+
+
+@pytest.mark.parametrize("name", ["paddock.toml", "policy.json"])
+def test_a_byte_order_mark_in_front_is_no_part_of_a_policy(name):
+    text = (
+        '[shell]\nnetwork = "none"\n' if name.endswith("toml") else '{"shell": {"network": "none"}}'
+    )
+    assert load(f"\ufeff{text}", name) == load(text, name)
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeff\ufeff[shell]", "[shell]\n\ufeffnetwork = 1", "\ufeff[shell"]
+)
+def test_a_mark_elsewhere_or_before_what_is_broken_is_refused(text):
+    assert refused(text).where.startswith("paddock.toml")
+
+
+def test_a_policy_in_utf_16_says_that_it_is_not_utf_8():
+    with pytest.raises(ConfigError, match="byte 0 is not UTF-8"):
+        load_policy(PolicySource("paddock.toml", "[shell]".encode("utf-16")))

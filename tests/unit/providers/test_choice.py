@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from paddock.errors import ConfigError
+from paddock.errors import ConfigError, HostError
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.builtin import BuiltinModel
 from paddock.providers.choice import choose_settings, open_provider
@@ -82,17 +82,6 @@ def test_importing_the_gateway_loads_no_sdk():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_missing_sdk_is_named_with_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "openai", None)
-    provider = open_provider(KEPT, {"HOUSE_KEY": "h"})
-
-    with pytest.raises(ConfigError, match="needs the package 'openai'") as caught:
-        provider.route(asking())
-    provider.close()
-
-    assert caught.value.hint == "pip install 'paddock[openai]'"
-
-
 def test_a_script_is_read_by_whoever_may_read_files():
     settings = ProviderSettings("demo", "scripted", "demo.jsonl")
 
@@ -156,3 +145,13 @@ def test_a_key_shows_itself_nowhere():
 
 def test_what_is_sent_in_a_keys_place_is_no_secret():
     assert Key(NO_KEY).scrub(f"a {NO_KEY} setup") == f"a {NO_KEY} setup"
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "openai"])
+def test_without_its_package_a_provider_says_what_to_install(monkeypatch, kind):
+    monkeypatch.setitem(sys.modules, kind, None)
+    settings = ProviderSettings(kind, kind, "m-1")
+    with pytest.raises(HostError) as refused:
+        open_provider(settings, {f"{kind.upper()}_API_KEY": "k"})
+    assert refused.value.hint == f"pip install 'paddock[{kind}]'"
+    assert isinstance(open_provider(ProviderSettings("builtin", "builtin"), {}), BuiltinModel)

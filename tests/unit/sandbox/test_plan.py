@@ -77,6 +77,7 @@ def test_by_default_the_system_directories_that_exist_are_readable():
         policy_digest=policy().digest,
         git_config=take_git(GitFacts(), ("/usr",))[0],
         links=(("/bin", "usr/bin"),),
+        unix_sockets=True,
     )
     assert left_out() == ()
 

@@ -414,7 +414,7 @@ def test_lines_that_are_not_utf8_are_rows_and_that_is_said(desk):
 
 def test_binary_files_have_no_rows(desk):
     desk.write("nul", b"needle\0\nneedle\n")
-    desk.write("utf16", "needle\n".encode("utf-16"))
+    desk.write("utf16", "needle\n".encode("utf-16-le"))
     desk.write("text", b"needle\n")
     assert rows(desk, pattern="needle") == ["text:1:needle"]
 

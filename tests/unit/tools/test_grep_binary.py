@@ -40,43 +40,55 @@ def test_it_has_none_where_the_limit_ends_the_search_before_the_nul_byte(desk):
     assert rows(desk, pattern="needle", limit=2, path="far")[:2] == ["far:1:needle", "far:2:needle"]
 
 
-MARKS = {b"\xff\xfe": r"\xff\xfe", b"\xfe\xff": r"\xfe\xff"}
-UTF16 = (
-    "[The file is binary and was not searched: "
-    "it has a byte-order mark of UTF-16 at its beginning.]"
+UTF16 = {"little": b"\xff\xfe", "big": b"\xfe\xff"}
+TEXTS = {
+    "plain": ("foo bar\nfoo\n", ["1:foo bar", "2:foo"]),
+    "no line end": ("pad\nfoo", ["2:foo"]),
+    "crlf": ("pad\r\nfoo\r\n", ["2:foo"]),
+    "beyond ascii": ("\u6f22 foo \U0001f600\n", ["1:\u6f22 foo \U0001f600"]),
+    "large": ("pad\n" * 200_000 + "foo\n", ["200001:foo"]),
+}
+
+
+def utf16(text, order):
+    return UTF16[order] + text.encode(f"utf-16-{order[0]}e")
+
+
+@pytest.mark.parametrize("order", UTF16)
+@pytest.mark.parametrize("pattern", ["foo", "fo+", "foo\\b"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_utf_16_with_a_mark_is_searched_as_what_it_says(desk, order, pattern, text):
+    content, expected = TEXTS[text]
+    desk.write("d/a", utf16(content, order))
+    found = [f"d/a:{row}" for row in expected]
+    assert rows(desk, pattern=pattern) == rows(desk, pattern=pattern, path="d/a") == found
+    # With a limit the files are searched in their order, by another way.
+    assert rows(desk, pattern=pattern, limit=1)[0] == found[0]
+    assert desk.run("grep_dev", pattern=pattern).details["match_count"] == (
+        len(expected) if text != "large" else 0
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["foo\n".encode("utf-16-le"), utf16("foo\n\0\n", "little"), "foo\n".encode("utf-32")],
+    ids=["without a mark", "with a NUL character", "utf-32"],
 )
+def test_what_only_looks_like_utf_16_is_binary(desk, content):
+    desk.write("a", content)
+    assert rows(desk, pattern="foo") == ["No matches found."]
+    assert rows(desk, pattern="foo", path="a")[1].startswith("[The file is binary")
+    assert desk.run("grep_dev", pattern="foo").details["skipped"]["binary"] == 1
 
 
-@pytest.mark.parametrize("mark", MARKS)
-@pytest.mark.parametrize("pattern", ["foo", "fo+", "foo$", "."])
-def test_a_file_with_a_mark_of_utf_16_has_no_rows_at_any_limit(desk, mark, pattern):
-    for name, content in {
-        "a": b"foo bar\nfoo\n",
-        "b": "foo\n".encode("utf-16-le"),
-        "c": "\u6f22\u5b57".encode("utf-16-be"),
-        "d": b"foo\n" + b"pad\n" * 400_000,
-        "e": b"",
-    }.items():
-        desk.write(name, mark + content)
-        assert rows(desk, pattern=pattern, path=name) == ["No matches found.", UTF16]
-    desk.write("m", b"foo " + mark + b"\nfoo\n")
-    desk.write("t", b"foo\n" * 3)
-    expected = ["m:2:foo", "t:1:foo", "t:2:foo", "t:3:foo"]
-    if pattern != "foo$":
-        expected.insert(0, f"m:1:foo {MARKS[mark]}")
-    for limit in (1, 2, 3, 5, 100):
-        shown = rows(desk, pattern=pattern, limit=limit)
-        assert [row for row in shown if not row.startswith("[")] == expected[:limit]
-
-
-@pytest.mark.parametrize("mark", MARKS)
-def test_a_file_with_a_mark_of_utf_16_is_counted_as_binary(desk, mark):
-    desk.write("a", mark + b"foo bar\n")
-    desk.write("b", b"foo\n" + mark)
-    output = desk.run("grep_dev", pattern="foo")
-    assert output.content == "b:1:foo\n[1 file searched; passed by: 1 binary.]"
-    named = desk.run("grep_dev", pattern="foo", path="a")
-    assert named.content == "No matches found.\n[0 files searched; passed by: 1 binary.]"
+@pytest.mark.parametrize("limit", [1, 100])
+def test_utf_16_that_is_too_large_is_said_not_to_be_searched(desk, limit):
+    desk.write("a", utf16("foo\n" * 1_100_000, "little"))
+    desk.write("b", b"foo\nfoo\n")
+    said = "[Not searched, being UTF-16 and over 8 MB: 'a'.]"
+    assert rows(desk, pattern="foo", limit=limit)[-1] == said
+    named = ["No matches found.", "[The file is UTF-16 and over 8 MB, and was not searched.]"]
+    assert rows(desk, pattern="foo", path="a") == named
 
 
 LONG = b"x" * 600_000

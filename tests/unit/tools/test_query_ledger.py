@@ -149,3 +149,25 @@ def test_rows_over_the_limit_are_counted_and_the_way_on_is_named(query, ledger):
 
 def test_policy_judges_the_ledger_by_its_name(desk):
     assert desk.actions("query_ledger", ledger="ho1m") == ["tool:ledger:query ho1m"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "types"),
+    [
+        ({}, ["NOTE", "NOTE", "TURN_RECORDED"]),
+        ({"session_id": "SES-1"}, ["NOTE", "NOTE", "TURN_RECORDED"]),
+        ({"event_type": "CHECKPOINT"}, ["CHECKPOINT"] * 3),
+        ({"event_type": "TURN_RECORDED"}, ["TURN_RECORDED"]),
+    ],
+)
+def test_bookkeeping_is_left_out_unless_it_is_asked_for(query, ledger, arguments, types):
+    ledger.append([Entry("CHECKPOINT", session_id="SES-1") for _ in range(12)])
+    shown = query(**arguments, max_entries=3).details["entries"]
+    assert [entry["event_type"] for entry in shown] == types
+
+
+@pytest.mark.parametrize(("tool", "field"), [("query_ledger", "ledger"), ("gate_check", "gate")])
+def test_what_may_be_named_stands_in_the_schema(desk, tool, field):
+    shown = desk.tool(tool).binder.schema["properties"][field]
+    assert shown["enum"][0] in ("governance", "all")
+    assert shown["default"] in shown["enum"]

@@ -185,8 +185,65 @@ def test_a_binary_file_is_not_edited(desk):
 def test_a_file_that_is_not_utf8_is_not_edited_and_the_place_is_named(desk):
     desk.write("a", b"old\n\xe9\n")
     with pytest.raises(TextEncodingError, match="byte 0xe9 at offset 4, line 2"):
-        desk.run("str_replace", path="a", old_str="old", new_str="new")
+        desk.run("str_replace", path="a", old_str="old", new_str="n\u00e9w")
     assert desk.tree() == {"a": b"old\n\xe9\n"}
+
+
+LEGACY = {
+    "cp1252": ("caf\u00e9 = \u00e9lan\r\nold = \u20ac\r\n", "old"),
+    "within a word": ("\u00e9lan, caf\u00e9\n", "lan"),
+    "gbk": ("\u4e2d\u6587 old \u6ce8\u91ca\n", "old"),
+    "shift_jis": ("\u8868\u793a\u540d old\n\uff71\uff72\n", "old"),
+    "big5": ("\u8a31\u529f\u84cb old\n", "old"),
+    "euc_kr": ("\ud55c\uad6d\uc5b4 old\n", "old"),
+    "koi8_r": ("\u043f\u0440\u0438\u0432\u0435\u0442\nold\n", "old"),
+}
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.parametrize("name", LEGACY)
+def test_an_ascii_edit_leaves_the_encoding_of_a_file_as_it_is(desk, name, everywhere):
+    text, old = LEGACY[name]
+    encoding = "cp1252" if name == "within a word" else name
+    desk.write("a", text.encode(encoding))
+    if everywhere:
+        edit = {"old_string": old, "new_string": "new", "replace_all": True}
+        desk.run("edit_file_dev", path="a", **edit)
+    else:
+        desk.run("str_replace", path="a", old_str=old, new_str="new")
+    assert desk.tree() == {"a": text.replace(old, "new").encode(encoding)}
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "error"),
+    [
+        ("\u8868\u793a\n".encode("shift_jis"), "\\", TextEncodingError),
+        ("\u8a31\u529f\u84cb\n".encode("big5"), "\\", TextEncodingError),
+        ("\u4e02A\n".encode("gbk"), "@", TextEncodingError),
+        ("\u20ac\U00020000\n".encode("gb18030"), "2", TextEncodingError),
+        ("x\u4e2d".encode("gbk") * 3000 + b"old\n", "old", TextEncodingError),
+        (b"\xff\xfe" + "\u6f22old\n".encode("utf-16-le"), "old", BinaryFileError),
+        (b"\xe9\n" + b"x\n" * 9000 + b"\0\nold\n", "old", BinaryFileError),
+    ],
+    ids=["sjis", "big5", "gbk", "gb18030", "far", "utf-16", "a NUL byte far away"],
+)
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_an_edit_never_begins_within_a_character(desk, content, old, error, everywhere):
+    desk.write("a", content)
+    tool, edit = ("str_replace", {"old_str": old, "new_str": "new"})
+    if everywhere:
+        tool, edit = "edit_file_dev", {"old_string": old, "new_string": "n", "replace_all": True}
+    with pytest.raises(error):
+        desk.run(tool, path="a", **edit)
+    assert desk.tree() == {"a": content}
+
+
+def test_the_hint_of_another_encoding_keeps_it(desk):
+    desk.write("a", b"caf\xe9\n")
+    for tool, given in (("view", {}), ("str_replace", {"old_str": "\u00e9", "new_str": "e"})):
+        with pytest.raises(TextEncodingError) as refused:
+            desk.run(tool, path="a", **given)
+        assert "do not convert it" in str(refused.value.hint)
 
 
 def test_a_file_over_the_limit_is_not_edited(desk):

@@ -69,7 +69,7 @@ def test_a_long_file_is_cut_at_the_output_limit_and_can_be_read_on_to_its_end(de
         output = desk.run("view", path="a", offset=offset)
         rows = output.details["content_snippet"].split("\n")
         seen += [row.split("\t", 1)[1].encode() for row in rows]
-        assert len(output.content) < limits.view_bytes_max * 1.3
+        assert len(output.details["content_snippet"]) <= limits.view_bytes_max
         offset = len(seen) + 1 if output.details["truncated"] else None
         if offset:
             assert f"cut at 100000 bytes; use offset={offset} to go on" in output.content
@@ -77,10 +77,9 @@ def test_a_long_file_is_cut_at_the_output_limit_and_can_be_read_on_to_its_end(de
 
 
 def test_a_single_line_below_the_limit_is_shown_whole(desk):
-    desk.write("a", b"x" * (limits.view_bytes_max - 10) + b"\nnext\n")
+    desk.write("a", b"x" * (limits.view_bytes_max - 20) + b"\nnext\n")
     output = desk.run("view", path="a")
     assert output.content.endswith("x\n     2\tnext")
-    assert len(output.content) > limits.view_bytes_max
     assert output.details["truncated"] is False
 
 
@@ -94,6 +93,28 @@ def test_a_longer_line_is_cut_and_says_how_much_is_missing_and_where_the_next_be
     )
     assert output.details["truncated"] is True
     assert desk.run("view", path="a", offset=2).content == "     2\tnext"
+
+
+@pytest.mark.parametrize(
+    ("content", "shown", "total"),
+    [
+        (b"\n" * 1_000_000, 12_501, 1_000_000),
+        (b"x\n" * 1_000_000, 11_112, 1_000_000),
+        (b"\x1b\n" * 50_000, 8_334, 50_000),
+        (b"\x1b" * 50_000, 1, 1),
+        (b"\xe2\x80\xae" * 30_000, 1, 1),
+    ],
+    ids=["empty lines", "short lines", "escapes", "one line of escapes", "directions"],
+)
+def test_numbers_and_escapes_count_against_the_output_limit(desk, content, shown, total):
+    desk.write("a", content)
+    output = desk.run("view", path="a")
+    snippet = output.details["content_snippet"]
+    assert len(snippet.encode()) <= limits.view_bytes_max + 50
+    assert (snippet.count("\n") + 1, output.details["lines_total"]) == (shown, total)
+    assert output.details["truncated"]
+    if total > 1:
+        assert f"use offset={shown + 1} to go on]" in output.content
 
 
 def test_a_line_is_never_cut_inside_a_character(desk):

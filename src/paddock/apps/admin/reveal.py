@@ -12,12 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-_IGNORABLE: Final = re.compile(
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
-    "\U000e0000-\U000e0fff]"
-)
-"""Printable for Python, and drawn as nothing: Default_Ignorable_Code_Point of Unicode's
-DerivedCoreProperties.txt, and the empty Braille pattern."""
+from paddock.text.show import is_seen, show_unseen
+
 _SPACES: Final = re.compile("(?<=[^ ]) {5,}| {41,}")
 """What pads; an indentation does not."""
 _NAMED_MAX: Final = 6
@@ -49,7 +45,7 @@ def reveal(text: str) -> Revealed:
 
 def reveal_exactly(text: str) -> Revealed:
     """As `reveal`, with every space as it is."""
-    found = [_escape(each) for each in text.split("\n")]
+    found = [show_unseen(each) for each in text.split("\n")]
     escaped = sum(count for _, count in found)
     notices: list[str] = []
     if escaped:
@@ -80,26 +76,6 @@ def _padding(runs: int) -> tuple[str, ...]:
     return (f"{said} shown as ⟨N spaces⟩",)
 
 
-def _escape(text: str) -> tuple[str, int]:
-    if text.isascii() and text.isprintable():
-        return text, 0
-    shown = [each if _is_seen(each) else _code(each) for each in text]
-    return "".join(shown), sum(not _is_seen(each) for each in text)
-
-
-def _is_seen(character: str) -> bool:
-    # Not printable are control, format, private and unassigned characters, lone
-    # surrogates, and every space but the plain one.
-    return character.isprintable() and _IGNORABLE.match(character) is None
-
-
-def _code(character: str) -> str:
-    code = ord(character)
-    if code < 0x100:
-        return {"\t": "\\t", "\r": "\\r"}.get(character, f"\\x{code:02x}")
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
 def _tell_spaces(found: re.Match[str]) -> str:
     return f"⟨{len(found.group())} spaces⟩"
 
@@ -108,7 +84,7 @@ def _foreign(text: str) -> str:
     """The visible characters outside ASCII by their names, the most frequent first."""
     if text.isascii():
         return ""
-    counts = Counter(each for each in text if not each.isascii() and _is_seen(each))
+    counts = Counter(each for each in text if not each.isascii() and is_seen(each))
     named = [
         f"{count} × U+{ord(each):04X} {unicodedata.name(each, 'without a name').lower()}"
         for each, count in counts.most_common(_NAMED_MAX)

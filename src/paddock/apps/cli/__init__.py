@@ -1,5 +1,6 @@
 """The command line: one module a command, loaded only when it is called.
 
+    entry        where the program begins, deaf to no signal
     main         finds the command and turns errors into exit codes (exits, defect)
     console      what a command talks to; options: what it was asked; project: what it works on
     prompt, asking, interrupts       a person at the terminal, and signals

@@ -26,7 +26,7 @@ from paddock.assembly.resuming import grant_here, resume
 from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
-from paddock.text.show import show_line, show_name
+from paddock.text.show import show_name, show_unseen
 from paddock.values.calls import Json, ToolResult
 
 
@@ -93,7 +93,7 @@ class Approvals:
             console.say("nothing waits for an approval")
         for parked in waiting:
             request = parked.request
-            shown = show_name(request.actions[0]) if request.actions else show_name(request.tool)
+            shown = show_unseen(request.actions[0] if request.actions else request.tool)[0]
             more = f" and {len(request.actions) - 1} more" if len(request.actions) > 1 else ""
             state = "outdated" if find_outdated(project, parked, answers) else parked.state
             console.say(f"{parked.id}  {state:<8} {show_name(request.agent)}  {shown}{more}")
@@ -239,11 +239,11 @@ def show_parked(
         *((f"filled in {name}", _text(value)) for name, value in request.filled.items()),
     ]
     for name, value in rows:
-        say(f"  {show_name(name)}: {show_name(value)}")
+        say(f"  {show_name(name)}: {show_unseen(value)[0]}")
     if request.diff:
         say("  what it changed:")
         for line in request.diff.splitlines():
-            say(f"    {show_line(line)[0]}")
+            say(f"    {show_unseen(line)[0]}")
 
 
 def operator() -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_NO
 from paddock.apps.cli.options import Options
-from paddock.apps.cli.project import use_project
-from paddock.errors import UsageError
+from paddock.apps.cli.project import find_project, use_project
+from paddock.errors import LedgerDamagedError, UsageError
 from paddock.text.show import quote, show_name
 
 if TYPE_CHECKING:
@@ -49,14 +49,20 @@ class GateCommand:
         from paddock.gates.results import results_json
 
         names = _names(options.gate)
-        run = check_gates(use_project(options, console), names, _Progress(console))
+        is_damaged = False
+        try:
+            project = use_project(options, console)
+        except LedgerDamagedError:
+            # That is what G6 is there to say; nothing can be recorded.
+            project, is_damaged = find_project(options, console), True
+        run = check_gates(project, names, _Progress(console))
         if options.json:
             console.write_json(results_json(run.results))
         else:
             _say(run.results, console)
         if run.unrecorded is not None:
             console.warn(f"note: this was not recorded: {run.unrecorded.message}")
-        return EXIT_NO if options.enforce and run.has_failed else 0
+        return EXIT_NO if run.has_failed and (options.enforce or is_damaged) else 0
 
 
 def _names(given: str | None) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 import posixpath
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
+from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_options import QUERY_LAST
@@ -24,7 +25,7 @@ from paddock.ledger.query import BadRow, query
 from paddock.ledger.tail import find_torn_bytes, follow
 from paddock.plane.discovery import name_of_root
 from paddock.plane.layout import LedgerName
-from paddock.text.show import show_name
+from paddock.text.show import cut, show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry, clean
 from paddock.values.events import APPROVAL_ANSWERED
@@ -128,19 +129,29 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
         console.write_json(entry_json(stored))
         return
     entry = stored.entry
-    subject = entry.metadata.get("tool", "")
+    subject = " ".join(filter(None, (str(entry.metadata.get("tool", "")), _target(entry))))
+    outcome = entry.metadata.get("outcome")
+    decision = {"confine": "confined", "ask": "asked"}.get(str(outcome), "")
+    decision = f"{decision}, {entry.decision}" if decision else entry.decision
     call = f"({show_name(entry.call_id)})" if entry.call_id else ""
     parts = [
         f"{stored.seq:>6}",
         stored.timestamp,
         f"{entry.event_type:<14}",
-        f"{show_name(entry.decision):<6}",
+        f"{show_name(decision):<6}",
         f"{show_name(entry.agent):<10}",
-        show_name(str(subject)),
+        show_name(cut(subject, limits.message_value_chars_max)),
         show_name(entry.reason) or _answered(entry),
         call,
     ]
     console.say("  ".join(part for part in parts if part).rstrip())
+
+
+def _target(entry: Entry) -> str:
+    """The path, command or other target of a call, of its first action."""
+    actions = entry.metadata.get("actions")
+    first = next(iter(cast("list[object]", actions)), "") if isinstance(actions, list) else ""
+    return str(first).partition(" ")[2]
 
 
 def _answered(entry: Entry) -> str:

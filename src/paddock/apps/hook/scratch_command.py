@@ -14,7 +14,8 @@ class Scratch:
 
     summary = (
         "Scratch work of agents lies in agent_sandbox/<date>/<topic>/, which is safe to write\n"
-        "and ignored by git. `clean` removes folders whose name is an old date, nothing else."
+        "and ignored by git once `new` or the hook made it. `clean` removes folders whose name\n"
+        "is an old date, nothing else."
     )
     examples = "  paddock scratch new parser\n  paddock scratch clean --older-than 7d --dry-run"
 

@@ -95,6 +95,9 @@ class Mcp:
         parser.add_argument(
             "--name", action="append", default=[], metavar="HOST", help="a name in Host to accept"
         )
+        parser.add_argument(
+            "--structured", action="store_true", help="answer with structured content, too"
+        )
         actions = parser.add_subparsers(dest="action", metavar="install|uninstall|token")
         install = actions.add_parser("install", help="configure a client", allow_abbrev=False)
         uninstall = actions.add_parser("uninstall", help="take that out", allow_abbrev=False)
@@ -147,7 +150,7 @@ class Mcp:
             raise UsageError("--allow-remote and --name are for --http")
         from paddock.apps.mcp.served import Agents
 
-        agents = Agents(partial(_open, options, console))
+        agents = Agents(partial(_open, options, console), is_structured=options.structured)
         for notice in agents.project.notices:
             console.warn(f"note: {notice}")
         if options.http is not None:

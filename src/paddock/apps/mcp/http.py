@@ -1,5 +1,6 @@
 """Serving clients over streamable HTTP: a bearer token says which agent is calling."""
 
+import asyncio
 import ipaddress
 import signal
 import socket
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final
 
+import h11
 import uvicorn
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
@@ -17,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from paddock import limits
 from paddock.apps.mcp.bearer import ByToken, TokenVerifier, not_looked_up
@@ -67,7 +70,8 @@ def ensure_token(project: Project, agent: str) -> str:
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     """The whole ASGI application: gate, token, protocol."""
     project = agents.project
-    server = make_server(ByToken(agents), project.policy.settings.mcp.calls_max)
+    calls_max = project.policy.settings.mcp.calls_max
+    server = make_server(ByToken(agents), calls_max, is_structured=agents.is_structured)
     running = RunningRequests()
     server.middleware.insert(0, running.handled)
     manager = StreamableHTTPSessionManager(
@@ -123,10 +127,12 @@ def serve_http(
             say(f"serving on http://{host}:{port}{PATH}")
             config = uvicorn.Config(
                 app,
+                http=_connections(),
                 log_level="critical",
                 access_log=False,
                 server_header=False,
-                limit_concurrency=limits.mcp_connections_max,
+                # Those that are half open count against none that is not.
+                limit_concurrency=limits.mcp_connections_max + limits.mcp_half_open_max,
                 h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
                 # Threat: a client that never sends the rest of its request keeps us for ever.
                 timeout_graceful_shutdown=limits.mcp_end_s,
@@ -134,6 +140,49 @@ def serve_http(
             _Server(config).run(sockets=[listening])
     finally:
         agents.close()
+
+
+def _connections() -> type[H11Protocol]:
+    """The connections of one server: each is half open until a request is there whole.
+
+    Threat: whoever sends half a request, or nothing, needs no token for it. Without a bound
+    in number and time such connections keep out those who have one.
+    """
+    half_open: dict[H11Protocol, asyncio.TimerHandle] = {}
+
+    class _Arriving(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+                self._arrived()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+                self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._arrived()
+            super().connection_lost(exc)
+
+        def _wait(self) -> None:
+            if self in half_open or self.transport.is_closing():
+                return
+            half_open[self] = self.loop.call_later(limits.mcp_request_s, self.transport.abort)
+            if len(half_open) > limits.mcp_half_open_max:
+                oldest = next(iter(half_open))
+                half_open.pop(oldest).cancel()
+                oldest.transport.abort()
+
+        def _arrived(self) -> None:
+            if self in half_open:
+                half_open.pop(self).cancel()
+
+    return _Arriving
 
 
 class _Server(uvicorn.Server):

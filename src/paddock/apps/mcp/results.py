@@ -1,8 +1,9 @@
 """A tool result as an MCP client gets it.
 
-Today's clients show the model `structuredContent` and leave the text out, so it holds
-everything that the model needs: `content`, which is made for that, and of the other
-fields those that are short and are not said there. Host paths stay here.
+Text alone, which is made for the model: today's clients show `structuredContent` in its
+place, escaped. Where both are asked for (`paddock mcp --structured`), that holds `content`
+too, and of the other fields those that are short and are not said there. Host paths stay
+here.
 """
 
 from typing import Final
@@ -35,11 +36,11 @@ def structured(result: ToolResult) -> dict[str, Json]:
     return shown
 
 
-def call_result(result: ToolResult) -> CallToolResult:
+def call_result(result: ToolResult, *, is_structured: bool) -> CallToolResult:
     """A refused call is an error result, never a protocol error: the model can act on it."""
     return CallToolResult(
         content=[TextContent(type="text", text=result.content)],
-        structured_content=structured(result),
+        structured_content=structured(result) if is_structured else None,
         is_error=result.refusal is not None,
     )
 

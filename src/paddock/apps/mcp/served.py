@@ -11,7 +11,6 @@ from mcp_types import Tool
 from paddock.apps.mcp.asking import ClientApprover
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.ids import new_session_id
-from paddock.assembly.listing import tools_shown
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import HostError
@@ -104,8 +103,10 @@ class Agents:
     A server runs for days, and an operator who tightens a policy means the next call.
     """
 
-    def __init__(self, open_project: Callable[[], Project]) -> None:
+    def __init__(self, open_project: Callable[[], Project], *, is_structured: bool = False) -> None:
+        """With `is_structured`, clients are offered structured content beside the text."""
         self._open_project = open_project
+        self.is_structured = is_structured
         self._lock = threading.Lock()
         self._served: dict[str, Served] = {}
         self._session_id = new_session_id()
@@ -157,14 +158,12 @@ class Agents:
         )
 
     def _open_runtime(self, project: Project, agent: str, seen: Seen) -> Served:
-        shown = frozenset(tools_shown(project, agent))
         runtime = open_runtime(
             project, agent=agent, approver=ClientApprover(), session_id=self._session_id
         )
         tools = {
             schema["name"]: Tool.model_validate(schema)
             for schema in runtime.tools.for_provider("mcp")
-            if schema["name"] in shown
         }
         return Served(agent, project, runtime, open_inbox(project), tools, seen)
 

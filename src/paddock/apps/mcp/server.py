@@ -90,6 +90,8 @@ class McpServer:
 
     door: Door
     calls: Calls
+    is_structured: bool
+    """Whether answers have an output schema, and structured content for it."""
 
     async def list_tools(
         self, context: Context, params: PaginatedRequestParams | None
@@ -98,7 +100,10 @@ class McpServer:
         del context, params
         # It may have to open the agent. It waits for no call: those have places of their own.
         served = await anyio.to_thread.run_sync(self._served)
-        return ListToolsResult(tools=list(served.tools.values()))
+        tools = served.tools.values()
+        if not self.is_structured:
+            tools = [tool.model_copy(update={"output_schema": None}) for tool in tools]
+        return ListToolsResult(tools=list(tools))
 
     async def call_tool(
         self, context: Context, params: CallToolRequestParams
@@ -120,7 +125,7 @@ class McpServer:
             question = called.asker.question(called.result)
             if question is not None:
                 return question
-        return call_result(called.result)
+        return call_result(called.result, is_structured=self.is_structured)
 
     async def refuse_unusable(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Put a call on record that the SDK answers, and no handler.
@@ -146,7 +151,7 @@ class McpServer:
             refused = await self._refuse(ctx, _NOT_ANSWERED)
             if refused is None:
                 raise
-            return call_result(refused)
+            return call_result(refused, is_structured=self.is_structured)
 
     async def _refuse(self, ctx: Context, refusal: Refusal) -> ToolResult | None:
         """Record it; None for a tool that this agent does not have. Raises: MCPError."""
@@ -166,9 +171,9 @@ class McpServer:
             raise _not_served(error) from error
 
 
-def make_server(door: Door, calls_max: int) -> Server[Any]:
+def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[Any]:
     """The server, ready for any transport."""
-    handlers = McpServer(door, Calls(calls_max))
+    handlers = McpServer(door, Calls(calls_max), is_structured)
     server: Server[Any] = Server(
         _NAME,
         version=__version__,

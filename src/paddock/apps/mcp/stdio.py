@@ -60,7 +60,9 @@ def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO
         # What cannot be served is said to whoever starts it, and not to each request.
         agents.get(agent)
         calls_max = agents.project.policy.settings.mcp.calls_max
-        anyio.run(partial(_serve, make_server(OneAgent(agents, agent), calls_max), streams))
+        door = OneAgent(agents, agent)
+        server = make_server(door, calls_max, is_structured=agents.is_structured)
+        anyio.run(partial(_serve, server, streams))
     except ExceptionGroup as group:
         _, rest = group.split(OSError)
         if rest is not None:

@@ -101,6 +101,8 @@ const summaryOf = (row) => {
     entry.decision ?? "",
     entry.agent ?? "",
     metadata.tool ?? "",
+    // What the call is about: its first action, less the action's name.
+    String(metadata.actions?.[0] ?? "").split(" ").slice(1).join(" "),
     entry.reason ?? "",
   ];
   return parts.map((part) => (typeof part === "object" ? JSON.stringify(part) : String(part)));

@@ -55,7 +55,7 @@ class Loop:
         self._runtime = os.pidfd_open(runtime)
         self._sandboxes: dict[int, int] = {}
         self._events = select.poll()
-        self._programs: dict[bytes, bytes] = {}
+        self._programs: dict[tuple[bytes, int], bytes] = {}
         self._later: list[tuple[set[int], int, bytes]] = []
         self._id_map = -1
         self._arguments = processes.find_arguments()
@@ -163,7 +163,8 @@ class Loop:
         released, release = os.pipe()
         try:
             new = _NAMESPACES | (0 if base.network == b"host" else namespaces.NEW_NETWORK)
-            program = self._programs.get(base.network) or _program(base.network)
+            kind = (base.network, base.sockets)
+            program = self._programs.get(kind) or _program(*kind)
             room = confine.Confinement(base, layers, program, released if as_root else -1)
             pid = namespaces.clone_process(new)
             if pid == 0:
@@ -215,9 +216,9 @@ class Loop:
             processes.end_process(code)
 
 
-def _program(network: bytes) -> bytes:
+def _program(network: bytes, sockets: int) -> bytes:
     families = () if network == b"none" else (seccomp.AF_INET, seccomp.AF_INET6)
-    return seccomp.build_filter(families)
+    return seccomp.build_filter(families + (seccomp.AF_UNIX,) * sockets)
 
 
 def _make_id_map() -> int:

@@ -18,13 +18,14 @@ class Base:
     `git_pointer` is a file that leads there, and where it leads, or nothing. `home` is a
     private directory. `links` are names with their texts, by turns. `files` are names below
     `home` with their contents, by turns. `caches` is a directory that appears in `home`, or
-    nothing, with `b"read"` behind it where it is only read.
+    nothing, with `b"read"` behind it where it is only read. With `sockets` (0 or 1) a command
+    has unix sockets with a path.
     """
 
     __slots__ = (
         *("caches", "cpu_s", "file_mb", "files", "git", "git_pointer", "git_shown", "hidden"),
         *("home", "links", "memory_mb", "network", "processes", "readable", "stage", "workspace"),
-        "writable",
+        *("sockets", "writable"),
     )
 
     def __init__(
@@ -47,6 +48,7 @@ class Base:
         memory_mb: int,
         file_mb: int,
         cpu_s: int,
+        sockets: int = 0,
     ) -> None:
         self.workspace = workspace
         self.stage = stage
@@ -65,12 +67,13 @@ class Base:
         self.memory_mb = memory_mb
         self.file_mb = file_mb
         self.cpu_s = cpu_s
+        self.sockets = sockets
 
     def encode(self) -> bytes:
         """The bytes that `decode` reads. Raises: ValueError where an item holds a NUL."""
         texts = (self.workspace, self.stage, self.hidden, self.git, self.git_shown)
         texts += (self.home, self.network)
-        numbers = (self.processes, self.memory_mb, self.file_mb, self.cpu_s)
+        numbers = (self.processes, self.memory_mb, self.file_mb, self.cpu_s, self.sockets)
         lists = [self.readable, self.writable, self.links, self.files, self.caches]
         lists.append(self.git_pointer)
         return _encode([[*texts, *(b"%d" % number for number in numbers)], *lists])
@@ -79,7 +82,7 @@ class Base:
     def decode(cls, content: bytes) -> Base:
         scalars, readable, writable, links, files, caches, git_pointer = _decode(content, 7)
         workspace, stage, hidden, git, git_shown, home, network, *numbers = scalars
-        processes, memory_mb, file_mb, cpu_s = map(int, numbers)
+        processes, memory_mb, file_mb, cpu_s, sockets = map(int, numbers)
         return cls(
             workspace=workspace,
             stage=stage,
@@ -98,6 +101,7 @@ class Base:
             memory_mb=memory_mb,
             file_mb=file_mb,
             cpu_s=cpu_s,
+            sockets=sockets,
         )
 
 

@@ -40,10 +40,10 @@ class Wanted:
 
 
 class BinarySign(Enum):
-    """What tells a binary file."""
+    """What keeps a file from being searched."""
 
-    NUL = "a NUL byte"
-    UTF16 = "a byte-order mark of UTF-16"
+    NUL = "is binary and was not searched: it has a NUL byte at its beginning"
+    LARGE_UTF16 = "is UTF-16 and over 8 MB, and was not searched"
 
 
 @dataclass(slots=True)
@@ -61,7 +61,9 @@ class Remarks:
     is_broken: bool = False
     """ripgrep ended by a signal that was not ours."""
     binary: BinarySign | None = None
-    """The one file that was named is binary, and was not searched."""
+    """The one file that was named was not searched."""
+    large_utf16: set[str] = field(default_factory=set[str])
+    """Files in which ripgrep found something that cannot be confirmed."""
 
 
 class Line(NamedTuple):

@@ -4,7 +4,8 @@ Rules kept here:
   * a file is opened once, by the workspace: no link on the way, regular files alone;
   * a row counts if the file has exactly that line at that number: a line that changed,
     moved or stands in another file (a name swapped for a link) is no row;
-  * lines of context come from the same reading as the match.
+  * lines of context come from the same reading as the match;
+  * UTF-16 with a byte-order mark is read as ripgrep reads it, as the UTF-8 that it stands for.
 
 Threat: without this, whoever can swap names while ripgrep walks is shown lines of any
 file that this process may read.
@@ -28,6 +29,7 @@ _SPLIT_BYTES: Final = 1_048_576
 """Files up to here are split; splitting costs some 2 ms for each MB."""
 _WHOLE_BYTES: Final = 8_388_608
 """Files up to here are held in memory."""
+_UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _DENSE_BYTES: Final = 512
 """With a row for so many bytes, or more rows, splitting is the cheaper way for them too."""
 _CHUNK_BYTES: Final = 1_048_576
@@ -54,6 +56,18 @@ class Lines(Protocol):
     def numbers(self, found: list[Any]) -> list[int]: ...
 
 
+def is_large_utf16(start: bytes, size_bytes: int) -> bool:
+    """Whether a file that begins so is UTF-16, and too large to be read as UTF-8."""
+    return size_bytes > _WHOLE_BYTES and start.startswith(_UTF16_MARKS)
+
+
+def as_utf8(content: bytes) -> bytes:
+    """Return UTF-16 with a byte-order mark as UTF-8, and anything else as it is."""
+    if not content.startswith(_UTF16_MARKS):
+        return content
+    return content.decode("utf-16", "replace").encode()
+
+
 class Content:
     """An open file's bytes by offset. Large ones are read piece by piece."""
 
@@ -67,7 +81,7 @@ class Content:
         self.size = file.size_bytes
         self._whole: bytes | None = None
         if self.size <= _WHOLE_BYTES:
-            self._whole = read_bytes(self._fd, self.size)
+            self._whole = as_utf8(read_bytes(self._fd, self.size))
             self.size = len(self._whole)
 
     @property

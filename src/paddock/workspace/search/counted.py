@@ -124,7 +124,8 @@ class _Choice:
             with self.workspace.open_file(unchecked_path(path)) as file:
                 if file.size_bytes > limits.dev_searched_file_bytes_max:
                     return "too_large"
-                return "binary" if binary_sign(file.read_start(limits.binary_probe_bytes)) else ""
+                start = file.read_start(limits.binary_probe_bytes)
+                return "binary" if binary_sign(start, file.size_bytes) else ""
         except HostError:
             raise
         except ToolError:

@@ -19,7 +19,7 @@ from paddock.workspace.known import wall_clock_ns
 from paddock.workspace.names import unchecked_path
 from paddock.workspace.reading import OpenFile
 from paddock.workspace.resolution import READ_FILE
-from paddock.workspace.search.asked import FileLines, Remarks, Shown, Wanted
+from paddock.workspace.search.asked import BinarySign, FileLines, Remarks, Shown, Wanted
 from paddock.workspace.search.binaries import binary_sign, is_large_binary
 from paddock.workspace.search.child import Child
 from paddock.workspace.search.confirm import Content, lines_of
@@ -294,7 +294,7 @@ class Engine:
             return None  # gone, swapped, unreadable: it has no rows
         with file:
             content = Content(file, self.until)
-            if self._is_binary(content):
+            if self._is_binary(path, content):
                 return None
             if path in self._cut_at_nul or not rows:
                 rows = self._rows_of_text(path)
@@ -310,11 +310,13 @@ class Engine:
             has_more = len(found) > most
             return FileLines(path, numbers, texts, lines.numbers(shown), has_more)
 
-    def _is_binary(self, content: Content) -> bool:
+    def _is_binary(self, path: str, content: Content) -> bool:
         """Whether a file has no rows; where time ends before that is known, it has none either."""
-        begins_so = binary_sign(content.part(0, limits.binary_probe_bytes)) is not None
-        if self._reads_past_nul or begins_so:
-            return begins_so
+        sign = binary_sign(content.part(0, limits.binary_probe_bytes), content.size)
+        if sign is BinarySign.LARGE_UTF16:
+            self.remarks.large_utf16.add(path)
+        if self._reads_past_nul or sign is not None:
+            return sign is not None
         # All of a file that ripgrep found: how far ripgrep itself looked depends on the limit.
         is_binary = any(b"\0" in piece for piece in content.pieces(0))
         self.remarks.is_late = self.remarks.is_late or content.is_late

@@ -36,7 +36,10 @@ def test_what_the_text_says_is_not_said_again_and_host_paths_are_not_said_at_all
 def test_a_refusal_is_an_error_result_with_its_code_and_the_request_that_waits():
     refusal = Refusal("approval.unavailable", "needs an approval", "ask APR-1", {"text": "x"})
     details = {"success": False, "approval": "APR-1"}
-    shown = call_result(ToolResult("C", "x", refusal.as_text(), details, refusal))
+    result = ToolResult("C", "x", refusal.as_text(), details, refusal)
+    text = call_result(result, is_structured=False)
+    assert (text.is_error, text.structured_content) == (True, None)
+    shown = call_result(result, is_structured=True)
     assert shown.is_error
     assert shown.structured_content == {
         "status": "error",

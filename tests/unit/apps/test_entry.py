@@ -1,0 +1,50 @@
+"""Ctrl-C while the program `paddock` loads: it ends as others do, without a traceback."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys
+module = sys.argv[1]
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+ignored = sys.argv[2] == "ignored"
+signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+sys.argv[1:] = ["--help"] if module != "paddock.apps.cli.tools" else ["tools"]
+from paddock.apps.cli.entry import console
+console()
+"""
+
+
+def interrupted(module: str, *, sigint: str = "usual") -> tuple[int, str]:
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, module, sigint], capture_output=True, text=True, check=False
+    )
+    return ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize(
+    "module", ["paddock.apps.cli.main", "paddock.apps.cli.console", "paddock.errors", "dataclasses"]
+)
+def test_while_it_loads_it_ends_without_a_word(module):
+    assert interrupted(module) == (-signal.SIGINT, "")
+
+
+def test_while_a_command_loads_it_says_so():
+    assert interrupted("paddock.apps.cli.tools") == (130, "interrupted\n")
+
+
+def test_who_ignores_the_signal_goes_on_ignoring_it():
+    assert interrupted("paddock.apps.cli.main", sigint="ignored") == (0, "")
+
+
+def test_the_program_begins_there(request):
+    text = (request.config.rootpath / "pyproject.toml").read_text()
+    assert 'paddock = "paddock.apps.cli.entry:console"' in text
