@@ -60,7 +60,8 @@ def test_a_shell_hands_the_command_over_as_it_was(
     given_words = done.stdout.decode().split("\0")[:-1]
     number = given_words.pop(-3)
     assert given_words == [
-        *("--plane", "/a b", "--agent", "main", "--directory", "sub dir", "--kind=E'x"),
+        *("--plane", "/a b", "--agent", "main", "--directory", "sub dir"),
+        *("--limit-ms=2000", "--kind=E'x"),
         *("--call=toolu_'1", "--ticket=t1", "--", command),
     ]
     assert number.startswith("--shell=")

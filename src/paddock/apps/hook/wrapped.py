@@ -4,10 +4,9 @@ The client gets a changed line (`lean.wrap`). Its shell starts `exec.py`, which 
 as one argument and runs it as the agent's `run_shell`, judged like any other call. So whoever
 starts it by hand gains nothing.
 
-Output goes through as it comes. A signal or the end of the client's shell ends the command, and
-nothing of it lands. Where the client's time limit ends nothing (Claude Code then moves the shell
-to the background), the command goes on, as confined as before. Where the command's shell ended,
-the client's shell goes.
+Output goes through as it comes. A signal, the end of the client's shell or the client's time
+limit ends the command, and nothing of it lands. Claude Code itself ends nothing at its limit: it
+would move the shell to the background. Where the command's shell ended, the client's shell goes.
 """
 
 import argparse
@@ -48,6 +47,8 @@ WAITS: Final = 125
 TIMED_OUT: Final = 124
 """As timeout(1)."""
 _REFUSED_SHOWN: Final = 2
+_STARTING_S: Final = 2.0
+"""Of the client's limit: what starts and ends a sandbox, so that we end first."""
 _ENDED_BY_US: Final = (
     *("Command timed out ", "Command used more than ", "Command wrote a file "),
     "Command could not ",
@@ -70,6 +71,8 @@ class WrappedCommand:
     shell: int = 0
     """The process id of the client's shell; 0 where nobody watches it."""
     call_id: str = ""
+    limit_ms: int = 0
+    """What the client gives this command; 0 where it did not say."""
     ticket: str = ""
     """Of the question that a person answered in the client, where policy asks."""
 
@@ -103,13 +106,35 @@ def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
             result = runtime.call("run_shell", arguments, bounds=bounds)
         code = "" if result.refusal is None else result.refusal.code
         if code == CallCancelledError.code:
-            cause = signal.Signals(stop.number).name
-            _say(f"the command was ended by {cause}, and nothing that it changed was kept")
-            return 128 + stop.number
+            return _report_end(stop, _limit_s(wrapped))
         if code == SandboxUnavailableError.code:
             forget_host(project.environment)
     _tell_directory(project, wrapped, ended_in)
     return _report(result)
+
+
+def _limit_s(wrapped: WrappedCommand) -> float:
+    """Return when the client stops waiting for the command, less what starting it took; 0: never.
+
+    Source: Claude Code's BASH_DEFAULT_TIMEOUT_MS, whose default are two minutes.
+    """
+    variables = process_variables()
+    given = variables.get("BASH_DEFAULT_TIMEOUT_MS", "")
+    default_ms = int(given) if given.isdecimal() else 120_000
+    limit_ms = wrapped.limit_ms or ("CLAUDECODE" in variables) * default_ms
+    return max(limit_ms / 1000 - _STARTING_S, limit_ms / 2000)
+
+
+def _report_end(stop: "_Stop", limit_s: float) -> int:
+    kept = "nothing that it changed was kept"
+    if stop.number:
+        _say(f"the command was ended by {signal.Signals(stop.number).name}, and {kept}")
+        return 128 + stop.number
+    _say(
+        f"the command was ended after {limit_s:g} s, the client's time limit, and {kept}; "
+        "run it again with a longer timeout"
+    )
+    return TIMED_OUT
 
 
 def _named_variables(project: Project, wrapped: WrappedCommand) -> dict[str, Json]:
@@ -133,6 +158,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kind", default="")
     parser.add_argument("--call", dest="call_id", default="")
     parser.add_argument("--ticket", default="")
+    parser.add_argument("--limit-ms", type=int, default=0)
     parser.add_argument("--shell", type=int, default=0)
     parser.add_argument("command")
     options = vars(parser.parse_args(arguments))
@@ -153,7 +179,7 @@ class _Stop:
     def __init__(self) -> None:
         self.token = CancelToken()
         self.number = 0
-        """Of the first signal that came."""
+        """Of the first signal that came; 0 where the time was up."""
 
     def end(self, number: int, _frame: FrameType | None) -> None:
         """Have the command ended."""
@@ -182,6 +208,12 @@ def _ended_early(wrapped: WrappedCommand) -> Generator[_Stop]:
             held.callback(signal.signal, number, signal.signal(number, stop.end))
         if wrapped.shell:
             threading.Thread(target=_watch, args=(wrapped.shell,), daemon=True).start()
+        limit_s = _limit_s(wrapped)
+        if limit_s:
+            timer = threading.Timer(limit_s, stop.token.cancel)
+            timer.daemon = True
+            timer.start()
+            held.callback(timer.cancel)
         yield stop
 
 

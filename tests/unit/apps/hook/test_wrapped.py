@@ -122,6 +122,25 @@ def test_the_command_ends_with_the_clients_shell(shell: Shell):
     assert not (shell.project / "made").exists()
 
 
+def test_the_clients_time_limit_ends_the_command_and_nothing_of_it_lands(shell: Shell):
+    ran = shell.run("echo x > made; sleep 1000", "--limit-ms=3000")
+
+    assert (ran.returncode, ran.stderr) == (
+        124,
+        "paddock: the command was ended after 1.5 s, the client's time limit, and nothing that "
+        "it changed was kept; run it again with a longer timeout\n",
+    )
+    assert not (shell.project / "made").exists()
+
+
+def test_where_a_call_names_none_claude_codes_own_limit_counts(shell: Shell):
+    shell.client.variables |= {"CLAUDECODE": "1", "BASH_DEFAULT_TIMEOUT_MS": "2000"}
+
+    assert shell.run("sleep 1000").returncode == 124
+    assert shell.run("echo x > made", "--limit-ms=600000").returncode == 0
+    assert (shell.project / "made").read_text() == "x\n"
+
+
 def test_a_reader_that_goes_away_ends_the_command(shell: Shell):
     with shell.started("yes") as running:
         assert running.stdout is not None

@@ -69,7 +69,9 @@ def changed_input(asked: "Asked", holding: Holding, directory: str, ticket: str 
         return ""
     words = [*holding.program, "--plane", holding.root, "--agent", holding.agent]
     words += ["--directory", directory]
+    limit_ms = asked.input.get("timeout")
     for name, value in (
+        ("--limit-ms", str(limit_ms) if type(limit_ms) is int and limit_ms > 0 else ""),
         ("--kind", holding.kind),
         ("--call", asked.call_id),
         ("--ticket", ticket),
