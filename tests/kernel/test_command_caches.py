@@ -144,3 +144,39 @@ def test_no_hard_link_leads_into_them_or_out(tmp_path: Path):
 
         assert said["stderr"].count("Invalid cross-device link") == 2
         assert said["files_changed"] == []
+
+
+DOWNLOADED = ("go/pkg/mod/cache/download/m", ".gradle/caches/modules-2/m", ".m2/repository/m")
+CLOSED = (".gradle/gradle.properties", ".m2/settings.xml", "go/pkg/mod/m@v1/m", ".npmrc")
+
+
+def test_what_the_user_downloaded_is_read_where_a_tool_has_a_second_place(tmp_path: Path):
+    yard = Yard(tmp_path).make()
+    for name in (*DOWNLOADED, *CLOSED):
+        (yard.home / name).parent.mkdir(parents=True, exist_ok=True)
+        (yard.home / name).write_text(f"{name}\n")
+    with yard.opened() as terminal:
+        said = terminal.run(
+            'cat "$GRADLE_RO_DEP_CACHE/modules-2/m"; cat "${MAVEN_OPTS##*=}/m"; '
+            'go=${GOPROXY#file://}; cat "${go%%,*}/m"'
+        )
+        tried = [terminal.run(f"cat {yard.home}/{name}")["exit_code"] for name in CLOSED]
+        written = terminal.sneak(f"echo x > {yard.home}/{DOWNLOADED[0]}")
+
+    assert said["stdout"].splitlines() == [DOWNLOADED[1], DOWNLOADED[2], DOWNLOADED[0]]
+    assert 0 not in tried
+    assert "Read-only file system" in written["stderr"]
+
+
+def test_a_link_where_downloads_would_stand_opens_nothing(tmp_path: Path):
+    yard = Yard(tmp_path).make()
+    (yard.home / "keys").mkdir()
+    (yard.home / "keys/id").write_text("key\n")
+    (yard.home / ".m2").mkdir()
+    (yard.home / ".m2/repository").symlink_to("../keys")
+    with yard.opened() as terminal:
+        said = terminal.run(
+            f"echo $MAVEN_OPTS; cat {yard.home}/keys/id {yard.home}/.m2/repository/id"
+        )
+
+    assert said["stdout"] == "-Dmaven.repo.local=/run/home/.cache/maven\n"

@@ -12,7 +12,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -148,17 +148,35 @@ def _size_of_child(directory: int, name: str, depth: int, room: int) -> int:
         return _size(fd, depth - 1, room) if depth else room + 1
 
 
-def cache_variables(cache: str) -> dict[str, str]:
+DOWNLOADS: Final = ("go/pkg/mod/cache/download", ".gradle/caches/modules-2", ".m2/repository")
+"""Below a user's home: downloads alone, no settings, no credentials. Only tools that know a second
+place to read have one: commands of a workspace share their caches at once, which no two overlays
+may do with one upper layer (overlayfs, "Sharing and copying layers")."""
+
+
+def cache_variables(cache: str, downloads: Sequence[str]) -> dict[str, str]:
     """What tells tools where their caches are, with the caches at `cache` in a sandbox.
+
+    `downloads` are places of `DOWNLOADS` that a command may read.
 
     pip, uv, pre-commit, yarn and many more ask for the first alone.
     """
+    go, gradle, maven = (
+        next((path for path in downloads if path.endswith(f"/{name}")), "") for name in DOWNLOADS
+    )
+    tail = f" -Dmaven.repo.local.tail={maven}" if maven else ""
+    second = {
+        # Behind it Go's own default.
+        "GOPROXY": f"file://{go},https://proxy.golang.org,direct" if go else "",
+        "GRADLE_RO_DEP_CACHE": gradle.removesuffix("/modules-2"),
+    }
     return {
+        **{name: value for name, value in second.items() if value},
         "XDG_CACHE_HOME": cache,
         "GOCACHE": f"{cache}/go-build",
         "GOMODCACHE": f"{cache}/go-mod",
         "CARGO_HOME": f"{cache}/cargo",
         "GRADLE_USER_HOME": f"{cache}/gradle",
         "NPM_CONFIG_CACHE": f"{cache}/npm",
-        "MAVEN_OPTS": f"-Dmaven.repo.local={cache}/maven",
+        "MAVEN_OPTS": f"-Dmaven.repo.local={cache}/maven{tail}",
     }

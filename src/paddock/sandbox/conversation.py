@@ -269,7 +269,7 @@ def _exit_code(ending: Ending, report: Report) -> int:
 def _start(request: CommandRequest) -> Start:
     plan = request.plan
     directory = plan.workspace if request.cwd == "." else f"{plan.workspace}/{request.cwd}"
-    caches = cache_variables(f"{HOME}/.cache") if plan.caches else {}
+    caches = cache_variables(f"{HOME}/.cache", plan.downloads) if plan.caches else {}
     environment = dict(plan.git_config.variables) | dict(plan.environment) | caches
     environment |= dict(request.env)
     environment |= {"HOME": HOME, "TMPDIR": TEMPORARY, "PWD": directory}

@@ -9,7 +9,7 @@ from typing import Final
 from paddock.plane.agents import AgentStore
 from paddock.plane.paths import real_path
 from paddock.policy.engine import Policy
-from paddock.sandbox.caches import FOLDER, Caches
+from paddock.sandbox.caches import DOWNLOADS, FOLDER, Caches
 from paddock.sandbox.host.git_outside import find_git_outside
 from paddock.sandbox.host.git_settings import GitLook
 from paddock.sandbox.host.host_facts import Closed, HostFacts, Link, Listing
@@ -82,7 +82,13 @@ def collect_facts(asking: Asking) -> HostFacts:
         ).look(),
         memory_mb=_memory_mb(),
         caches=str(Caches(real_path(asking.agents.layout.objects / FOLDER), workspace).tree),
+        downloads=tuple(path for name in DOWNLOADS if _is_real(path := f"{home}/{name}")),
     )
+
+
+def _is_real(path: str) -> bool:
+    """Whether a directory stands there, without a link on the way."""
+    return os.path.isdir(path) and str(real_path(Path(path))) == path
 
 
 def _memory_mb() -> int:

@@ -92,8 +92,9 @@ def compile_plan(
     shell = strictest_shell(policy, chain, making.readable, making.writable)
     writable = topmost(shell.write)
     toolchains, names = making.toolchains()
+    downloads = making.downloads() if shell.caches else ()
     readable = topmost(
-        path for path in (*shell.read, *toolchains) if not is_covered(path, writable)
+        path for path in (*shell.read, *toolchains, *downloads) if not is_covered(path, writable)
     )
     git_outside = making.git_outside(shell.git)
     reach = (*readable, *writable, facts.workspace)
@@ -116,6 +117,7 @@ def compile_plan(
         git_config=git_config,
         links=links,
         caches=facts.caches if shell.caches else "",
+        downloads=downloads,
         git_outside=git_outside,
         unix_sockets=_has_sockets(
             shell.read, making.readable(SYSTEM_READ), writable, shell.network
@@ -199,6 +201,7 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
         "environment": dict(sorted(plan.environment)),
         "caches": plan.caches,
         "caches_read_only": plan.caches_read_only,
+        "downloads": list(plan.downloads),
         "git_outside": git_json(plan.git_outside),
         "unix_sockets": plan.unix_sockets,
         "git_config": {
@@ -272,6 +275,14 @@ class _Making:
                 found += left
                 names += [f"{toolchain.name}: {path}"] if left else []
         return tuple(found), tuple(dict.fromkeys(names))
+
+    def downloads(self) -> tuple[str, ...]:
+        """Those of the user's that are readable whole."""
+        left_out = list(self.left_out)
+        found = tuple(path for path in self.facts.downloads if self._carve(path) == [path])
+        # Nobody asked for them.
+        self.left_out = left_out
+        return found
 
     def git_outside(self, git: Git) -> GitOutside | None:
         outside = self.facts.git_outside

@@ -58,6 +58,8 @@ class SandboxPlan:
     caches: str = ""
     """Of the host: what commands see as `~/.cache` and write directly; empty for nothing."""
     caches_read_only: bool = False
+    downloads: tuple[str, ...] = ()
+    """What of the user's own downloads tools read besides; among the readable places."""
     unix_sockets: bool = False
     """Whether a command has sockets with a path: nothing of the host's is in its reach."""
 

@@ -131,6 +131,8 @@ class HostFacts:
     """What the machine has."""
     caches: str = ""
     """Where what commands of this workspace cache lies, real; empty for nowhere."""
+    downloads: tuple[str, ...] = ()
+    """Of the user's own, real, what holds downloads and nothing else."""
 
 
 SYSTEM_PATHS = frozenset(SYSTEM_READ)
