@@ -184,7 +184,8 @@ def _said(
     verdict = judged.verdict
     if verdict.outcome == DENY:
         no_type = _NO_TYPE if requested.agent_id and not requested.agent_type else ""
-        lines = (verdict.reason, no_type, answers.scratch_hint(ground.scene.today))
+        today = answers.scratch_day(ground.scene.today, ground.engine)
+        lines = (verdict.reason, no_type, answers.scratch_hint(today))
         return Permission("deny", "\n".join(filter(None, lines)))
     is_asked = verdict.outcome == ASK or judged.wants_out
     reason = answers.WANTS_OUT if judged.wants_out else verdict.reason

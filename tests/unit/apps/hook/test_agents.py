@@ -80,6 +80,14 @@ def test_a_sub_agent_that_does_not_say_what_it_is_is_locked(client: Client):
     ]
 
 
+def test_who_may_not_write_scratch_work_is_not_told_that_it_may(client: Client):
+    def advice(**fields: str) -> str:
+        return client.ask("Write", tool_input={"file_path": "{root}/.env"}, **fields).context
+
+    assert "agent_sandbox/" in advice()
+    assert "agent_sandbox/" not in advice(agent_id="a")
+
+
 def test_a_sub_agent_that_does_not_say_what_it_is_never_exceeds_the_main_one(client: Client):
     client.write_policy(
         '[profiles.docs-only]\nallow = ["tool:file:view docs/**"]\n'

@@ -53,6 +53,13 @@ def find_word(judged: "Judged", engine: "Engine") -> str:
     return SILENT
 
 
+def scratch_day(today: str, engine: "Engine") -> str:
+    """Return the day where whoever asks may write in its scratch folder; else nothing."""
+    name = f"agent_sandbox/{today}/notes"
+    found = (*engine.denials(name, True, False), *engine.profile("file", "create", name))
+    return "" if any(each.outcome == DENY for each in found) else today
+
+
 def scratch_hint(today: str) -> str:
     """Where scratch work goes; empty where nobody is to be told: then there is no date."""
     if not today:

@@ -94,13 +94,14 @@ def answer_call(
     note_way(record, judged, is_held=bool(updated))
     ports.append(record)
     reason = verdict.reason
+    today = answers.scratch_day(scene.today, engine)
     if judged.wants_out and verdict.outcome != DENY:
         reason = answers.WANTS_OUT
     if word == "deny" and verdict.outcome != DENY:
         # Codex runs what is asked about: there the question is a refusal.
         said = "this needs a person's approval, which this client cannot ask for"
         remedy = f"; {verdict.remedy}" if verdict.remedy and not judged.wants_out else ""
-        return answers.refusal(f"{reason} ({said}){remedy}", answers.scratch_hint(scene.today))
+        return answers.refusal(f"{reason} ({said}){remedy}", answers.scratch_hint(today))
     if updated and word == "ask":
         reason = f"{reason}; {answers.STILL_HELD}"
     if warnings and ports.claim_warning(asked.session_id, answers.TURNS_OFF):
@@ -108,7 +109,7 @@ def answer_call(
     notice = ""
     if updated and word == "allow" and ports.claim_warning(_ONCE, answers.CONFINED):
         notice = answers.CONFINED
-    return answers.verdict_answer(word, reason, warnings, scene.today, updated, notice)
+    return answers.verdict_answer(word, reason, warnings, today, updated, notice)
 
 
 def note_way(record: records.Record, judged: Judged, *, is_held: bool) -> None:
