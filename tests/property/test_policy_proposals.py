@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy
-from paddock.policy.presets import built_in_paths, presets
+from paddock.policy.presets import built_in_paths
 from paddock.policy.questions.explain import explain
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
@@ -122,7 +122,7 @@ TEXTS = r'("[^"]*"(?:, "[^"]*")*)'
 LIFT = r"no rule lifts it, since \w+ stands above every profile: "
 TAKEN = re.compile(rf"{LIFT}remove {TEXTS} from \[paths\] (\w+), ([^:]+):.*")
 GIVEN = re.compile(rf"{LIFT}give (\w+) under \[paths\] in (\S+), without {TEXTS}")
-WRITTEN_OUT = re.compile(r", in (\S+), with the rest of the built-in profile \"(\w+)\" .*")
+EXTENDED = re.compile(r", in (\S+), with `extends = \"(\w+)\"`: .*")
 REMOVED = re.compile(r'remove ("[^"]*") from profiles\.(\w+)\.(\w+), [^,]+')
 ADDED = re.compile(
     rf"add `?(?:(\w+) = \[)?{TEXTS}(?: to the list (\w+) of |\]` to )\[profiles\.(\w+)\]"
@@ -153,10 +153,10 @@ def do(files: Files, text: str) -> None:
 
 
 def edit_profile(files: Files, text: str) -> None:
-    if out := WRITTEN_OUT.search(text):
+    if out := EXTENDED.search(text):
         table = files.named(out[1]).setdefault("profiles", {})
         assert out[2] not in table
-        table[out[2]] = preset(out[2])
+        table[out[2]] = {"extends": out[2]}
     for gone, name, word in REMOVED.findall(text):
         profile = files.holding(name)["profiles"][name]
         rule = json.loads(gone)
@@ -171,20 +171,6 @@ def edit_profile(files: Files, text: str) -> None:
         profile = files.holding(name)["profiles"][name]
         assert (old in profile) if old else (new not in profile)
         profile.setdefault(new or old, []).extend(json.loads(f"[{texts}]"))
-
-
-def preset(name: str) -> dict:
-    """A built-in profile as a file would write it."""
-    profile = next(each for each in presets() if each.name == name)
-    table: dict = {
-        outcome.word: [rule.pattern.text for rule in profile.rules if rule.outcome is outcome]
-        for outcome in Outcome
-        if any(rule.outcome is outcome for rule in profile.rules)
-    }
-    return {
-        **table,
-        "otherwise": {each.head.text: each.outcome.word for each in profile.otherwise},
-    }
 
 
 # --- laws ---------------------------------------------------------------------------

@@ -84,6 +84,7 @@ def test_a_command_is_allowed_and_wrapped_and_not_guessed_about(command: str, cl
         "plane": client.root,
         "agent": "main",
         "directory": ".",
+        "limit-ms": "5000",
         "call": "toolu_1",
         "shell": "$$",
     }
