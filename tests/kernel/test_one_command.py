@@ -116,7 +116,7 @@ def test_a_question_about_a_difference_is_heard_while_it_runs_too(tmp_path: Path
 )
 def test_a_command_gets_its_time_as_policy_says(policy: str, tool: str, given, used: int):
     limits = read_policy(
-        "paddock.toml", f"[limits]\n{policy}\n".encode(), Scope.PROJECT, Settings(), frozenset()
+        "paddock.toml", f"[limits]\n{policy}\n".encode(), Scope.PROJECT, Settings(), {}
     ).settings.limits
     binder = next(each for each in all_tools() if each.name == tool).binder
     arguments = {"command": "true"} | ({} if given is None else {"timeout": given})
@@ -130,9 +130,7 @@ def test_a_command_gets_its_time_as_policy_says(policy: str, tool: str, given, u
 def test_what_no_policy_may_raise_does_not_load():
     for key in ("shell_timeout_s = 86401", "shell_timeout_s = 0", "view_bytes_max = 100001"):
         with pytest.raises(ConfigError):
-            read_policy(
-                "p.toml", f"[limits]\n{key}\n".encode(), Scope.USER, Settings(), frozenset()
-            )
+            read_policy("p.toml", f"[limits]\n{key}\n".encode(), Scope.USER, Settings(), {})
 
 
 def test_a_command_ends_when_its_time_is_up(terminal: Terminal):
@@ -214,7 +212,7 @@ def test_no_variable_is_set_where_policy_names_none(terminal: Terminal):
 def test_a_pattern_that_covers_what_changes_what_runs_does_not_load(pattern: str):
     text = f"[shell]\nenv = [{json.dumps(pattern)}]\n".encode()
     with pytest.raises(ConfigError, match="env in"):
-        read_policy("p.toml", text, Scope.USER, Settings(), frozenset())
+        read_policy("p.toml", text, Scope.USER, Settings(), {})
 
 
 def test_patterns_beside_those_load_and_an_untrusted_file_adds_none():

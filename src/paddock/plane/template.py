@@ -38,7 +38,7 @@ _BODY: Final = b"""\
 # # Writing here is allowed, with a warning that model and person can see.
 # warned    = [
 #     "/src/**",
-#     "/plugins/*/agents/*.md", "/plugins/*/commands/*.md", "/plugins/*/skills/**",
+#     "/plugins/**/agents/*.md", "/plugins/*/commands/*.md", "/plugins/*/skills/**",
 #     "/.claude-plugin/**",
 # ]
 # # No warning here.

@@ -113,7 +113,7 @@ def test_a_row_of_the_ledger_says_who_answered_what_of_which_call(asking):
     assert ran["status"] == "ok"
     asked, done = (each["call_id"] for each in calls(asking))
     rows = asking.run("ledger", "query", "--type", "APPROVAL_ANSWERED").out.splitlines()
-    said = [row.rpartition("create_file  ")[2] for row in rows]
+    said = [row.rpartition("create_file asked/a  ")[2] for row in rows]
     by = operator()
     assert said == [
         f"kept by nobody: there is no approver; it is kept as {kept}  ({asked})",

@@ -272,7 +272,6 @@ def test_g6_finds_what_was_planted(real, fault):
 
 STOPPING = {
     "no ledgers at all": lambda p: p.remove("HOT/ledger"),
-    "it is empty": lambda p: os.truncate(p.at(GOVERNANCE), 0),
     "it is behind a link": lambda p: moved_behind_a_link(p, GOVERNANCE),
     "it is a folder": lambda p: (p.remove(GOVERNANCE), p.at(GOVERNANCE).mkdir()),
 }
@@ -288,3 +287,12 @@ def test_without_governance_the_door_stays_shut_and_g6_finds_it(real, spoil, gat
     assert (ran.status in {4, 5}, ran.out) == (True, "")
     assert GOVERNANCE in ran.err
     assert GOVERNANCE in failed_files(Plane.check(real, "G6"))
+
+
+@pytest.mark.parametrize("gates", [("--gate", "G6"), ("--all",)], ids=["one", "all"])
+def test_an_empty_governance_ledger_is_reported_and_the_check_fails(real, gates):
+    os.truncate(real.at(GOVERNANCE), 0)
+
+    ran = real.operator.run("gate", *gates, "--json")
+    assert ran.status == 1
+    assert "G6" in {each["gate"] for each in ran.json["gates"] if each["status"] == "fail"}

@@ -49,7 +49,8 @@ def test_what_the_hook_judges_by_what_it_does_is_known_here() -> None:
 
 @pytest.mark.parametrize("tool", ["bash", "BASH", "WebFetch", "Agent", "mcp", "Glob", "view"])
 def test_any_other_tool_is_judged_by_its_name(tool: str) -> None:
-    assert judged_by_the_hook(tool) == {f"tool:client:{tool}"}
+    # And by what its members name: a path that it reads, a line that it runs.
+    assert judged_by_the_hook(tool) == {f"tool:client:{tool}", "tool:file:view", "tool:shell:run"}
     assert find_judged_as(tool) == ()
 
 

@@ -77,7 +77,7 @@ def test_every_key_and_element_of_a_json_text_has_its_line() -> None:
         ("p.toml", b"a = " + b"[" * 20_000, "p.toml:1"),
         ("p.toml", b"a = " + b"9" * 5_000, "p.toml:1"),
         ("p.toml", b"a = 2026-13-99\n", "p.toml:1"),
-        ("p.toml", b"\xef\xbb\xbfa = 1\n", "p.toml:1"),
+        ("p.toml", b"\xef\xbb\xbf\xef\xbb\xbfa = 1\n", "p.toml:1"),
         ("p.json", b'{\n "a": 1,\n "b" 2}', "p.json:3"),
         ("p.json", b'{\n "a": 1,\n "a": 2}', "p.json:3"),
         ("p.json", b'{"a": NaN}', "p.json:1"),

@@ -94,6 +94,9 @@ def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: i
         return
     try:
         tree = mounts.clone_tree(place, b"", recursive=True)
+    except FileNotFoundError:
+        # Removed since it was opened, as caches are that are cleared.
+        return
     finally:
         os.close(place)
     trees[path] = tree

@@ -463,9 +463,9 @@ def test_what_a_profile_has_from_another_one_is_found_once_where_it_stands() -> 
         (("confine", "git push"), ("deny", "git *"), True),
         (("ask", "git push"), ("confine", "git *"), False),
         (("deny", "git push"), ("confine", "git *"), False),
-        # Of `nice make`, `make *` is one reading: the allow says that it is meant.
-        (("allow", "nice make *"), ("confine", "make *"), False),
-        (("allow", "nice make *"), ("ask", "make *"), True),
+        # Of `nohup make`, `make *` is one reading: the allow says that it is meant.
+        (("allow", "nohup make *"), ("confine", "make *"), False),
+        (("allow", "nohup make *"), ("ask", "make *"), True),
     ],
 )
 def test_confine_is_stricter_than_allow_and_milder_than_ask(
@@ -477,8 +477,8 @@ def test_confine_is_stricter_than_allow_and_milder_than_ask(
 
 def test_a_rule_that_another_one_confines_by_a_reading_alone_decides_something() -> None:
     base = '[profiles.p]\nconfine = ["tool:shell:run make *"]\notherwise = {"tool:shell:*" = "ask"}'
-    action = parse_action("tool:shell:run nice make all")
-    with_allow = base + '\nallow = ["tool:shell:run nice make *"]'
+    action = parse_action("tool:shell:run nohup make all")
+    with_allow = base + '\nallow = ["tool:shell:run nohup make *"]'
     decided = [decide(policy(t), (Agent("m", "p"),), [action]) for t in (base, with_allow)]
     assert [each.outcome.word for each in decided] == ["ask", "confine"]
 
