@@ -197,10 +197,7 @@ class Supervisor:
             return allowed
         # Advisory: it is asked what may be left out, and can give nothing.
         is_clear = result.get("ambiguity") == "low"
-        if not is_clear or result.get("speech_act") not in NO_TOOLS_FOR:
-            return allowed
-        self._office.listener.heard(Noticed("taken for a greeting: no tools in this turn"))
-        return ()
+        return () if is_clear and result.get("speech_act") in NO_TOOLS_FOR else allowed
 
     def _synthesize(
         self, turn: _Turn, context: str, tools: tuple[str, ...]
