@@ -116,7 +116,7 @@ def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
 def _limit_s(wrapped: WrappedCommand) -> float:
     """Return when the client stops waiting for the command, less what starting it took; 0: never.
 
-    Source: Claude Code's BASH_DEFAULT_TIMEOUT_MS, whose default are two minutes.
+    Source: Claude Code's BASH_DEFAULT_TIMEOUT_MS, two minutes where it is not set.
     """
     variables = process_variables()
     given = variables.get("BASH_DEFAULT_TIMEOUT_MS", "")
