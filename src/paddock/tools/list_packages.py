@@ -28,7 +28,6 @@ class ListPackages:
     """Each package with its state, looked at now."""
 
     def resolve(self, arguments: ListPackagesArguments, ports: Ports) -> ListPackagesPlan:
-        """See `Handler`."""
         del arguments, ports
         return ListPackagesPlan()
 

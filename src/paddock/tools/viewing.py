@@ -31,15 +31,12 @@ class ShownWith:
     path: str
 
     def is_shown(self, relative: str) -> bool:
-        """See `Shown`."""
         return self.shown.is_shown(relative)
 
     def may_view(self, relative: str) -> bool:
-        """See `Shown`."""
         return relative == self.path or self.shown.may_view(relative)
 
     def allows(self, action: Action) -> bool:
-        """See `Shown`."""
         return self.shown.allows(action)
 
 

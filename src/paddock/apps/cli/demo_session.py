@@ -53,7 +53,6 @@ class SessionTour:
         self.surprises: list[str] = []
 
     def heard(self, event: Event) -> None:
-        """See `paddock.agent.events.TurnListener`."""
         if isinstance(event, CallFinished):
             self._calls.append(event)
 

@@ -87,7 +87,6 @@ class _Progress:
         self._console = console
 
     def begins(self, gate: str, what: str) -> None:
-        """See `Watcher`."""
         if self._console.stderr.isatty():
             self._console.warn(f"{gate}: {show_name(what)} …" if what else f"{gate} …")
 

@@ -127,7 +127,6 @@ class _Progress:
         self._is_shown = console.stderr.isatty()
 
     def heard(self, event: Event) -> None:
-        """See `paddock.agent.events.TurnListener`."""
         if isinstance(event, Noticed):
             self._console.warn(f"note: {event.text}")
         elif isinstance(event, CallFinished) and self._is_shown:

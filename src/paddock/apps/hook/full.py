@@ -186,11 +186,9 @@ class FullPorts:
         self._ledger.append([entry_of(record)])
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
-        """See `flow.Ports`."""
         return claim_warning(warned_directory(self._ground.project.layout), session_id, pattern)
 
     def randomness(self, size: int) -> bytes:
-        """See `flow.Ports`."""
         return os.urandom(size)
 
     def wrap(self, judged: flow.Judged, is_asked: bool) -> str:

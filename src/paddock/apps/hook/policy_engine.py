@@ -84,7 +84,6 @@ class PolicyEngine:
         return self.hook.shell
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
-        """See `judging.Engine`."""
         writer = Writer.COMMAND if by_command else Writer.FILE_TOOL
         action = Action("file", "create" if is_write else "view", path)
         found = [_denial(each) for each in self._policy.guards.denials(path, is_write, writer)]
@@ -93,7 +92,6 @@ class PolicyEngine:
         return found
 
     def profile(self, category: str, operation: str, target: str) -> list[Finding]:
-        """See `judging.Engine`."""
         action = Action(category, operation, target)
         found: list[Finding] = []
         for profile in self._judge.profiles():
@@ -121,7 +119,6 @@ class PolicyEngine:
         return Line(found, tuple(("create", (), action.target) for action in written))
 
     def is_outside(self, text: str) -> bool:
-        """See `judging.Engine`."""
         if self._outside is None:
             return False
         action = Action("shell", "run", text)
@@ -137,7 +134,6 @@ class PolicyEngine:
         ]
 
     def line(self, text: str, base: str) -> Line:
-        """See `judging.Engine`."""
         judge = judge_line(Action("shell", "run", text))
         if judge.refusal:
             return Line([Finding(DENY, NOTHING, judge.refusal)])
@@ -158,16 +154,13 @@ class PolicyEngine:
         return Line(found, touched, tuple(targets.patches), targets.removes, reads)
 
     def find_warning(self, path: str) -> str:
-        """See `judging.Engine`."""
         found = self._policy.guards.find_warning(path)
         return "" if found is None else found.text
 
     def is_safe(self, path: str) -> bool:
-        """See `judging.Engine`."""
         return self._policy.guards.is_safe(path)
 
     def find_secret_outside(self, path: str) -> Rule | None:
-        """See `judging.Engine`."""
         for layer in self._secret_outside:
             found = layer.match(path.lstrip("/") or ".")
             if found is not None:
@@ -176,7 +169,6 @@ class PolicyEngine:
         return None
 
     def may_write_outside(self, path: str) -> bool:
-        """See `judging.Engine`."""
         return self._also.permits(path.lstrip("/") or ".")
 
 

@@ -55,7 +55,6 @@ class Gate:
     hosts: Hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See `starlette.types.ASGIApp`."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -82,7 +81,6 @@ class Unambiguous:
     running: RunningRequests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See `starlette.types.ASGIApp`."""
         if scope["type"] != "http" or scope["method"] != "POST" or _says_too_large(scope):
             await self.app(scope, receive, send)
             return

@@ -115,7 +115,6 @@ class Descriptors:
             return b""
 
     async def write(self, content: bytes) -> None:
-        """See `Wire`."""
         rest = memoryview(content)
         while rest:
             await _wait(anyio.wait_writable, self.outgoing)
@@ -131,12 +130,10 @@ class Texts:
     outgoing: anyio.AsyncFile[str]
 
     async def read(self) -> bytes:
-        """See `Wire`."""
         line = await self.incoming.readline()
         return line if isinstance(line, bytes) else line.encode("utf-8", "surrogatepass")
 
     async def write(self, content: bytes) -> None:
-        """See `Wire`."""
         await self.outgoing.write(content.decode())
         await self.outgoing.flush()
 

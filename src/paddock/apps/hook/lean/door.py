@@ -169,7 +169,6 @@ class LeanPorts:
         append_entry(ledger, folder, identity, body)
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
-        """See `flow.Ports`."""
         directory = self._image["warned"]
         found = claim_warning(directory, session_id, pattern)
         if found and session_id:
@@ -177,7 +176,6 @@ class LeanPorts:
         return found
 
     def randomness(self, size: int) -> bytes:
-        """See `flow.Ports`."""
         return posix.urandom(size)
 
     def wrap(self, judged: flow.Judged, is_asked: bool) -> str:

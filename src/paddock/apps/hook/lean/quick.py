@@ -64,7 +64,6 @@ class QuickEngine:
         self.on_allow, self.warnings, self.paranoid, self.shell = image["hook"]
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> "list[Finding]":
-        """See `Engine`."""
         if by_command and is_write:
             raise DeclinedError("what a command may touch in folders of dependencies")
         hits = self._hits_of(path)
@@ -82,7 +81,6 @@ class QuickEngine:
         return found
 
     def find_warning(self, path: str) -> str:
-        """See `Engine`."""
         hits = self._hits_of(path)
         _, patterns, lists = self._guards
         for listed, (kind, _) in enumerate(lists):
@@ -93,7 +91,6 @@ class QuickEngine:
         return ""
 
     def is_safe(self, path: str) -> bool:
-        """See `Engine`."""
         hits = self._hits_of(path)
         _, patterns, lists = self._guards
         for listed, (kind, has_negation) in enumerate(lists):
@@ -108,7 +105,6 @@ class QuickEngine:
         return True
 
     def find_secret_outside(self, path: str) -> "Rule | None":
-        """See `Engine`."""
         sides, patterns, lists = self._image["outside"]
         hits = find_hits(sides, _plain(path.lstrip("/")))
         for listed in range(len(lists)):
@@ -118,7 +114,6 @@ class QuickEngine:
         return None
 
     def may_write_outside(self, path: str) -> bool:
-        """See `Engine`."""
         sides, patterns, _ = self._image["also"]
         hits = find_hits(sides, _plain(path.lstrip("/")))
         if deciding(hits, 0, patterns) < 0:
@@ -126,7 +121,6 @@ class QuickEngine:
         return not patterns[max(number for _, number in hits)][1]
 
     def profile(self, category: str, operation: str, target: str) -> "list[Finding]":
-        """See `Engine`."""
         found: list[Finding] = []
         asked = f"tool:{category}:{operation} {target}".rstrip()
         for number in self._profiles:
@@ -144,7 +138,6 @@ class QuickEngine:
         return found
 
     def line(self, text: str, base: str) -> Line:
-        """See `Engine`."""
         # Lines of shell are taken apart by a module of their own.
         from paddock.apps.hook.lean.shell import is_bare_below, named_files, split_line
 
