@@ -71,22 +71,33 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/unit/policy/test_policy_decide.py",
                 "tests/unit/apps/hook/test_agents.py",
+                "tests/unit/policy/test_policy_extends.py",
             ),
             mutants=(
                 "kind-of-agent-stands-alone.toml",
                 "mildest-action-decides.toml",
                 "parent-has-no-say.toml",
+                "bases-are-left-out.toml",
+                "bases-denials-are-lifted.toml",
             ),
         ),
         "G7": Guarantee(
             tests=(
                 "tests/unit/policy/test_policy_lines.py",
+                "tests/unit/policy/test_policy_real_lines.py",
                 "tests/property/test_commands_in_bash.py",
             ),
             mutants=(
                 "moved-lines-are-believed.toml",
                 "run-time-words-are-ignored.toml",
                 "words-behind-documents.toml",
+                "another-directory-is-the-same.toml",
+                "documents-are-no-programs.toml",
+                "long-lines-are-read-for-minutes.toml",
+                "other-orders-are-other-rules.toml",
+                "parts-without-end-are-judged.toml",
+                "settings-start-nothing.toml",
+                "zsh-writes-unseen.toml",
             ),
         ),
         "G8": Guarantee(
@@ -103,6 +114,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/apps/test_trust.py",
                 "tests/unit/policy/test_policy_decide.py",
                 "tests/property/test_policy_decisions.py::test_an_untrusted_file_never_loosens",
+                "tests/unit/apps/test_declared_agents.py",
             ),
             mutants=(
                 "configuration-of-others-counts.toml",
@@ -111,6 +123,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "untrusted-agents-bind.toml",
                 "untrusted-profile-is-passed-over.toml",
                 "untrusted-rest-is-open.toml",
+                "yes-answers-about-outside.toml",
             ),
         ),
         "G10": Guarantee(
@@ -156,7 +169,10 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/text/test_splice.py",
                 "tests/unit/tools/test_str_replace.py",
             ),
-            mutants=("edit-counts-shown-bytes.toml",),
+            mutants=(
+                "edit-counts-shown-bytes.toml",
+                "halves-of-characters-are-edited.toml",
+            ),
         ),
         "G14": Guarantee(
             tests=(
@@ -198,8 +214,13 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/property/test_shown_text.py",
                 "tests/unit/text/test_show.py",
                 "tests/unit/policy/questions/test_policy_explain_record.py",
+                "tests/unit/runtime/test_question.py",
             ),
-            mutants=("direction-overrides-are-shown.toml", "told-calls-draw-rows.toml"),
+            mutants=(
+                "direction-overrides-are-shown.toml",
+                "told-calls-draw-rows.toml",
+                "blank-characters-are-agreed-to.toml",
+            ),
         ),
         "G17": Guarantee(
             tests=(
@@ -335,6 +356,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         "G26": Guarantee(
             tests=(
                 "tests/kernel/test_run_shell.py::test_a_dry_run_only_reads_what_lies_outside_of_its_layers",
+                "tests/kernel/test_unix_sockets.py",
                 "tests/kernel/test_attacks.py",
                 "tests/kernel/test_limits.py",
                 "tests/kernel/test_layers.py",
@@ -353,6 +375,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "planted-links-are-believed.toml",
                 "removal-follows-links.toml",
                 "who-watches-is-slowed.toml",
+                "sockets-are-made-anywhere.toml",
             ),
         ),
         "G27": Guarantee(
@@ -499,6 +522,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=(
                 "undeclared-files-come-along.toml",
                 "unsafe-names-are-unpacked.toml",
+                "headers-say-more-than-is-read.toml",
             ),
         ),
         "G37": Guarantee(
@@ -611,14 +635,20 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/apps/hook/test_persons_acts.py",
                 "tests/kernel/test_persons_acts.py",
             ),
-            mutants=("commands-are-words-alone.toml", "clients-answer-for-persons.toml"),
+            mutants=(
+                "commands-are-words-alone.toml",
+                "clients-answer-for-persons.toml",
+                "unlisted-commands-are-anybodys.toml",
+            ),
         ),
         "G45": Guarantee(
             tests=(
                 "tests/unit/policy/test_policy_lines.py",
                 "tests/unit/runtime/test_dispatch.py",
                 "tests/unit/apps/hook/test_tickets.py",
+                "tests/kernel/test_shell_changes.py::test_where_policy_throws_changes_away_nothing_lands_and_the_result_says_so",
                 "tests/kernel/test_confined_commands.py",
+                "tests/unit/apps/hook/test_wrapped.py",
                 "tests/kernel/test_one_command.py",
             ),
             mutants=(
@@ -627,7 +657,27 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "approved-line-is-any-line.toml",
                 "confinement-counts-on-any-host.toml",
                 "unknown-words-are-never-a-denied-command.toml",
+                "anything-may-be-lost.toml",
+                "commands-outlast-their-client.toml",
+                "thrown-away-changes-land.toml",
             ),
+        ),
+        "G46": Guarantee(
+            tests=tuple(
+                f"tests/contract/test_mcp_attacks.py::test_{name}"
+                for name in (
+                    "half_open_connections_keep_nobody_out_who_has_a_token",
+                    "a_request_that_does_not_arrive_whole_in_time_is_closed",
+                    "a_whole_request_in_pieces_is_answered",
+                    "another_host_is_refused_whatever_the_token",
+                    "a_page_of_another_origin_is_refused",
+                    "without_the_token_nothing_is_answered",
+                    "a_token_is_one_agents_and_a_session_is_its_tokens",
+                    "a_token_that_was_replaced_counts_no_more",
+                    "a_server_for_one_agent_knows_no_other_token",
+                )
+            ),
+            mutants=("half-open-connections-stay.toml", "another-agents-token-counts.toml"),
         ),
     }
 )

@@ -103,6 +103,24 @@ def test_an_honest_page_is_whole_and_its_content_stays_text(tmp_path: Path) -> N
     assert str(KEY.verifier) in seen.dom
 
 
+def test_a_row_says_what_its_call_was_about_and_content_stays_text_there(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path / "a.jsonl", create=GENESIS)
+    about: list[list[object]] = [
+        ["tool:shell:run npm test"],
+        ["tool:file:view docs/a b", "tool:file:view c"],
+        [f"tool:file:create {HOSTILE}"],
+        [],
+    ]
+    ledger.append([Entry("TOOL_INTENT", metadata={"tool": "t", "actions": each}) for each in about])
+    ledger.close()
+    seen = open_page(page_of(tmp_path / "a.jsonl", []), tmp_path)
+    shown = seen.texts("span", "entries")
+    # Behind the name of the tool stands what it is about.
+    found = [shown[at + 1] for at, text in enumerate(shown) if text == "t"]
+    assert found == ["npm test", "docs/a b", HOSTILE, ""]
+    assert "<img" not in seen.dom
+
+
 def test_what_no_checkpoint_covers_is_said(tmp_path: Path) -> None:
     lines = made(tmp_path / "a.jsonl")
     seen = open_page(page_of(tmp_path / "a.jsonl", [signed(lines, 9)]), tmp_path)
