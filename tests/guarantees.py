@@ -649,6 +649,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/kernel/test_shell_changes.py::test_where_policy_throws_changes_away_nothing_lands_and_the_result_says_so",
                 "tests/kernel/test_confined_commands.py",
                 "tests/unit/apps/hook/test_wrapped.py",
+                "tests/unit/apps/hook/test_confined.py",
                 "tests/kernel/test_one_command.py",
             ),
             mutants=(

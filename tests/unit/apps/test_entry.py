@@ -48,3 +48,14 @@ def test_who_ignores_the_signal_goes_on_ignoring_it():
 def test_the_program_begins_there(request):
     text = (request.config.rootpath / "pyproject.toml").read_text()
     assert 'paddock = "paddock.apps.cli.entry:console"' in text
+
+
+def test_little_loads_before_it_is_listened_to():
+    program = (
+        "import sys; before = set(sys.modules); import paddock.apps.cli.entry;"
+        " print(*sorted({'enum', 're', 'signal', 'typing'} & set(sys.modules) - before))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == []

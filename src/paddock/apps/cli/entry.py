@@ -3,7 +3,12 @@
 Python tells of one that comes while modules load by a traceback: nobody is there yet to catch it.
 """
 
-import signal
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    # `signal` would load `enum`, for longer than all the rest.
+    import _signal as signal
 
 
 def console() -> None:
