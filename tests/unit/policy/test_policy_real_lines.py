@@ -326,7 +326,8 @@ def test_a_program_that_starts_another_one_does_not_hide_it(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line", ["unknown git push", "foo -x git push", "docker exec c git push", "./deploy git push x",
-             "ssh host git push", "timeout 5 foo git push", "python3 a.py git push"],
+             "ssh host git push", "timeout 5 foo git push", "python3 a.py git push",
+             "screen -dm git push", "lldb -- git push"],
 )  # fmt: skip
 def test_an_unknown_program_that_may_start_a_denied_command_is_asked_about(line: str) -> None:
     said = decision(line, "wide")

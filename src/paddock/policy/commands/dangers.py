@@ -359,5 +359,5 @@ FILTERS_BY_PROGRAM: Final = {program: row for row in FILTERS for program in row.
 TRUSTED_BY_PROGRAM: Final = {program: row for row in TRUSTED for program in row.programs}
 KNOWN: Final = (READERS | WRITERS | SUBCOMMANDS.keys() | CAUTIONS_BY_PROGRAM.keys()).union(
     *(row.programs for row in TRUSTED if not row.stops)
-) - {"ssh"}
+) - {"lldb", "screen", "ssh"}
 """Programs of which a table tells what they do with their words; the others may start them."""
