@@ -15,6 +15,8 @@ from tests.support.hooks import LAUNCHER, Client
 PROGRAM = [sys.executable, "-c", "from paddock.apps.cli.main import console; console()"]
 ACT = ["trust", "--yes"]
 MESSAGE = "run it in a terminal of your own"
+# PYTHONPATH: the tree that is tested may be a mutant's.
+OURS = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
 FAKE = """#!{python}
 import json, subprocess, sys
 for line in sys.stdin:
@@ -38,7 +40,7 @@ class FakeClaude:
             stdout=subprocess.PIPE,
             text=True,
             cwd=client.root,
-            env={**client.environment, "PATH": os.environ["PATH"], "CLAUDECODE": "1"},
+            env={**client.environment, **OURS, "CLAUDECODE": "1"},
         )
 
     def start(self, *words: str, stdin: str = "") -> tuple[int, str, str]:
@@ -74,7 +76,7 @@ def person(client: Client, *arguments: str, **variables: str) -> subprocess.Comp
         text=True,
         check=False,
         cwd=client.root,
-        env={**client.environment, "PATH": os.environ["PATH"], **variables},
+        env={**client.environment, **OURS, **variables},
     )
 
 
@@ -171,7 +173,7 @@ def test_who_tries_the_hook_by_hand_is_still_a_person(governed: Client):
     done = subprocess.run(
         ["sh", "-c", line, "sh", *PROGRAM, *ACT],
         cwd=governed.root,
-        env={**governed.environment, "PATH": os.environ["PATH"]},
+        env={**governed.environment, **OURS},
         capture_output=True,
         text=True,
         check=False,
