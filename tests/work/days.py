@@ -1,5 +1,6 @@
 """What every day of work is checked against, whatever door it went through."""
 
+import faulthandler
 import json
 import os
 import tempfile
@@ -23,6 +24,8 @@ SHOWN = "certs/test.key"
 
 @pytest.fixture
 def base() -> Iterator[Path]:
+    if SECONDS > 2:  # a day is longer than the time after which a test is held to hang
+        faulthandler.dump_traceback_later(1200 + 2 * SECONDS, exit=True)
     with tempfile.TemporaryDirectory(prefix="paddock-day-") as name:
         yield Path(name)
 
