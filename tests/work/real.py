@@ -79,7 +79,7 @@ _AGENTS: Mapping[str, tuple[Step, ...]] = {
 _TESTS: Mapping[str, str] = {
     "python": ".venv/bin/python -m pytest -q tests",
     "node": "npx mocha --require test/support/env --reporter dot --check-leaks test/",
-    "c": "make -s check >/dev/null 2>&1",
+    "c": "REDIS_PORT=$((50000 + SECONDS)) make -s check >/dev/null 2>&1",
     "filters": "make -s check >/dev/null 2>&1",
     "monorepo": f"({_PATH}; pnpm vitest run --tags-filter='!slow' --testTimeout=60000)",
 }
