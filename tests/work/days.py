@@ -24,8 +24,8 @@ SHOWN = "certs/test.key"
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    if SECONDS > 2:  # a day is longer than the time after which a test is held to hang
-        faulthandler.dump_traceback_later(1200 + 2 * SECONDS, exit=True)
+    # A day starts a hundred processes: it is longer than another test may be before it hangs.
+    faulthandler.dump_traceback_later(600 + 4 * SECONDS, exit=True)
     with tempfile.TemporaryDirectory(prefix="paddock-day-") as name:
         yield Path(name)
 
