@@ -1,5 +1,6 @@
 """What every day of work is checked against, whatever door it went through."""
 
+import faulthandler
 import json
 import os
 import tempfile
@@ -23,6 +24,8 @@ SHOWN = "certs/test.key"
 
 @pytest.fixture
 def base() -> Iterator[Path]:
+    # A day starts a hundred processes: it is longer than another test may be before it hangs.
+    faulthandler.dump_traceback_later(600 + 4 * SECONDS, exit=True)
     with tempfile.TemporaryDirectory(prefix="paddock-day-") as name:
         yield Path(name)
 

@@ -274,6 +274,14 @@ def c(base: Path, seconds: int) -> Site:
     return Site(base, root, day, kept, () if is_real() else ("build/app",))
 
 
+LIBRARY = (
+    Step("echo change >> lib/lib.txt && git -C lib commit -q -am 'Change the library'"),
+    Step("git add lib && git commit -q -m 'Take the new library'"),
+    Step("git submodule status", says="lib"),
+)
+"""Work in a submodule."""
+
+
 def filters(base: Path, seconds: int) -> Site:
     """A repository with a submodule, and a filter of the user's."""
     origin = begin(base, "filters", {})
@@ -302,9 +310,7 @@ def filters(base: Path, seconds: int) -> Site:
         Step("git show :data.rot", says="qmbjo"),
         Step("echo more text >> data.rot && git commit -q -am 'More data'"),
         Step("git show HEAD:data.rot", says="npsf ufyu"),
-        Step("echo change >> lib/lib.txt && git -C lib commit -q -am 'Change the library'"),
-        Step("git add lib && git commit -q -m 'Take the new library'"),
-        Step("git submodule status", says="lib"),
+        *LIBRARY,
         tests_for(seconds, "git status --short >/dev/null"),
     )
     return Site(base, root, day, kept, ("lib/lib.txt",))
@@ -348,7 +354,7 @@ def below(base: Path, seconds: int) -> Site:
     outside.write_text("changed by the user\n")
     kept |= {outside: b"changed by the user\n"}
     day = a_day(
-        "monorepo",
+        "below",
         root,
         base / "home",
         seconds,
