@@ -29,7 +29,7 @@ from paddock.apps.cli.console import Console
 from paddock.apps.hook.lean import wanted
 from paddock.apps.hook.lean.patches import read_patch
 from paddock.plane.template import POLICY_TEMPLATE
-from paddock.policy import settings
+from paddock.policy import PolicySource, decide, load_policy, settings
 from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
 from paddock.policy.matching import rule_matches
 from paddock.policy.presets import presets
@@ -38,6 +38,7 @@ from paddock.tools.operations import HEADS
 from paddock.tools.spec import Effects, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.actions import OPERATIONS
+from paddock.values.agents import Agent
 from paddock.values.decisions import Outcome
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -262,6 +263,65 @@ def _patterns() -> Iterator[str]:
         if found != [True, False]:
             raise ValueError(f"{pattern!r} is shown wrongly: {match!r}, {other!r} gave {found}")
         yield f"| `{pattern}` | `{match}` | `{other}` |"
+    yield ""
+    yield from _command_lines()
+
+
+COMMANDS = """
+[profiles.standard]
+allow = [
+    "tool:shell:run git status *", "tool:shell:run git commit *", "tool:shell:run npm test *",
+]
+ask   = ["tool:shell:run cp -rf *"]
+deny  = ["tool:shell:run rm -rf *"]
+"""
+"""The policy of the table of command lines."""
+COMMAND_LINES: Final = (
+    ("cd src && git status", "allow"),
+    ("cd .. && git status", "deny"),
+    ("cd $DIR && git status", "deny"),
+    ("git -C src status", "allow"),
+    ("NODE_ENV=test timeout 60 npm test", "allow"),
+    ("npm test 2>&1 | grep -v ok | tail -15", "allow"),
+    ("npm test | sort -o out.txt", "deny"),
+    ("tail -15 a.txt", "deny"),
+    ("git commit -m \"$(cat <<'EOF'\\nFix it\\nEOF\\n)\"", "allow"),
+    ('git commit -m "$(cat <<EOF\\nFix $IT\\nEOF\\n)"', "deny"),
+    ('git commit -m "$(cat message.txt)"', "deny"),
+    ("cp -r -f a b", "ask"),
+    ("rm --recursive --force a", "deny"),
+)
+"""A line, `\\n` for a line end in it, and the answer."""
+
+
+def _command_lines() -> Iterator[str]:
+    yield "### Command lines\n"
+    yield "What changes nothing by itself needs no rule of its own, and is passed by where the rest"
+    yield "of the line is allowed: a `cd` to a literal directory of the workspace, which moves what"
+    yield "follows; a literal assignment of a variable that no program runs by; `timeout N` and"
+    yield "`nice` before a command; and at the end of a pipe `head`, `tail`, `wc`, `sort`, `uniq`,"
+    yield "`cut`, `tr`, `grep` and `cat`, where they read the pipe and write no file.\n"
+    yield "`$(cat <<'EOF' … EOF)` with a quoted word is a constant text, so a message of several"
+    yield "lines is written like this. Any other substitution is known only when the line runs:"
+    yield "only an `allow` for every command covers it.\n"
+    yield "To `ask` and `deny`, `rm -rf`, `rm -fr`, `rm -r -f` and `rm --recursive --force` are the"
+    yield "same, wherever the options stand and whatever stands between them. To `allow`, each is"
+    yield "another command.\n"
+    most, parts = f"{limits.command_chars_max:,}", f"{limits.command_parts_max:,}"
+    code = f"{limits.command_code_chars_max:,}"
+    yield f"A line of more than {most} characters is denied, and so is one that does not parse and"
+    yield f"has more than {parts} parts. One with more than {code} characters outside of quotes and"
+    yield "here-documents is not parsed: only an `allow` for every command covers it, and every"
+    yield "`ask` and `deny` for commands may be meant.\n"
+    policy = load_policy(PolicySource("docs", COMMANDS.encode()))
+    yield f"```toml{COMMANDS}```\n"
+    yield "| line | answer |\n| --- | --- |"
+    for line, answer in COMMAND_LINES:
+        action = parse_action(f"tool:shell:run {line}".replace("\\n", "\n"))
+        found = decide(policy, (Agent("main", "standard"),), [action]).outcome.word
+        if found != answer:
+            raise ValueError(f"{line!r} is shown wrongly: {found}")
+        yield f"| `{line.replace('|', chr(92) + '|')}` | {answer} |"
     yield ""
 
 

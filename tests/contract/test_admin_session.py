@@ -63,6 +63,25 @@ def test_the_built_in_model_has_the_session_line_by_line(plane):
     assert "HO2/scratch/code.py:1:def handle_turn(): ..." in shown
 
 
+@pytest.mark.parametrize(
+    ("path", "outcome"),
+    [
+        ("HO2/scratch/new/deep/a.txt", "ok write_file_dev"),
+        ("HO2/scratch/a.txt", "ok write_file_dev"),
+        ("HOT/kernel/new/a.txt", "policy.forbidden"),
+        ("../out/a.txt", "path.escape"),
+    ],
+)
+def test_the_built_in_model_makes_the_folders_that_a_file_needs(plane, path, outcome):
+    line = f'write a file at {path} with the content "hello"\n/exit\n'
+    status, shown = plane.shell(line, **RISKY)
+
+    assert status == 0
+    assert outcome in shown
+    file = plane.here / path
+    assert (file.read_text() == "hello") if "ok" in outcome else not file.parent.exists()
+
+
 @pytest.mark.loopback
 @pytest.mark.parametrize("wire", ["anthropic", "responses", "chat"])
 def test_a_server_has_the_session_line_by_line(plane, server, wire):

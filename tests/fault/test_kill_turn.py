@@ -65,13 +65,11 @@ def test_a_turn_that_was_killed_is_found_and_recorded_when_the_session_goes_on(p
     assert (session.turns, session.ended) == ((), "")
     assert [turn.user_message for turn in session.unfinished] == [MESSAGE]
 
-    model = ScriptedModel(
-        (Say(structured={"speech_act": "command", "ambiguity": "low"}), Say("again"))
-    )
+    model = ScriptedModel([Say("again")])
     wish = SessionWish(provider=model, resume=session.session_id)
     with open_session(project, wish) as opened:
         opened.handle_turn("are you there?")
-    assert model.requests[1].messages == (
+    assert model.requests[0].messages == (
         UserMessage(MESSAGE),
         AssistantMessage("the process ended before the turn did"),
         UserMessage("<user_message>are you there?</user_message>"),

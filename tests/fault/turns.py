@@ -17,7 +17,6 @@ from paddock.plane.environment import read_environment
 from paddock.providers.scripted import Say, ScriptedCall, ScriptedModel
 
 STEPS = (
-    Say(structured={"speech_act": "command", "ambiguity": "low"}),
     Say(calls=(ScriptedCall("create_file", {"path": "made.txt", "content": "x"}),)),
     Say("done"),
 )

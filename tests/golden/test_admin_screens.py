@@ -152,11 +152,10 @@ def test_the_built_in_model_holds_a_session(tmp_path, columns):
 
 @pytest.mark.loopback
 def test_an_answer_is_shown_while_it_comes_in_and_after_it_was_cancelled(project, columns):
-    classified = says('{"speech_act": "question", "ambiguity": "low"}')
     answer = says("# What I found\n\nThe README greets the world, ", "and has one mistake")
     with WireServer() as server:
         model = project.use_server("anthropic", server.url)
-        server.reply(Speak(classified), Speak(answer, hold_after=4))
+        server.reply(Speak(answer, hold_after=4))
         with project.open(
             "--model", model, columns=columns, rows=SIZES[columns], TEST_KEY="sk-test"
         ) as terminal:

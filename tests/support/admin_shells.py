@@ -93,10 +93,9 @@ class Site:
         )
 
     def script(self, *steps: Any) -> str:
-        """`--model` for one user's message: how it is classified, then these model turns."""
+        """`--model` for one user's message: these model turns."""
         file = self.base / "steps.json"
-        classified = {"structured": {"speech_act": "command", "ambiguity": "low"}}
-        file.write_text(json.dumps([classified, *steps]))
+        file.write_text(json.dumps(steps))
         return f"scripted:../{file.name}"
 
     def use_server(self, wire: str, url: str) -> str:

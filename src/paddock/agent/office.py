@@ -32,7 +32,7 @@ class Charter:
     agent: str
     system_prompt: str
     tools_allowed: tuple[str, ...]
-    classify: bool = True
+    classify: bool = False
     attention: Attention | None = None
     facts: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Of the tier, for the context of a turn."""

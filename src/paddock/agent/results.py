@@ -34,6 +34,15 @@ class TurnResult:
     was_cancelled: bool = False
     is_unreachable: bool = False
     """There is no answer, as the provider could not be reached: no order failed otherwise."""
+    tools_withheld: str = ""
+    """Why the model was offered no tools, though its agent has some."""
+
+    @property
+    def note(self) -> str:
+        """What to say of a turn in which no tool ran; "" where one did."""
+        if self.cost.tool_calls:
+            return ""
+        return ": ".join(filter(None, ("no tool ran in this turn", self.tools_withheld)))
 
     def as_json(self) -> dict[str, Json]:
         """As `--json` prints it."""
@@ -44,6 +53,7 @@ class TurnResult:
             "cost": self.cost.as_json(),
             "session_id": self.session_id,
             "quality_gate_passed": self.quality_gate_passed,
+            "note": self.note,
         }
 
 

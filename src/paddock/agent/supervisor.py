@@ -41,6 +41,13 @@ from paddock.values.orders import (
 
 NO_TOOLS_FOR: Final = frozenset({"greeting"})
 """Speech acts that ask for nothing to be done."""
+_WITHHELD: Final = "the model took the message for a {}, and was offered no tools"
+_WITHOUT: Final = {
+    "context": "this turn goes on without context: {}",
+    "classify": "what kind of message this is was not found out, so every tool is offered: {}",
+    "conversation": "this turn goes on without the oldest messages: {}",
+}
+"""How a person is told what a turn does without."""
 _CANCELLED: Final = "The turn was cancelled."
 _CORRECTION_CHARS_MAX: Final = 600
 """Of why an answer was not accepted, as the model is told it."""
@@ -58,6 +65,7 @@ class _Turn:
     messages: list[Message] = field(default_factory=list[Message])
     """What the turn adds to the conversation, behind the user's own words."""
     answered_by: str = ""
+    tools_withheld: str = ""
     unreached: list[bool] = field(default_factory=list[bool])
     """Of each order that failed: whether it could not reach its provider."""
 
@@ -196,8 +204,11 @@ class Supervisor:
             self._go_on_without(turn, "classify", "" if error is None else error.message)
             return allowed
         # Advisory: it is asked what may be left out, and can give nothing.
-        is_clear = result.get("ambiguity") == "low"
-        return () if is_clear and result.get("speech_act") in NO_TOOLS_FOR else allowed
+        speech_act = result.get("speech_act")
+        if result.get("ambiguity") != "low" or speech_act not in NO_TOOLS_FOR:
+            return allowed
+        turn.tools_withheld = _WITHHELD.format(speech_act)
+        return ()
 
     def _synthesize(
         self, turn: _Turn, context: str, tools: tuple[str, ...]
@@ -269,7 +280,7 @@ class Supervisor:
 
     def _go_on_without(self, turn: _Turn, what: str, why: str) -> None:
         self._office.append(self._office.scribe.degraded(turn.number, what, why))
-        self._office.listener.heard(Noticed(f"this turn goes on without {what}: {why}"))
+        self._office.listener.heard(Noticed(_WITHOUT[what].format(why)))
 
     # The end
 
@@ -311,6 +322,7 @@ class Supervisor:
             turn=turn.number,
             was_cancelled=is_cancelled,
             is_unreachable=has_failed and all(turn.unreached),
+            tools_withheld=turn.tools_withheld,
         )
 
 

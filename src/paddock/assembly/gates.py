@@ -24,11 +24,15 @@ from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.gates.ground import NOBODY, Ground, Tools, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
+from paddock.ledger.presence import gone_error
 from paddock.packages.transaction import AcceptanceRunner, Attic, NoAcceptance
 from paddock.plane import records
 from paddock.plane.files import read_file
+from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
+from paddock.values.entries import Entry
+from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
 
 OPERATOR: Final = "operator"
@@ -120,12 +124,29 @@ def _recorded(
     kept = results if by == OPERATOR else [each for each in results if each.gate != G4]
     try:
         set_digest = _set_digest(ground)
-        record_in_governance(project, *(gate_entry(result, set_digest, by) for result in kept))
+        _record(project, *(gate_entry(result, set_digest, by) for result in kept))
     except PaddockError as error:
         if not run.has_failed:
             raise
         return GateRun(results, error)
     return run
+
+
+def _record(project: Project, *entries: Entry) -> None:
+    """Record these in governance. A gate begins no ledger in the place of one that is gone.
+
+    Raises: LedgerDamagedError: it is gone; as `record_in_governance`.
+    """
+    if is_governance_gone(project):
+        name = LedgerName.GOVERNANCE
+        raise gone_error(project.layout.ledger_paths()[name], name)
+    record_in_governance(project, *entries)
+
+
+def is_governance_gone(project: Project) -> bool:
+    """Whether a bare plane lacks the ledger that each begins with."""
+    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
+    return project.layout.kind is PlaneKind.BARE and not path.exists()
 
 
 def _set_digest(ground: Ground) -> str | None:
@@ -146,7 +167,7 @@ def _record_config(project: Project, ground: Ground) -> None:
         before = ground.recorded_config
         files = {**before, **_package_config(ground)}
         if files != dict(before):
-            record_in_governance(project, records.config_changed(before, files, config))
+            _record(project, records.config_changed(before, files, config))
             ground.forget_config()
     except IntegrityError:
         return  # a damaged ledger: G6 says which, and G0B finds no digest there

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from paddock import limits
@@ -27,6 +28,7 @@ from paddock.ledger.named import PlaneLedgers
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
+from paddock.plane.scratch import ignore_new_folder
 from paddock.policy.engine import Policy
 from paddock.policy.openness import may_ever
 from paddock.policy.permissions import compile_permissions
@@ -49,6 +51,7 @@ from paddock.tools.operations import HEADS
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.agents import AgentChain, client_kind
+from paddock.values.planes import PlaneKind
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
@@ -183,6 +186,7 @@ def open_runtime(
             randomness=os.urandom,
             history=history,
             contents=KeptContents(blobs),
+            after_write=_ignoring_scratch(project, policy, workspace.root),
         )
         close = held.pop_all().close
     return Runtime(Dispatcher(context), registry, new_call_id, close, (*notices, *not_loaded))
@@ -198,6 +202,12 @@ def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
     for member in chain:
         compile_permissions(member)  # What cannot be used is said now, and not at each call.
     return chain
+
+
+def _ignoring_scratch(project: Project, policy: Policy, root: str) -> Callable[[], None]:
+    """In a bare plane nothing is made: its files belong to packages."""
+    is_wanted = project.layout.kind is PlaneKind.PROJECT and policy.settings.hook.sandbox_ignored
+    return ignore_new_folder(Path(root)) if is_wanted else lambda: None
 
 
 def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:

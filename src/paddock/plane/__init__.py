@@ -14,6 +14,7 @@
     client_files             another program's configuration, edited as it was read
     client_homes             where such a program keeps it
     client_processes         which of them run with the hook, and whether they started us
+    scratch                  scratch folders of a project
     records, report          what governance is told (pure); where everything is
 
 The governed home of a project (its plane) lies in the user's state directory,

@@ -163,10 +163,10 @@ def _is_like_a_file(path: str) -> bool:
 
 
 def mean_write(found: Match) -> Wishes:
-    """A file with this content."""
+    """A file with this content, and the folders that it needs."""
     path, content = _clean(found["path"]), unquoted(found["text"])
     return (
-        Wish("write_file_dev", {"path": path, "content": content}),
+        Wish("write_file_dev", {"path": path, "content": content, "create_dirs": True}),
         Wish("create_file", {"path": path, "content": content}),
     )
 

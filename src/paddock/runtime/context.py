@@ -18,6 +18,10 @@ _NO_HISTORY: Final = NoHistory()
 _NOBODY: Final = NoApprover()
 
 
+def _do_nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a dispatcher works with; all of it given by the host.
@@ -39,3 +43,5 @@ class Context:
     contents: Contents | None = None
     """Where contents of arguments are kept; None: their digests alone are."""
     monotonic_ns: Callable[[], int] = time.monotonic_ns
+    after_write: Callable[[], None] = _do_nothing
+    """Called when a call that may write is over and on record."""

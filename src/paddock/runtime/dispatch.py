@@ -238,6 +238,7 @@ class Dispatcher:
             raise
         if _is_on_record(outcome):
             history.recorded(running)
+        self._context.after_write()
         return result_of(ready, outcome)
 
     def _run(self, ready: Prepared) -> Ran:

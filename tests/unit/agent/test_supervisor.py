@@ -130,8 +130,12 @@ def test_a_classification_has_no_tools_and_one_turn(room):
 def test_a_greeting_needs_no_tools(room):
     model = script(acts("greeting"), Say("hello"))
 
-    room.supervisor(model, classify=True).handle_turn("hello")
+    result = room.supervisor(model, classify=True).handle_turn("hello")
 
+    assert result.note == (
+        "no tool ran in this turn: the model took the message for a greeting, "
+        "and was offered no tools"
+    )
     assert model.requests[1].tools == ()
     assert room.metadata("WO_PLANNED", "ho2m")[1]["turn_limit"] == 1
 

@@ -277,7 +277,7 @@ def test_a_ledger_that_was_taken_away_with_all_beside_it_is_missed(operator, led
     (operator.plane / f"{ledger}.jsonl").unlink()
     shutil.rmtree(operator.plane / f"{ledger}.d")
 
-    assert status_of(operator, "G6") == "fail"
+    assert gate(operator, "--gate", "G6").json["gates"][0]["status"] == "fail"
 
 
 def test_a_plane_made_anew_where_one_stood_before_passes(operator):
@@ -499,6 +499,43 @@ def test_a_plane_whose_governance_ledger_is_damaged_is_told_so_by_g6(operator, h
     failed = {row["gate"] for row in ran.json["gates"] if row["status"] == "fail"}
     assert (ran.status, "G6" in failed) == (1, True)
     assert operator.run("--plane", str(operator.plane), "tools").status == 4
+
+
+@pytest.mark.parametrize("left", [None, (), ("packages",), ("packages", "governance.d")])
+@pytest.mark.parametrize("options", [("--all",), ("--gate", "G6")])
+def test_a_plane_without_its_governance_ledger_is_told_so_by_g6(operator, left, options):
+    folder = operator.plane / "HOT/ledger"
+    for each in folder.iterdir():
+        if not each.name.startswith(left or ("nothing",)):
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    if left is None:
+        folder.rmdir()
+
+    ran = gate(operator, *options)
+
+    (found,) = [row for row in ran.json["gates"] if row["gate"] == "G6"]
+    assert (ran.status, found["status"]) == (1, "fail")
+    assert "HOT/ledger/governance.jsonl" in {each["file"] for each in found["failures"]}
+    assert "this was not recorded: the ledger" in ran.err
+    # No other ledger was begun in its place.
+    assert not (folder / "governance.jsonl").exists()
+
+
+def test_a_gate_that_passes_without_a_governance_ledger_is_no_pass(operator):
+    for each in (operator.plane / "HOT/ledger").glob("governance*"):
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+    ran = gate(operator, "--gate", "G1")
+
+    assert (ran.status, ran.out) == (4, "")
+    assert "the ledger governance is gone" in ran.err
+
+
+@pytest.mark.parametrize("folder", ["HO2/ledger", "HO1/ledger"])
+def test_a_plane_whose_lower_ledgers_were_never_made_is_whole(operator, folder):
+    (operator.plane / folder).rmdir()
+
+    assert gate(operator, "--all", "--enforce").status == 0
 
 
 def test_a_failed_gate_of_a_whole_ledger_ends_as_before(operator):

@@ -107,8 +107,7 @@ def test_the_working_directory_is_the_default(place, monkeypatch):
 
 def test_a_session_answers_and_delegates_to_a_child_of_its_agent(place):
     place.run("agent", "create", "reader", "--parent", "main", "--workspace", str(place.project))
-    clear = Say(structured={"speech_act": "greeting", "ambiguity": "low"})
-    model = ScriptedModel([clear, Say("hello"), Say("two lines")])
+    model = ScriptedModel([Say("hello"), Say("two lines")])
     with paddock.open_session(place.project, provider=model) as session:
         turn = session.handle_turn("hi")
         order = session.delegate("reader", "count the lines of README.md", budget=50_000)

@@ -14,7 +14,7 @@ from tests.support.planes import operator_in
 from tests.support.wire_server import Fail, Hang, WireServer
 from tests.support.wire_words import WIRES, calls, says
 
-CLEAR = {"structured": {"speech_act": "command", "ambiguity": "low"}}
+LOOK = {"text": "I look.", "calls": [{"name": "view", "arguments": {"path": "README.md"}}]}
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_built_in_model_answers_without_anything(place):
 
 
 def test_json_is_the_turns_result(place):
-    ran = run_script(place, CLEAR, {"text": "done"}, options=("--json",))
+    ran = run_script(place, {"text": "done"}, options=("--json",))
 
     found = ran.json
     assert set(found) == {
@@ -47,30 +47,80 @@ def test_json_is_the_turns_result(place):
         "cost",
         "session_id",
         "quality_gate_passed",
+        "note",
     }
     assert (ran.status, found["response"], found["outcome"]) == (0, "done", "success")
-    orders = found["work_orders"]
-    assert [order["state"] for order in orders] == ["completed", "completed"]
-    assert {order["session_id"] for order in orders} == {found["session_id"]}
-    assert [order["input_context"]["user_message"] for order in orders] == ["go", "go"]
-    assert found["cost"]["llm_calls"] == 2
+    (order,) = found["work_orders"]
+    assert (order["wo_type"], order["state"]) == ("synthesize", "completed")
+    assert order["session_id"] == found["session_id"]
+    assert order["input_context"]["user_message"] == "go"
+    assert (found["cost"]["llm_calls"], found["cost"]["tool_calls"]) == (1, 0)
+    assert found["note"] == "no tool ran in this turn"
+
+
+def test_a_turn_in_which_no_tool_ran_says_so(place):
+    ran = run_script(place, {"text": "Let me look."})
+
+    assert (ran.status, ran.out) == (0, "Let me look.\n")
+    assert ran.err == "note: no tool ran in this turn\n"
+
+
+def test_a_turn_in_which_every_call_was_refused_says_that_no_tool_ran(place):
+    call = {"name": "create_file", "arguments": {"path": ".git/config", "content": "x"}}
+    ran = run_script(place, {"calls": [call]}, {"text": "It is done."})
+
+    assert (ran.status, ran.out) == (0, "It is done.\n")
+    assert ran.err == "note: no tool ran in this turn\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_turn_in_which_a_tool_ran_says_nothing_more(place, options):
+    ran = run_script(place, LOOK, {"text": "It is about widgets."}, options=options)
+
+    assert (ran.status, ran.err) == (0, "")
+    assert not options or ran.json["note"] == ""
+
+
+GREETING = "the model took the message for a greeting, and was offered no tools"
+
+
+@pytest.mark.parametrize(
+    ("speech_act", "ambiguity", "note"),
+    [
+        ("greeting", "low", f"no tool ran in this turn: {GREETING}"),
+        ("greeting", "high", "no tool ran in this turn"),
+        ("question", "low", "no tool ran in this turn"),
+        ("song", "low", "no tool ran in this turn"),
+    ],
+)
+def test_an_admin_that_was_offered_no_tools_says_why(tmp_path, speech_act, ambiguity, note):
+    operator = operator_in(tmp_path).make()
+    script = tmp_path / "steps.json"
+    answer = {"structured": {"speech_act": speech_act, "ambiguity": ambiguity}}
+    script.write_text(json.dumps([answer, {"text": "Let me look."}]))
+    task = ("run", "--model", f"scripted:{script}", "run the gate check")
+
+    ran, told = operator.run(*task), operator.run("--json", *task)
+
+    assert (ran.status, ran.out) == (0, "Let me look.\n")
+    assert ran.err.splitlines()[-1] == f"note: {note}"
+    assert told.json["note"] == note
+    offered = [order["constraints"]["tools_allowed"] for order in told.json["work_orders"]]
+    assert (offered[-1] == []) == (GREETING in note)
 
 
 def test_a_degraded_answer_is_exit_1(place):
-    ran = run_script(place, CLEAR, {"stop": "refusal", "reason": "unsafe"}, options=("--json",))
+    ran = run_script(place, {"stop": "refusal", "reason": "unsafe"}, options=("--json",))
 
     assert (ran.status, ran.json["outcome"]) == (1, "degraded")
     assert ran.json["quality_gate_passed"] is False
 
 
 def test_steps_of_a_script_that_are_left_over_are_an_error(place):
-    ran = run_script(place, CLEAR, {"text": "done"}, {"text": "and then?"})
+    ran = run_script(place, {"text": "done"}, {"text": "and then?"})
 
     assert (ran.status, ran.out) == (3, "done\n")
-    assert "1 of 3 steps of the script are left over" in ran.err
-
-
-LOOK = {"text": "I look.", "calls": [{"name": "view", "arguments": {"path": "README.md"}}]}
+    assert "1 of 2 steps of the script are left over" in ran.err
 
 
 @pytest.mark.parametrize("spare", [(), ({"text": "spare"},)])
@@ -78,16 +128,16 @@ def test_an_expectation_that_does_not_hold_is_exit_3_and_named_whatever_came_of_
     place, spare
 ):
     wrong = {"text": "d", "expects": "no such text"}
-    ran = run_script(place, CLEAR, LOOK, wrong, *spare)
+    ran = run_script(place, LOOK, wrong, *spare)
 
     assert ran.status == 3
     assert ("spare" in ran.out) == bool(spare)
-    assert "error[config.invalid]: step 3 of the script expects 'no such text'" in ran.err
+    assert "error[config.invalid]: step 2 of the script expects 'no such text'" in ran.err
     assert "# Widgets" in ran.err
 
 
 def test_an_expectation_that_holds_is_not_spoken_of(place):
-    ran = run_script(place, CLEAR, LOOK, {"text": "d", "expects": "# Widgets"})
+    ran = run_script(place, LOOK, {"text": "d", "expects": "# Widgets"})
 
     assert (ran.status, ran.out, ran.err) == (0, "d\n", "")
 
@@ -118,7 +168,7 @@ def test_nobody_is_asked(place):
     )
     assert place.run("trust", "--yes").status == 0
 
-    ran = run_script(place, CLEAR, call, {"text": "no"})
+    ran = run_script(place, call, {"text": "no"})
 
     assert (ran.status, ran.out) == (0, "no\n")
     assert not (place.project / "asked.txt").exists()
@@ -127,7 +177,7 @@ def test_nobody_is_asked(place):
 
 
 def test_what_a_model_says_cannot_drive_the_terminal(place):
-    ran = run_script(place, CLEAR, {"text": "\x1b[2Jgone"})
+    ran = run_script(place, {"text": "\x1b[2Jgone"})
 
     assert ran.out == "\\x1b[2Jgone\n"
 
@@ -163,7 +213,7 @@ def write_provider(place: Place, rows: str) -> None:
 def test_a_server_of_ones_own_answers(place):
     with WireServer() as server:
         local(place, server.url)
-        server.say(says(json.dumps(CLEAR["structured"])), says("from the server"))
+        server.say(says("from the server"))
 
         ran = place.run("run", "--model", "local", "go")
 
@@ -178,11 +228,11 @@ def test_a_recorded_task_is_played_again_without_server_and_key(place, wire):
         api = "" if wire == "anthropic" else f'api = "{wire}"\n'
         write_provider(place, f'provider = "{provider}"\nbase_url = "{server.url}{base}"\n{api}')
         look = calls(("view", {"path": "README.md"}), text=("Look.",))
-        server.say(says(json.dumps(CLEAR["structured"])), look, says("It is about ", "widgets."))
+        server.say(look, says("It is about ", "widgets."))
         recorded = place.run("run", "--model", "local", "--record", "tape.jsonl", "what is it?")
     tape = place.project / "tape.jsonl"
     assert (recorded.status, recorded.out) == (0, "It is about widgets.\n")
-    assert len(tape.read_text().splitlines()) == 3
+    assert len(tape.read_text().splitlines()) == 2
     assert tape.stat().st_mode & 0o777 == 0o600
     # The file is no part of what the task met when it was recorded.
     moved = tape.rename(place.base / "tape.jsonl")
@@ -199,7 +249,7 @@ def test_a_recorded_task_is_played_again_without_server_and_key(place, wire):
 def test_another_task_is_not_on_the_cassette(place):
     with WireServer() as server:
         local(place, server.url)
-        server.say(says(json.dumps(CLEAR["structured"])), says("yes"))
+        server.say(says("yes"))
         place.run("run", "--model", "local", "--record", "tape.jsonl", "one")
 
     ran = place.run("run", "--model", "local", "--play", "tape.jsonl", "two")
@@ -212,7 +262,7 @@ def test_another_task_is_not_on_the_cassette(place):
 def test_a_cassette_that_is_not_played_to_its_end_says_so(place):
     with WireServer() as server:
         local(place, server.url)
-        server.say(says(json.dumps(CLEAR["structured"])), says("yes"))
+        server.say(says("yes"))
         place.run("run", "--model", "local", "--record", "tape.jsonl", "one")
     tape = place.project / "tape.jsonl"
     tape.write_text(tape.read_text() + tape.read_text().splitlines()[-1] + "\n")
@@ -337,7 +387,7 @@ def test_a_hang_up_that_is_ignored_stays_so(place):
 
 @pytest.fixture
 def session_id(place) -> str:
-    return run_script(place, CLEAR, {"text": "first"}, options=("--json",)).json["session_id"]
+    return run_script(place, {"text": "first"}, options=("--json",)).json["session_id"]
 
 
 def test_sessions_are_listed_and_shown(place, session_id):
@@ -361,7 +411,7 @@ def test_only_one_agents_sessions(place, session_id):
 
 def test_a_session_goes_on(place, session_id):
     script = place.base / "more.json"
-    script.write_text(json.dumps([CLEAR, {"text": "second", "expects": "more"}]))
+    script.write_text(json.dumps([{"text": "second", "expects": "more"}]))
 
     ran = place.run("session", "resume", session_id, "--model", f"scripted:{script}", "more")
 

@@ -66,7 +66,7 @@ ADMIN_SESSION = [
     (
         'write a file at HO2/scratch/test.txt with the content "hello from admin"',
         "write_file_dev",
-        {"path": "HO2/scratch/test.txt", "content": "hello from admin"},
+        {"path": "HO2/scratch/test.txt", "content": "hello from admin", "create_dirs": True},
     ),
     (
         'search for "def handle_turn" in the HO2 directory',
@@ -127,7 +127,11 @@ PLAIN = [
         "edit_file_dev",
         {"path": "x/y.py", "old_string": "a b", "new_string": "c"},
     ),
-    ('write "x" to a/b.txt', "write_file_dev", {"path": "a/b.txt", "content": "x"}),
+    (
+        'write "x" to a/b.txt',
+        "write_file_dev",
+        {"path": "a/b.txt", "content": "x", "create_dirs": True},
+    ),
     ('search for "ledger" in docs', "grep_dev", {"pattern": "ledger", "path": "docs"}),
     ("grep foo( in src", "grep_dev", {"pattern": r"foo\(", "path": "src"}),
     ('run "ls -la ."', "run_shell_dev", {"command": "ls -la ."}),

@@ -31,6 +31,10 @@ _LAST: Final = 10
 _LAST_DIGITS_MAX: Final = 9
 _TIME_CHARS: Final = 19
 _INSTALLED: Final = "list_packages"
+_CLASSIFY: Final = {
+    True: "on: the model is first asked what kind of message came; a greeting gets no tools",
+    False: "off: every message is offered all tools",
+}
 
 
 class ShowCommand:
@@ -77,7 +81,7 @@ def _show_config(desk: Desk) -> None:
             ("dual gate", str(project.gate)),
             ("made with --dev", "yes" if report.made_with_dev else "no"),
             ("model", f"{config.model.provider}:{config.model.name or 'default'}"),
-            ("classify", "on" if config.classify else "off"),
+            ("classify", _CLASSIFY[config.classify]),
             ("budget", f"{budget.session_tokens:,} tokens a session ({budget.mode})"),
             ("read", ", ".join(allowed.read) or "nothing"),
             ("write", ", ".join(allowed.write) or "nothing"),

@@ -72,6 +72,8 @@ class TurnView:
             self._screen.show(line(Span(f"[{result.outcome.value}]", Look.WARN)))
         elif self._said.strip() != result.response.strip():
             self._screen.show(spoken(result.response))
+        if result.tools_withheld:
+            self._screen.show(line(Span("note: ", Look.WARN), result.note))
 
     def give_up(self) -> None:
         """A turn ended in an error."""

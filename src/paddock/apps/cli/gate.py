@@ -45,16 +45,19 @@ class GateCommand:
 
     def run(self, options: Options, console: Console) -> int:
         """Look, say, and end as the answer is."""
-        from paddock.assembly.gates import check_gates
+        from paddock.assembly.gates import check_gates, is_governance_gone
         from paddock.gates.results import results_json
 
         names = _names(options.gate)
-        is_damaged = False
-        try:
-            project = use_project(options, console)
-        except LedgerDamagedError:
-            # That is what G6 is there to say; nothing can be recorded.
-            project, is_damaged = find_project(options, console), True
+        project = find_project(options, console)
+        # That is what G6 is there to say; nothing can be recorded. Opened, the plane would
+        # have another ledger in the place of one that is gone.
+        is_damaged = is_governance_gone(project)
+        if not is_damaged:
+            try:
+                project = use_project(options, console)
+            except LedgerDamagedError:
+                is_damaged = True
         run = check_gates(project, names, _Progress(console))
         if options.json:
             console.write_json(results_json(run.results))

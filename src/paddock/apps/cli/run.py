@@ -84,6 +84,8 @@ def answer(message: str, resume: str | None, options: Options, console: Console)
         console.write_json(result.as_json())
     else:
         console.say(result.response)
+        if result.note and result.outcome is TurnOutcome.SUCCESS:
+            console.warn(f"note: {result.note}")
     if stopping.ended_by is not None:
         return EXIT_SIGNAL + stopping.ended_by
     if prepared:

@@ -13,5 +13,5 @@ A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSO
     exec, wrapped   a client's command, run in Paddock's sandbox
     agent_sdk    the same judgement for a program of the Claude Agent SDK
     command, console, settings/   the command line, and a client's own settings
-    scratch, scratch_command   scratch folders of a project
+    scratch_command   scratch folders, made and cleaned by a person
 """

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Final
 
 from paddock import limits
-from paddock.apps.hook import scratch
 from paddock.apps.hook.confinement import keep_trial, try_in_codex
 from paddock.apps.hook.console import Console, environment_of, project_of
 from paddock.apps.hook.full import Given, answer, record_stop
@@ -33,6 +32,7 @@ from paddock.ledger.decided import find_decided
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter
+from paddock.plane import scratch
 from paddock.plane.client_files import Edit
 from paddock.plane.layout import LedgerName
 from paddock.policy.questions.explain_record import DENIED_UNASKED

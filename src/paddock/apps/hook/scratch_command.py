@@ -4,8 +4,8 @@ import argparse
 import time
 from datetime import date
 
-from paddock.apps.hook import scratch
 from paddock.apps.hook.console import Console, project_of
+from paddock.plane import scratch
 from paddock.values.calls import Json
 
 
@@ -14,8 +14,8 @@ class Scratch:
 
     summary = (
         "Scratch work of agents lies in agent_sandbox/<date>/<topic>/, which is safe to write\n"
-        "and ignored by git once `new` or the hook made it. `clean` removes folders whose name\n"
-        "is an old date, nothing else."
+        "and ignored by git where `new`, the hook or a call's first write there made it.\n"
+        "`clean` removes folders whose name is an old date, nothing else."
     )
     examples = "  paddock scratch new parser\n  paddock scratch clean --older-than 7d --dry-run"
 

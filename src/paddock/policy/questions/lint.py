@@ -55,7 +55,7 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True)
 class _Danger:
-    """A setting that gives more than it seems to."""
+    """A setting that gives more than it seems to, or has another name now."""
 
     key: tuple[str, str]
     value: Json
@@ -106,6 +106,16 @@ _DANGERS: Final = (
         "lint.contents_kept",
         "keeps what people and models wrote",
         "leave it out unless somebody needs the contents",
+    ),
+    *(
+        _Danger(
+            ("hook", "sandbox_shell"),
+            value,
+            "lint.old_name",
+            f'is an old name: it is read as hook.shell = "{word}"',
+            f'write shell = "{word}" in its place',
+        )
+        for value, word in ((True, "confine"), (False, "read"))
     ),
 )
 

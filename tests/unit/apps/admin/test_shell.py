@@ -378,7 +378,8 @@ def test_an_answer_with_a_schema_is_shown_once_and_a_rejected_one_is_not_shown(p
     ask_for(plane, VERDICT)
     rejected = {"structured": {"response_text": "perhaps", "sure": "no"}}
     accepted = {"structured": {"response_text": "yes\nit is", "sure": True}}
-    model = plane.script(rejected, accepted)
+    question = {"structured": {"speech_act": "question", "ambiguity": "low"}}
+    model = plane.script(question, rejected, accepted)
 
     shown = blocks(plane.pipe("is it so?\n", "--model", model).stdout)
     ran = plane.pipe("is it so?\n", "--json", "--model", model)

@@ -1,14 +1,16 @@
 """Scratch folders: made under today's date, cleaned by their names, links never followed."""
 
+import json
 import os
 import subprocess
 from datetime import date, datetime, timedelta
 
 import pytest
 
-from paddock.apps.hook.scratch import Cleaned, clean
+from paddock.plane.scratch import Cleaned, clean
 from tests.support.disks import tree
 from tests.support.hooks import Client
+from tests.support.places import Ran
 
 TODAY = date(2026, 11, 20)
 
@@ -24,6 +26,68 @@ def test_a_new_topic_has_a_folder_that_is_safe_and_ignored(client: Client):
     assert (client.place.project / "agent_sandbox/.gitignore").read_text() == "*\n"
     assert client.ask("Write", tool_input={"file_path": f"{made}/a"}).raw == b""
     assert client.place.run("scratch", "new", "parser", "--json").json["path"] == made
+
+
+def call(client: Client, tool: str, **arguments: str) -> Ran:
+    return client.place.run("call", tool, json.dumps(arguments), "--yes")
+
+
+def untracked(client: Client) -> str:
+    """What git would add of the project."""
+    where = ["git", "-C", str(client.place.project)]
+    subprocess.run([*where, "init", "-q"], check=True)
+    status = [*where, "status", "--porcelain", "--untracked-files=all"]
+    return subprocess.run(status, check=True, capture_output=True, text=True).stdout
+
+
+COMMAND = "mkdir -p agent_sandbox/x; echo hello > agent_sandbox/x/a.txt"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("create_file", {"path": "agent_sandbox/2026-11-20/x/a.txt", "content": "hello"}),
+        ("move_file", {"path": "README.md", "to": "agent_sandbox/README.md"}),
+        pytest.param("run_shell", {"command": COMMAND}, marks=pytest.mark.needs("stage")),
+    ],
+)
+def test_git_ignores_what_a_call_puts_into_a_new_scratch_folder(tool, arguments, client: Client):
+    ran = call(client, tool, **arguments)
+
+    assert (ran.status, ran.err) == (0, "")
+    assert (client.place.project / "agent_sandbox/.gitignore").read_text() == "*\n"
+    assert "agent_sandbox" not in untracked(client)
+
+
+@pytest.mark.parametrize("path", ["docs/a.txt", "src/agent_sandbox/a.txt", "agent_sandbox.txt"])
+def test_a_write_anywhere_else_makes_no_scratch_folder(path, client: Client):
+    assert call(client, "create_file", path=path, content="x").status == 0
+
+    assert not (client.place.project / "agent_sandbox").exists()
+    assert path in untracked(client)
+
+
+def test_a_refused_write_makes_no_scratch_folder(client: Client):
+    (client.place.project / "paddock.toml").write_text('[agents.main]\nprofile = "locked"\n')
+    assert client.place.run("trust", "--yes").status == 0
+
+    assert call(client, "create_file", path="agent_sandbox/x/a.txt", content="x").status == 1
+    assert not (client.place.project / "agent_sandbox").exists()
+
+
+def test_a_scratch_folder_that_is_there_stays_as_its_people_made_it(client: Client):
+    (client.place.project / "agent_sandbox").mkdir()
+
+    assert call(client, "create_file", path="agent_sandbox/a.txt", content="x").status == 0
+    assert os.listdir(client.place.project / "agent_sandbox") == ["a.txt"]
+
+
+def test_a_project_that_wants_scratch_work_tracked_has_it_tracked(client: Client):
+    (client.place.project / "paddock.toml").write_text("[hook]\nsandbox_ignored = false\n")
+    assert client.place.run("trust", "--yes").status == 0
+
+    assert call(client, "create_file", path="agent_sandbox/a.txt", content="x").status == 0
+    assert "agent_sandbox/a.txt" in untracked(client)
 
 
 @pytest.mark.parametrize("topic", ["..", "a/b", ".hidden", "-x", "", "a b", "x" * 65, "a\n"])

@@ -188,6 +188,28 @@ keep_model_contents = true
     ]
 
 
+@pytest.mark.parametrize(("value", "word"), [("true", "confine"), ("false", "read")])
+def test_an_old_name_of_a_setting_is_named_with_what_is_written_today(value, word):
+    (finding,) = lint(policy(f"[hook]\nsandbox_shell = {value}\n"))
+    assert finding.render() == (
+        "paddock.toml:2: lint.old_name: hook.sandbox_shell is an old name: it is read as"
+        f' hook.shell = "{word}"\n  hint: write shell = "{word}" in its place'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[hook]\nshell = "confine"\n',
+        '[hook]\nshell = "read"\n',
+        "[hook]\nscratch = false\n",
+        "# sandbox_shell = true\n",
+    ],
+)
+def test_what_is_written_as_today_is_no_old_name(text):
+    assert found(text) == []
+
+
 @pytest.mark.parametrize(
     ("command", "interpreter"),
     [

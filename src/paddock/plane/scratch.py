@@ -8,8 +8,8 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -64,6 +64,23 @@ def make_folder(root: Path, *, ignored: bool) -> bool:
         os.write(descriptor, IGNORED)
         os.close(descriptor)
     return True
+
+
+def ignore_new_folder(root: Path) -> Callable[[], None]:
+    """What has git ignore `agent_sandbox/` once it is there; nothing where it is there now.
+
+    A link or a file in its place stays as it is, and so does a disk that is full: the call
+    that wrote there is done.
+    """
+    if os.path.lexists(root / FOLDER):
+        return lambda: None
+
+    def ignore() -> None:
+        if os.path.lexists(root / FOLDER):
+            with suppress(ConfigError, HostError):
+                make_folder(root, ignored=True)
+
+    return ignore
 
 
 def remove_empty_folder(root: Path) -> None:
