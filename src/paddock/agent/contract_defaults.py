@@ -25,7 +25,6 @@ def _input(*required: str, optional: tuple[str, ...] = ()) -> dict[str, Json]:
 
 
 def default_contracts() -> tuple[PromptContract, ...]:
-    """All of them."""
     return (_classify(), _synthesize(), _execute())
 
 

@@ -56,7 +56,6 @@ class Template:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names that stand in it."""
         return self.parts[1::2]
 
     def render(self, values: Mapping[str, str]) -> str:

@@ -183,8 +183,6 @@ class OneAtATime:
 
 
 class HeardText:
-    """A model's text, as events."""
-
     def __init__(self, listener: TurnListener) -> None:
         self._listener = listener
 
@@ -196,8 +194,6 @@ class HeardText:
 
 
 class HeardCalls:
-    """Calls of a turn, as events."""
-
     def __init__(self, listener: TurnListener) -> None:
         self._listener = listener
 
@@ -251,7 +247,6 @@ class HeardApprover:
         self._listener = listener
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """What the approver says."""
         self._listener.heard(ApprovalAsked(request))
         approval = self._approver.answer(request)
         self._listener.heard(ApprovalAnswered(request, approval))

@@ -66,7 +66,6 @@ class Executor:
         return Execution(order, attempt.messages, attempt.is_unreachable)
 
     def _recorded(self, order: WorkOrder, ended: Answer | Fail, cost: OrderCost) -> WorkOrder:
-        """The order in its final state, as it is on record."""
         model = self._hands.model
         final = _finished(order, ended, cost)
         try:

@@ -44,8 +44,6 @@ _TOKENS_MAX: Final = 10**12
 
 
 class OrderStoppedError(Exception):
-    """The order ends here."""
-
     def __init__(self, code: OrderFailure, message: str) -> None:
         super().__init__(message)
         self.error = OrderError(code, message)

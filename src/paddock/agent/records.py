@@ -31,8 +31,6 @@ _NAME_CHARS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request to a model, as it is recorded."""
-
     wo_id: str
     number: int
     """Of the order's exchanges, from 1."""
@@ -68,8 +66,6 @@ def no_turn(error: BaseException) -> NoTurn:
 
 @dataclass(frozen=True, slots=True)
 class Scribe:
-    """Makes the entries of one agent in one session."""
-
     session_id: str
     agent: str
 
@@ -211,8 +207,6 @@ class Scribe:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """All that is kept of a turn."""
-
     turn: int
     user_message: str
     response: str

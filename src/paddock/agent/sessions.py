@@ -94,7 +94,6 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """The session's tokens."""
         return self._parts.office.budget
 
     @property

@@ -54,7 +54,6 @@ class Outside:
 
 
 def checkpoint_entry(ledger: LedgerName, signed: SignedCheckpoint) -> Entry:
-    """The entry that a ledger's checkpoint is in the ledger above."""
     checkpoint = signed.checkpoint
     return Entry(
         CHECKPOINT,

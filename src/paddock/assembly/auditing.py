@@ -158,7 +158,6 @@ def _signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> 
 def _anchor_of(
     layout: PlaneLayout, environment: Environment, name: LedgerName, path: Path
 ) -> Anchor | None:
-    """The anchor of the highest ledger; the others have none."""
     if name != LedgerName.GOVERNANCE:
         return None
     genesis = find_genesis(str(path))

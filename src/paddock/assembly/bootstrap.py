@@ -151,7 +151,6 @@ def repair_bare_plane(
 
 
 def _is_signed(depot: Depot) -> bool:
-    """Whether an operator vouched for exactly what is installed."""
     packages = read_installed(depot.layout).packages.values()
     rows = frozenset(row_of(each.manifest) for each in packages)
     vouched = read_vouched(depot.ledger.read().entries)

@@ -42,8 +42,6 @@ class Finishing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A model that answers from a file."""
-
     provider: Provider
     answers: Finishing
 
@@ -163,7 +161,6 @@ class _NewTape:
         self._file.unlink()
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

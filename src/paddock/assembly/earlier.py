@@ -75,7 +75,6 @@ def _stood(change: Change) -> tuple[tuple[str, str | None], ...]:
 
 
 def _workspaces(agent: str, declared: tuple[StoredEntry, ...]) -> frozenset[str]:
-    """Every workspace that the agents of this name are on record with."""
     return frozenset(
         str(row.entry.metadata.get("workspace")) for row in declared if row.entry.agent == agent
     )

@@ -189,7 +189,6 @@ def _find_any(name: str) -> Tool[Any] | None:
 
 
 def _digest_now(tool: Tool[Any] | None, request: ApprovalRequest, judge: PolicyJudge) -> str:
-    """The digest of what the request shows, for these agents and this policy."""
     shown = {**request.arguments, **request.filled}
     return approval_digest(
         tool=request.tool,

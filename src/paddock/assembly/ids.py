@@ -4,7 +4,6 @@ import os
 
 
 def new_session_id() -> str:
-    """An id for what is opened."""
     return f"SES-{os.urandom(8).hex()}"
 
 

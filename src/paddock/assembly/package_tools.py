@@ -169,8 +169,6 @@ class _GuardedPlan:
 
 
 class _Guarded:
-    """The handler of a package's tool, between the dispatcher and the tool's own."""
-
     def __init__(self, inner: Any, head: Action) -> None:
         self._inner = inner
         self._head = head

@@ -67,7 +67,6 @@ class Project:
 
     @property
     def default_agent(self) -> str:
-        """The agent of a door that names none."""
         return default_agent_of(self.layout.kind)
 
     def agent_named(self, name: str | None) -> str:
@@ -80,7 +79,6 @@ class Project:
 
 
 def default_agent_of(kind: PlaneKind) -> str:
-    """The agent of a door that names none, on a plane of this kind."""
     return MAIN_AGENT if kind is PlaneKind.PROJECT else ADMIN_AGENT
 
 

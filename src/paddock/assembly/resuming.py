@@ -109,7 +109,6 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
 
 
 def _require_unchanged(project: Project, granted: Parked, judge: PolicyJudge) -> None:
-    """Policy, agents and call have to be those of the question: its digest says so."""
     request = granted.request
     tool = tools_of(project, request.agent).get(request.tool)
     now = approval_digest(

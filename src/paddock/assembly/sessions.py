@@ -253,8 +253,6 @@ def _budget_table(project: Project) -> BudgetTable:
 
 @dataclass(frozen=True, slots=True)
 class _Shop:
-    """Opens agents of one plane for one session."""
-
     project: Project
     session_id: str
     contracts: Contracts

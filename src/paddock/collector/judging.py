@@ -119,7 +119,6 @@ class Judging:
         return Head(wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._offer.note)
 
     def _find_departure(self, lines: Sequence[bytes]) -> None:
-        """Look whether these lines depart from what is here, and where."""
         known = max(0, min(len(lines), self._head.size - self._seq))
         different = self._find_different(lines[:known]) if known else None
         if different is not None:
@@ -158,7 +157,6 @@ class Judging:
         )
 
     def _follow(self, line: bytes) -> OfferRefusal | None:
-        """Go on by one line."""
         seq = self._seq
         found = inspect_line(line)
         if isinstance(found, BadLine):

@@ -240,7 +240,6 @@ class PostgresStore:
             self._drop(offer)
 
     def _drop(self, offer: Offer) -> bool:
-        """Whether it was still there."""
         is_waiting = self._connection.execute(LOCKED_OFFER, (offer.number,)).fetchone()
         self._connection.execute(
             "DELETE FROM paddock_collector.offers WHERE number = %s", (offer.number,)
@@ -296,7 +295,6 @@ class PostgresTaking:
         chain: Chain,
         offer: Offer,
     ) -> None:
-        """The chain is locked."""
         self._connection = connection
         self._chain = chain
         self._offer = offer

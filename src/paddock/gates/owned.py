@@ -243,7 +243,6 @@ def own_paths(ground: Ground) -> dict[str, OwnFile]:
 
 
 def is_waiting_call(path: str) -> bool:
-    """Whether a call that waits for an answer would be kept there."""
     directory, _, name = path.rpartition("/")
     return directory == WAITING_CALLS and _WAITING_CALL.fullmatch(name) is not None
 
@@ -296,7 +295,6 @@ def check_owned(ground: Ground) -> GateResult:
 
 
 def _owners(ground: Ground, tally: Tally) -> dict[str, InstalledPackage]:
-    """Every path that a package brought, with the one package whose it is."""
     listing: dict[str, list[InstalledPackage]] = {}
     for package in ground.installed.packages.values():
         for path in package.manifest.by_path:

@@ -122,7 +122,6 @@ class StoreDisk:
         os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
 
     def replace(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        """Rename over what is there, if anything is."""
         os.rename(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd)
 
     def make_link(self, dir_fd: int, name: str, text: str) -> None:

@@ -37,8 +37,6 @@ _PRIVATE_MODE: Final = 0o600
 
 
 class Store(Protocol):
-    """What is needed of the store."""
-
     def put_file(self, fd: int, *, digest: str | None = None) -> str: ...
 
     def sync(self) -> None: ...

@@ -186,7 +186,6 @@ def _mark_payload(mark: Mark | None) -> Json:
 
 
 def encode_line(previous: str, payload: Json) -> tuple[bytes, str]:
-    """One line, and its digest for the next one."""
     # ASCII: a name that is not UTF-8 holds lone surrogates, which JSON escapes.
     text = json.dumps(payload, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     digest = _digest(previous, text)

@@ -104,8 +104,6 @@ class Exempt(Protocol):
 
 
 class NothingExempt:
-    """Every path is kept."""
-
     def is_exempt(self, path: str) -> bool:
         return False
 
@@ -126,8 +124,6 @@ _RUNNING: Final[ContextVar[Running | None]] = ContextVar("paddock_running_call",
 
 
 class CallHistory(Protocol):
-    """What the dispatcher tells the history."""
-
     def running(self, mark: CallMark) -> AbstractContextManager[Running]:
         """What happens inside, in this thread, is the work of that call."""
         ...

@@ -18,8 +18,6 @@ from paddock.plane.locks import try_lock
 
 
 class StoreLock:
-    """The lock of one open store."""
-
     __slots__ = ("__weakref__", "_count", "_dir_fd", "_fd", "_mutex")
 
     def __init__(self, dir_fd: int) -> None:
@@ -37,7 +35,6 @@ class StoreLock:
             os.close(fd)
 
     def close(self) -> None:
-        """Give up what is held."""
         with self._mutex:
             if self._fd >= 0:
                 self._unlock()

@@ -65,7 +65,6 @@ class Shelf:
             raise
 
     def close(self) -> None:
-        """Let them go."""
         os.close(self.incoming_fd)
         os.close(self.fd)
 
@@ -166,7 +165,6 @@ def _open_or(nowhere: str, directory: str, dir_fd: int | None) -> int:
 
 
 def names_in(dir_fd: int) -> list[str]:
-    """What a directory holds."""
     # Opened anew: a descriptor that threads share has one place in the listing for all.
     fd = os.open(".", DIRECTORY, dir_fd=dir_fd)
     try:

@@ -66,8 +66,6 @@ _SCOPE_ABI = 6
 
 
 class _Ruleset(ctypes.Structure):
-    """struct landlock_ruleset_attr."""
-
     _fields_ = (
         ("files", ctypes.c_uint64),
         ("network", ctypes.c_uint64),

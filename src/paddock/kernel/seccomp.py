@@ -169,7 +169,6 @@ def _refuse_bits(argument: int, bits: int) -> list[_Instruction]:
 
 
 def _refuse_values(argument: int, values: tuple[int, ...]) -> list[_Instruction]:
-    """Refused with one of the values; goes on behind the list otherwise."""
     found = [_load_argument(argument)]
     for value in values:
         found += [(_JUMP_EQUAL, 0, 1, value), _REFUSE]
@@ -177,7 +176,6 @@ def _refuse_values(argument: int, values: tuple[int, ...]) -> list[_Instruction]
 
 
 def _refuse_other_values(argument: int, values: tuple[int, ...]) -> list[_Instruction]:
-    """Goes on behind the list with one of the values, refused otherwise."""
     found = [_load_argument(argument)]
     for position, value in enumerate(values):
         found.append((_JUMP_EQUAL, len(values) - position, 0, value))

@@ -32,8 +32,6 @@ _FOLDER: Final = "checkpoints"
 
 
 class Checkpointer:
-    """Makes the checkpoints of one ledger."""
-
     __slots__ = ("_folder", "_is_ours", "_paths", "_signer")
 
     def __init__(self, ledger: str, signer: Signer) -> None:

@@ -30,9 +30,7 @@ _END: Final = os.SEEK_END
 class Disk(Protocol):
     """What the store asks of the operating system. Raises OSError as the calls do."""
 
-    def open(self, path: str, flags: int, mode: int = 0o600, /) -> int:
-        """Open a file; the descriptor."""
-        ...
+    def open(self, path: str, flags: int, mode: int = 0o600, /) -> int: ...
 
     def close(self, descriptor: int, /) -> None: ...
 
@@ -92,9 +90,7 @@ class Disk(Protocol):
         """What a path or a descriptor leads to."""
         ...
 
-    def size(self, descriptor: int, /) -> int:
-        """The size of an open file."""
-        ...
+    def size(self, descriptor: int, /) -> int: ...
 
     def boot(self) -> bytes:
         """Sixteen bytes that change when the machine starts anew; zeros where unknown.

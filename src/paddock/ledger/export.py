@@ -100,8 +100,6 @@ def export_page(
 
 
 class _Choice:
-    """Lines as they come: their hashes, and those that are shown."""
-
     def __init__(self, wanted: Filter | None, last: int | None) -> None:
         self._wanted = wanted
         # More than a page holds is refused, before there are so many.

@@ -124,8 +124,6 @@ class HeadPage(NamedTuple):
 
 
 class Commits(NamedTuple):
-    """The part of the head file that commits write, and what it says."""
-
     record: bytes
     durable: Mark | None
     durable_slot: int
@@ -301,7 +299,6 @@ class HeadFile:
 
 
 def encode_mark(mark: Mark) -> bytes:
-    """Return the record with its CRC."""
     generation, entries, offset, leaf, boot, cohort, sync_ns, poisoned = mark
     record = _RECORD.pack(
         generation, entries, offset, bytes.fromhex(leaf), boot, cohort, sync_ns, poisoned

@@ -41,8 +41,6 @@ class Piece:
 
 
 class PostingIndex:
-    """What is posted of one ledger. One thread uses it."""
-
     def __init__(self, disk: Disk, paths: LedgerPaths) -> None:
         self._disk = disk
         self._paths = paths

@@ -12,8 +12,6 @@ _NOTHING: Final = Rows((), (), 0, 0)
 
 
 class Ledgers(Protocol):
-    """Finds entries in ledgers."""
-
     def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
         """The `last` entries that match (None: all), newest last.
 
@@ -39,7 +37,6 @@ class _NoLedgers:
     """Of a runtime that has none to show."""
 
     def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
-        """Nothing."""
         del name, wanted, last
         return _NOTHING
 

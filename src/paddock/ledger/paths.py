@@ -18,7 +18,6 @@ class LedgerPaths:
 
     @property
     def parent(self) -> str:
-        """The directory of the ledger file."""
         return os.path.dirname(self.ledger) or "."
 
     @property
@@ -65,12 +64,10 @@ class LedgerPaths:
 
     @property
     def head(self) -> str:
-        """The head file."""
         return os.path.join(self.folder, "head")
 
     @property
     def new(self) -> str:
-        """A ledger that is being made."""
         return os.path.join(self.folder, "new")
 
     @property

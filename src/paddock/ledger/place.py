@@ -9,8 +9,6 @@ from paddock.ledger.segments import ActiveSegment, Identity, Segment, find_ident
 
 
 class LedgerPlace:
-    """The paths of one open ledger, and which files are open here."""
-
     __slots__ = ("_active", "_beside", "_disk", "_named", "path")
 
     def __init__(

@@ -66,8 +66,6 @@ class TimeSpan:
 
 
 class Run:
-    """One run of one ledger. Its files are opened when they are needed."""
-
     def __init__(self, disk: Disk, paths: LedgerPaths, start: int, end: int) -> None:
         self.start = start
         self.end = end
@@ -149,7 +147,6 @@ class Run:
             high, count = first, min(2 * count, _ROWS_AT_ONCE)
 
     def _common(self, rows: Sequence[int], others: Mapping[Kind, tuple[int, int]]) -> Sequence[int]:
-        """Those of the rows that stand in the other lists too, where that is cheap to tell."""
         for kind, (low, high) in others.items():
             _, header = self._file(kind)
             column = _Column(self, kind, header.rows_at, header.rows)
@@ -248,7 +245,6 @@ class Run:
         return descriptor, header
 
     def _fits(self, header: RunHeader) -> bool:
-        """Whether a file was made together with the others."""
         others = [other for _, other in self._files.values()]
         return all(
             (header.lines, header.first_seq, header.leaf)
@@ -277,7 +273,6 @@ class _Column(Sequence[int]):
 
 
 def run_path(paths: LedgerPaths, kind: Kind, start: int, end: int) -> str:
-    """The file of one kind of a run."""
     return os.path.join(paths.folder, FOLDERS[kind], run_name(start, end))
 
 

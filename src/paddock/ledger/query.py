@@ -55,7 +55,6 @@ class Filter:
     """An event type that is left out."""
 
     def matches(self, stored: StoredEntry) -> bool:
-        """Whether the entry is wanted."""
         entry = stored.entry
         return (
             self.event_type in {None, entry.event_type}
@@ -70,7 +69,6 @@ class Filter:
         )
 
     def texts(self) -> dict[Kind, bytes]:
-        """What a wanted line holds, as it stands there, with its quotes."""
         wanted = {
             Kind.TYPE: self.event_type,
             Kind.SESSION: self.session_id,
@@ -81,7 +79,6 @@ class Filter:
         return {kind: encode_text(value) for kind, value in wanted.items() if value is not None}
 
     def needles(self) -> dict[Kind, bytes]:
-        """Bytes that a wanted line holds."""
         return {kind: _NAMES[kind] + text for kind, text in self.texts().items()}
 
     def marks(self) -> list[bytes]:

@@ -40,8 +40,6 @@ class SegmentRange:
 
 
 class LedgerReader:
-    """One ledger, open for reading."""
-
     def __init__(self, path: str) -> None:
         """Open it.
 

@@ -244,7 +244,6 @@ class Quarantined:
     size_bytes: int
 
     def entry(self) -> Entry:
-        """The entry that reports it."""
         return Entry(
             LEDGER_RECOVERED,
             reason="the file ended in the middle of an append",

@@ -21,8 +21,6 @@ _BLOCK_BYTES: Final = 4096
 
 
 class Ballast:
-    """The reserved space of one open ledger."""
-
     __slots__ = (
         "__weakref__",
         "_descriptor",

@@ -295,7 +295,6 @@ class LedgerText:
         self._opened.clear()
 
     def _bounds(self, offset: int) -> tuple[int, int]:
-        """The sealed segment that a place is in: its start, and that of the next one."""
         starts = self.starts()
         at = bisect_right(starts, offset)
         if at == 0:

@@ -35,12 +35,8 @@ _HINT: Final = (
 
 
 class Signer(Protocol):
-    """Signs the checkpoints of one ledger."""
-
     @property
-    def verifier(self) -> VerifierKey:
-        """The key that its signatures are verified with."""
-        ...
+    def verifier(self) -> VerifierKey: ...
 
     def last(self) -> SignedCheckpoint | None:
         """What it signed last; None before the first time.

@@ -376,8 +376,6 @@ class PackReport:
 
 @dataclass(frozen=True, slots=True)
 class PackedSource:
-    """A source as it was read: what goes into its archive."""
-
     manifest: Manifest
     files: tuple[PackedFile, ...]
     left_out: tuple[str, ...]

@@ -63,8 +63,6 @@ _NOT_SHIPPED: Final = frozenset({"ruff.toml"})
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """A bootstrap archive, unpacked in a directory, and found to be as its index says."""
-
     directory: Path
     archives: tuple[Archive, ...]
     names: frozenset[str]

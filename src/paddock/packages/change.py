@@ -192,7 +192,6 @@ def undo(depot: Depot, transaction: Transaction) -> tuple[str, ...]:
 
 
 def end(depot: Depot) -> None:
-    """Forget the change, and what was kept for it alone."""
     depot.attic.forget()
     tidy(depot)
 

@@ -227,7 +227,6 @@ def digest_of_set(manifests: Iterable[Manifest]) -> str:
 
 
 def row_of(manifest: Manifest) -> SetRow:
-    """What of a package stands in the digest of a set."""
     return manifest.package_id, manifest.version.text, manifest.digest
 
 
@@ -296,8 +295,6 @@ _ENDING: Final = ".json"
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What packages are made to, and the framework that it is part of."""
-
     spec_id: str
     framework_id: str
     title: str
@@ -416,8 +413,6 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """The package's file is to stand there."""
-
     asset: Asset
     before: InstalledFile | None
     """What an earlier version of this package brought."""

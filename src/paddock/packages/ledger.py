@@ -250,8 +250,6 @@ LEDGER_FILE: Final = "HOT/ledger/packages.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class RecordedPackage:
-    """One package as the entry of its install tells it."""
-
     package_id: str
     version: str
     digest: str
@@ -274,8 +272,6 @@ class RecordedPackage:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalUse:
-    """One use of a package's approval, as an entry tells it."""
-
     wo_id: str
     package_id: str
     digest: str

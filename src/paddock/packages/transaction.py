@@ -69,8 +69,6 @@ class Phase(StrEnum):
 
 
 class Kind(StrEnum):
-    """What can give way to a package's file."""
-
     FILE = "file"
     LINK = "link"
 

@@ -459,7 +459,6 @@ def approve(
 def _settle_install(
     depot: Depot, manifest: Manifest, approval: Approval, installed: InstalledSet
 ) -> bool:
-    """Use the approval for the package as it stands there, if that has none."""
     log = depot.ledger.read()
     if log.approval_of(manifest.package_id, manifest.digest) is not None:
         return False

@@ -19,7 +19,6 @@ DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def admin_config_schema() -> dict[str, Json]:
-    """The schema as a JSON value."""
     return {
         "$schema": DRAFT,
         "title": "admin_config.json",

@@ -24,8 +24,6 @@ NAME_HINT: Final = "1 to 64 characters of a-z 0-9 . _ -, the first a letter or d
 
 @dataclass(frozen=True, slots=True)
 class AgentRecord:
-    """An agent as its file declares it."""
-
     agent: Agent
     workspace: Path
     """Absolute: the declared one, else the agent's own directory in the plane."""

@@ -87,8 +87,6 @@ class Blueprint:
 
 
 class Builder(Protocol):
-    """Puts a plane's files in their places."""
-
     def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
         """Make everything but the configuration, durably; the files that were made.
 
@@ -108,8 +106,6 @@ class PlainBuilder:
 
 @dataclass(frozen=True, slots=True)
 class MadePlane:
-    """A bare plane that is there now."""
-
     layout: PlaneLayout
     made: tuple[Path, ...]
     """The files that this call made; none where the plane was there."""

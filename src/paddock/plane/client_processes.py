@@ -82,7 +82,6 @@ def _is_told(variables: Mapping[str, str]) -> bool:
 
 
 def _find_client_above(variables: Mapping[str, str]) -> ClientProcess | None:
-    """The nearest process above that says by its name, or of which the client says, that it is."""
     named = variables.get("CLAUDE_PID", "")
     for process in _ancestors():
         if str(process.pid) == named or _CLIENT.search(_name(process.pid)):
@@ -128,7 +127,6 @@ def _name(pid: int) -> bytes:
 
 
 def _home(environment: Environment) -> Path:
-    """The user's home whatever the environment says."""
     try:
         return Path(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:

@@ -33,7 +33,6 @@ def contract_digests(directory: Path, root: Path) -> dict[str, Json]:
 
 
 def is_contract(name: str) -> bool:
-    """Whether a file of that name, or path, is a prompt contract."""
     file = name.rpartition("/")[2]
     return file.startswith("PRC-") and file.endswith(".json")
 

@@ -133,7 +133,6 @@ def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
 
 
 def _project_of_plane(directory: Path, environment: Environment) -> ProjectRoot | None:
-    """Inside a project's plane: that project. Its record says which."""
     plane = _plane_around(directory, environment)
     identity = None if plane is None else read_identity(plane / "plane.json")
     if plane is None or identity is None:

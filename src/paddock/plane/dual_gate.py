@@ -41,7 +41,6 @@ class DualGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the development tools exist."""
         return self.tool_profile == "development" and self.variable and self.accepted
 
     @property

@@ -35,7 +35,6 @@ class Environment:
 
     @property
     def trust(self) -> Path:
-        """The trust store."""
         return self.paddock_home / "trust"
 
     @property

@@ -72,7 +72,6 @@ class PlaneLayout:
 
     @property
     def agents(self) -> Path:
-        """One directory an agent."""
         return self.root / "agents"
 
     @property
@@ -82,7 +81,6 @@ class PlaneLayout:
 
     @property
     def package_changes(self) -> Path:
-        """What a change of packages needs while it is on its way."""
         return self.objects / "packages"
 
     @property

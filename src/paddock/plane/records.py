@@ -103,7 +103,6 @@ def config_changed(
 
 
 def dual_gate(gate: DualGate, session_id: str, agent: str) -> Entry:
-    """What the dual gate found when a session began."""
     return Entry(
         event_type=DUAL_GATE,
         decision="allow" if gate.is_open else "deny",

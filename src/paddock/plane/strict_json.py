@@ -61,7 +61,6 @@ class Fields:
         return None if value is None else self._text(name, value)
 
     def number(self, name: str) -> int:
-        """An integer that is there."""
         value = self.members.get(name)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.error(name, f"{quote(name)} is not an integer", "write a whole number")
@@ -141,7 +140,6 @@ class Fields:
         return self._table(name, self.members.get(name, {}), (name,))
 
     def tables(self, name: str) -> "tuple[Fields, ...]":
-        """A list of objects; none where it is absent."""
         value: Json = self.members.get(name, [])
         if not isinstance(value, list):
             raise self.error(name, f"{quote(name)} is not a list", "write a list of objects")

@@ -31,7 +31,6 @@ _SUFFIX: Final = ".token"
 
 
 def token_path(layout: PlaneLayout, environment: Environment, agent: str) -> Path:
-    """The file of an agent's token."""
     return _directory(layout, environment) / f"{agent}{_SUFFIX}"
 
 

@@ -80,7 +80,6 @@ class HeadPattern:
 
     @property
     def categories(self) -> frozenset[str]:
-        """The categories that it can match."""
         if self.category != ANY:
             return frozenset({self.category})
         return frozenset(

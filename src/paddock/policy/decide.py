@@ -65,7 +65,6 @@ def decide(
 
 
 def writer_of(actions: Sequence[Action]) -> Writer:
-    """Return who writes what the actions of one call name."""
     # What a line of shell writes is written by a command: that may be `generated`.
     return Writer.COMMAND if actions and actions[0].category == "shell" else Writer.FILE_TOOL
 

@@ -328,7 +328,6 @@ def _fold_piece(piece: Piece) -> Piece:
 
 @lru_cache(maxsize=1024)
 def _folded_range(low: str, high: str) -> dict[tuple[str, str], None]:
-    """Return the ranges of what the characters of a range are folded to, one to one."""
     cased = _cased()
     found = cased[bisect_left(cased, low) : bisect_right(cased, high)]
     codes = sorted({ord(each) for each in map(fold, (low, *found)) if len(each) == 1})

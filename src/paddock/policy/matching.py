@@ -22,7 +22,6 @@ def names_directory(action: Action) -> bool:
 
 
 def means_head(head: HeadPattern, outcome: Outcome, category: str, operation: str) -> bool:
-    """Whether what has this outcome is about actions with that head."""
     if outcome is Outcome.ALLOW:
         return head.matches(category, operation)
     return head.matches_widely(category, operation)

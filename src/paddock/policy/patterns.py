@@ -43,14 +43,11 @@ class Comparison(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """One pattern of a list, and where it stands."""
-
     glob: Glob
     place: Place = BUILT_IN_PLACE
 
     @property
     def text(self) -> str:
-        """The pattern as written."""
         return self.glob.text
 
     @property

@@ -203,7 +203,6 @@ class _Line(NamedTuple):
 
 
 def _refuse_repeated(file: str, source: str, cause: BaseException) -> None:
-    """Refuse a key or a table that is given twice; return where there is none."""
     first: dict[Key, int] = {}
     for key, line, is_given in _toml_lines(source.encode("utf-8")):
         if is_given and key in first:

@@ -43,8 +43,6 @@ class Verdict:
 
 @dataclass(slots=True)
 class _HeadRules:
-    """The rules for one head, by the kind of their target."""
-
     untargeted: list[Rule] = field(default_factory=list[Rule])
     by_path: list[Rule] = field(default_factory=list[Rule])
     by_name: list[Rule] = field(default_factory=list[Rule])
@@ -54,8 +52,6 @@ class _HeadRules:
 
 
 class CompiledProfile:
-    """A profile that can be asked."""
-
     __slots__ = ("_heads", "_note", "overlay", "profile")
 
     def __init__(self, profile: Profile, overlay: Profile | None = None, note: str = "") -> None:
@@ -73,7 +69,6 @@ class CompiledProfile:
 
     @property
     def name(self) -> str:
-        """The profile's name."""
         return self.profile.name
 
     @property
@@ -214,7 +209,6 @@ def _name_matches(rule: Rule, name: str) -> bool:
 
 
 def _is_named(matched: list[Rule], command: "SimpleCommand | None") -> bool:
-    """Whether a rule that lets commands run means this one exactly."""
     return any(_means_exactly(rule, command) for rule in matched if rule.outcome < Outcome.ASK)
 
 

@@ -52,7 +52,6 @@ class Table:
 
     @property
     def title(self) -> str:
-        """How the table is called in messages."""
         return "[" + ".".join(str(part) for part in self.key) + "]" if self.key else "the file"
 
     def has(self, name: str) -> bool:
@@ -126,7 +125,6 @@ class Table:
         return self.word(name, known, known[0]) if self.has(name) else None
 
     def boolean(self, name: str, default: bool) -> bool:
-        """Return a boolean; a string or a number is none."""
         if not self.has(name):
             return default
         value = self._values[name]

@@ -25,7 +25,6 @@ def issue_name() -> str:
 
 
 def answer_tool(name: str, output: OutputSchema) -> ToolSchema:
-    """The tool under which the answer comes."""
     return ToolSchema(name, DESCRIPTION, output.schema)
 
 

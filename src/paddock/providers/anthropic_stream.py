@@ -57,7 +57,6 @@ class MessageAssembly:
 
     @property
     def is_complete(self) -> bool:
-        """Whether message_stop has come."""
         return self._is_complete
 
     def feed(self, event: Mapping[str, Json]) -> str:

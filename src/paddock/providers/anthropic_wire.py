@@ -155,7 +155,6 @@ class AnthropicWire:
         )
 
     def assembly(self) -> MessageAssembly:
-        """For one streamed message."""
         return MessageAssembly()
 
     def read(self, message: Mapping[str, Json], prepared: Prepared) -> ModelTurn:

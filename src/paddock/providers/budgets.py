@@ -38,11 +38,9 @@ class _Tree:
             return len(self.accounts) - 1
 
     def chain(self, places: tuple[int, ...]) -> Chain:
-        """The accounts there. Under the lock."""
         return tuple(self.accounts[place] for place in places)
 
     def put(self, places: tuple[int, ...], chain: Chain) -> None:
-        """Other accounts in their place. Under the lock."""
         for place, account in zip(places, chain, strict=True):
             self.accounts[place] = account
 

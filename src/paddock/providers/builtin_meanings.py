@@ -163,7 +163,6 @@ def _is_like_a_file(path: str) -> bool:
 
 
 def mean_write(found: Match) -> Wishes:
-    """A file with this content, and the folders that it needs."""
     path, content = _clean(found["path"]), unquoted(found["text"])
     return (
         Wish("write_file_dev", {"path": path, "content": content, "create_dirs": True}),
@@ -172,7 +171,6 @@ def mean_write(found: Match) -> Wishes:
 
 
 def mean_replace(found: Match) -> Wishes:
-    """One text for another in a file."""
     path, old, new = _clean(found["path"]), unquoted(found["old"]), unquoted(found["new"])
     return (
         Wish("edit_file_dev", {"path": path, "old_string": old, "new_string": new}),
@@ -181,12 +179,10 @@ def mean_replace(found: Match) -> Wishes:
 
 
 def mean_search(found: Match) -> Wishes:
-    """A text in files."""
     return _grep(unquoted(found["text"]), _path(found))
 
 
 def mean_search_word(found: Match) -> Wishes:
-    """A word in files."""
     return _grep(found["word"], _path(found))
 
 
@@ -213,7 +209,6 @@ def mean_find(found: Match) -> Wishes:
 
 
 def mean_find_anywhere(found: Match) -> Wishes:
-    """Files by their names."""
     return _glob(unquoted(found["path"]), ".")
 
 
@@ -230,23 +225,19 @@ def _glob(pattern: str, path: str) -> Wishes:
 
 
 def mean_move(found: Match) -> Wishes:
-    """Another name for a file."""
     return (Wish("move_file", {"path": _clean(found["path"]), "to": _clean(found["to"])}),)
 
 
 def mean_delete(found: Match) -> Wishes:
-    """A file that goes."""
     return (Wish("delete_file", {"path": _clean(found["path"])}),)
 
 
 def mean_output(found: Match) -> Wishes:
-    """An output of that name."""
     name = unquoted(found["name"])
     return (Wish("write_output", {"name": name, "content": unquoted(found["text"])}),)
 
 
 def mean_shell(found: Match) -> Wishes:
-    """A command."""
     command = found["command"].strip()
     return _run(unquoted(command) if re.fullmatch(TEXT, command) else command)
 

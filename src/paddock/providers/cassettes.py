@@ -41,7 +41,6 @@ class Recorded:
     answer: str
 
     def as_line(self) -> str:
-        """One line of a cassette."""
         request = {"method": self.method, "path": self.path, "body": self.asked}
         response = {"status": self.status, "headers": dict(self.headers), "body": self.answer}
         return json.dumps({"request": request, "response": response}, ensure_ascii=False) + "\n"
@@ -181,7 +180,6 @@ class _Listening(httpx2.AsyncByteStream):
         self._write(self._line(b"".join(heard)))
 
     async def aclose(self) -> None:
-        """Close the response."""
         await self._response.aclose()
 
     def _line(self, answer: bytes) -> str:

@@ -86,12 +86,10 @@ class Gateway:
 
     @property
     def name(self) -> str:
-        """The kind of provider."""
         return self._provider.name
 
     @property
     def model(self) -> str:
-        """The model that is asked for."""
         return self._provider.model
 
     def route(

@@ -25,7 +25,6 @@ class Key:
         self._text = text
 
     def reveal(self) -> str:
-        """The key itself."""
         return self._text
 
     def scrub(self, text: str) -> str:

@@ -87,7 +87,6 @@ class Exchange:
         return "".join(self._seen)
 
     def piece(self, text: str) -> None:
-        """Hand over a piece. Called on the loop."""
         if text:
             self._arrived.put(text)
 

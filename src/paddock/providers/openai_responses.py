@@ -156,7 +156,6 @@ class ResponsesWire:
         return Prepared(request, request_body(request, self.model))
 
     def assembly(self) -> ResponseAssembly:
-        """For one streamed response."""
         return ResponseAssembly()
 
     def read(self, message: Mapping[str, Json], prepared: Prepared) -> ModelTurn:

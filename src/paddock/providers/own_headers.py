@@ -36,7 +36,6 @@ class OwnHeaders:
     credential: Mapping[str, str]
 
     async def __call__(self, request: "httpx2.Request") -> None:
-        """Leave the plain headers, and put the credential there."""
         for name in list(request.headers):
             if name not in _PLAIN and not name.startswith(_OF_THE_SDK):
                 del request.headers[name]

@@ -27,9 +27,7 @@ class Router(Protocol):
         ...
 
     @property
-    def model(self) -> str:
-        """The model that it asks for."""
-        ...
+    def model(self) -> str: ...
 
     def route(
         self,

@@ -42,7 +42,6 @@ class ScriptedCall:
 
     @property
     def text(self) -> str:
-        """The arguments as a model writes them."""
         return json.dumps(dict(self.arguments)) if self.raw is None else self.raw
 
 

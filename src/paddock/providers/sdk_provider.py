@@ -49,7 +49,6 @@ class Client:
             yield response
 
     async def close(self) -> None:
-        """Close its connections."""
         await self._sdk.close()
 
 
@@ -89,9 +88,7 @@ class Prepared:
 class Wire(Protocol):
     """How one API writes requests and replies. Holds no connection and no state."""
 
-    def prepare(self, request: ModelRequest) -> Prepared:
-        """The request's body."""
-        ...
+    def prepare(self, request: ModelRequest) -> Prepared: ...
 
     def assembly(self) -> Assembly:
         """For one reply."""

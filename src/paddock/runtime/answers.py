@@ -33,7 +33,6 @@ WARNING_TURNED_OFF: Final = (
 
 
 def result_of(ready: Prepared, outcome: Ran) -> ToolResult:
-    """The result of a call that ran."""
     if isinstance(outcome, Failed):
         return refused(ready.call, ready.tool, outcome.refusal)
     content = outcome.content

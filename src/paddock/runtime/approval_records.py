@@ -28,7 +28,6 @@ KEPT: Final = "kept"
 
 
 def approval_asked(request: ApprovalRequest, session_id: str) -> Entry:
-    """Somebody is asked."""
     return Entry(
         event_type=APPROVAL_ASKED,
         decision="ask",

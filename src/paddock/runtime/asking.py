@@ -31,8 +31,6 @@ from paddock.values.decisions import Decision
 
 
 class Question(NamedTuple):
-    """A call that policy asks about."""
-
     call: ToolCall
     tool: Tool[Any]
     plan: Plan
@@ -125,7 +123,6 @@ def _record_staging(context: Context, recorder: Recorder, question: Question) ->
 def _put(
     context: Context, question: Question, target_digest: str, held: HeldLine | None
 ) -> Granted | Withheld:
-    """Ask, with question and answer on record."""
     request = _request(context, question, target_digest, held)
     decision = question.decision
     try:

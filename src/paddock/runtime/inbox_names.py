@@ -11,7 +11,6 @@ _ID: Final = re.compile(r"APR-[0-9a-f]{4,16}")
 
 
 def name_of(parked: Parked) -> str:
-    """The name of its file."""
     return f"{parked.id}{ending_for(parked.request)}"
 
 
@@ -31,5 +30,4 @@ def is_id(text: str) -> bool:
 
 
 def id_in(name: str) -> str:
-    """The id in a file's name."""
     return name.partition(".")[0]

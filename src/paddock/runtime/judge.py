@@ -14,14 +14,10 @@ class Judge(Protocol):
     """Decides for one agent; also says what may be shown to it."""
 
     @property
-    def chain(self) -> AgentChain:
-        """The agent and its ancestors."""
-        ...
+    def chain(self) -> AgentChain: ...
 
     @property
-    def policy_digest(self) -> str:
-        """The digest of the policy that decides."""
-        ...
+    def policy_digest(self) -> str: ...
 
     def decide(self, actions: Sequence[Action]) -> Decision:
         """The strictest decision over all actions."""
@@ -52,12 +48,10 @@ class PolicyJudge:
 
     @property
     def chain(self) -> AgentChain:
-        """The agent and its ancestors."""
         return self._chain
 
     @property
     def policy_digest(self) -> str:
-        """The digest of the policy that decides."""
         return self._policy.digest
 
     def decide(self, actions: Sequence[Action]) -> Decision:
@@ -72,9 +66,7 @@ class PolicyJudge:
         return self._policy.guards.find_secret(relative) is None
 
     def may_view(self, relative: str) -> bool:
-        """Whether viewing it would be allowed outright."""
         return self.allows(Action("file", "view", relative))
 
     def allows(self, action: Action) -> bool:
-        """Whether it would be allowed outright."""
         return self._judge.decide(action).outcome is Outcome.ALLOW

@@ -25,12 +25,10 @@ class OperatorJudge:
 
     @property
     def chain(self) -> AgentChain:
-        """The operator alone."""
         return self._chain
 
     @property
     def policy_digest(self) -> str:
-        """The digest of the policy in force."""
         return self._policy_digest
 
     def decide(self, actions: Sequence[Action]) -> Decision:

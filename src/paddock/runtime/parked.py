@@ -143,7 +143,6 @@ def parse_parked(content: bytes, file: str) -> Parked:
 
 
 def _time(fields: Fields, name: str) -> int:
-    """Seconds that are a time which can be shown."""
     seconds = fields.number(name)
     if not 0 <= seconds <= _TIME_MAX:
         raise fields.error(

@@ -81,7 +81,6 @@ class Differ:
         return _compared(change, before, self._left(change), "after")
 
     def _left(self, change: Change) -> bytes | None:
-        """What the call left: from the store, or as it stands there still."""
         stored = self._stored(change.after)
         if stored is not None or change.after is None:
             return stored

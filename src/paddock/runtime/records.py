@@ -49,7 +49,6 @@ class Caller:
 
     @property
     def agent(self) -> str:
-        """The name of the acting agent."""
         return self.chain[0].name
 
     def chain_json(self) -> list[dict[str, Json]]:

@@ -61,6 +61,5 @@ class Registry:
         return schemas_for(provider, [tool.spec for tool in self.list_all()])
 
     def only(self, toolsets: Iterable[str]) -> "Registry":
-        """A registry of the tools in these toolsets."""
         wanted = frozenset(toolsets)
         return Registry(tool for tool in self._tools.values() if tool.spec.toolset in wanted)

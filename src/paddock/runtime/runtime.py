@@ -24,8 +24,6 @@ OnText = Callable[[Literal["stdout", "stderr"], str], None]
 
 
 class Tools:
-    """The tools that this agent has."""
-
     __slots__ = ("_registry",)
 
     def __init__(self, registry: Registry) -> None:

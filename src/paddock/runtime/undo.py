@@ -171,7 +171,6 @@ def _move(moved: _Move, ports: Ports) -> Change:
 
 
 def describe(change: Change) -> str:
-    """One change for a person."""
     path = show_name(change.path)
     what = "" if change.entry == "file" else f" ({change.entry})"
     return f"{change.kind} {path}{what}" + (f" to {show_name(change.to)}" if change.to else "")
@@ -191,5 +190,4 @@ SPEC: Final = ToolSpec(
 
 
 def undo_tool(call: PastCall, history: History, journal: Journal) -> Tool[UndoArguments]:
-    """The tool that undoes just this call."""
     return Tool(SPEC, Undo(call, history, journal))

@@ -110,7 +110,6 @@ def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
 
 
 def leaves_left(changes: Sequence[Change]) -> frozenset[str]:
-    """The paths where a call left a link or a file."""
     return frozenset(
         change.path if change.to is None else change.to
         for change in changes

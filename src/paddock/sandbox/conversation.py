@@ -169,7 +169,6 @@ class Conversation:
     def _pass_on(
         self, on_output: OnOutput, name: Literal["stdout", "stderr"], chunk: bytes
     ) -> None:
-        """A listener that takes its time takes none of the sandbox's."""
         began = time.monotonic()
         on_output(name, chunk)
         self._heeded_s += time.monotonic() - began

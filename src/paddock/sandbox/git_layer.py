@@ -50,8 +50,6 @@ _TWO: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OpenedGit:
-    """The git directory for one command. To be closed."""
-
     outside: GitOutside
     beside: Beside
     layer: GitLayer
@@ -229,8 +227,6 @@ class GitRoom:
 
 
 class _Below:
-    """Judges names of the git directory as what they are in the workspace."""
-
     __slots__ = ("_judge",)
 
     def __init__(self, judge: NameJudge) -> None:

@@ -167,7 +167,6 @@ class Launcher:
         return self._running
 
     def _drop_spare(self, running: Running | None) -> None:
-        """The spare goes with its launcher; in a child of the owner it is the parent's."""
         spare, self._spare = self._spare, None
         if spare is not None and running is not None and running.owner == os.getpid():
             self._stale.append(spare)

@@ -64,7 +64,6 @@ class Moments:
 
 
 def coarse_now_ns() -> int:
-    """Now, by the clock that file times are taken from."""
     return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 

@@ -417,7 +417,6 @@ SH: Final = "/bin/sh"
 
 
 def find_interpreter(plan: SandboxPlan) -> str:
-    """The absolute name of bash, or of sh where none is readable under the plan."""
     resolver = Resolver()
     for path in _BASH:
         standing = resolver.find(path)

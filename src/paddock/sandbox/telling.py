@@ -103,7 +103,6 @@ def _limits_met(text: str, limits: ShellLimits) -> Iterator[str]:
 
 
 def with_shown(outcome: ShellOutcome, shown: ShownNames, *, is_first: bool) -> ShellOutcome:
-    """The outcome, and what of git's index the command saw in the place of closed files."""
     notes: list[str] = []
     if is_first and shown.names:
         notes.append(

@@ -29,8 +29,6 @@ class Moment(Enum):
 
 
 class Trouble(Protocol):
-    """What happens at which step."""
-
     step: int
     moment: Moment
 

@@ -67,7 +67,6 @@ class FaultyDisk:
         self._open.clear()
 
     def open(self, path: str, flags: int, mode: int = 0o600, /) -> int:
-        """Open a file; the descriptor."""
         return self._call("open", lambda: self._open_and_note(path, flags, mode))
 
     def close(self, descriptor: int, /) -> None:
@@ -143,7 +142,6 @@ class FaultyDisk:
         return self._call("stat", lambda: self._disk.stat(path))
 
     def size(self, descriptor: int, /) -> int:
-        """The size of an open file."""
         return self._call("size", lambda: self._disk.size(descriptor))
 
     def boot(self) -> bytes:

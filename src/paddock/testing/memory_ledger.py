@@ -69,7 +69,6 @@ class MemoryLedger:
 
     @property
     def text(self) -> bytes:
-        """What the file would hold."""
         return b"".join(line + b"\n" for line in self._lines)
 
     @property

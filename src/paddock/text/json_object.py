@@ -67,8 +67,6 @@ def parse_object(source: str | bytes, subject: str = "the arguments are") -> dic
 
 
 class Twice(NamedTuple):
-    """A name that an object has twice."""
-
     name: str
     is_outermost: bool
     """Whether the object is the whole text."""
@@ -97,7 +95,6 @@ def find_twice(source: str) -> Twice | None:
 
 
 def json_name(value: Json) -> str:
-    """What kind of JSON value this is, with its article."""
     return next(
         (name for kind, name in JSON_NAMES.items() if type(value) is kind),
         "a value of no JSON type",

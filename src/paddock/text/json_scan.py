@@ -33,7 +33,6 @@ class Node:
     items: "list[Node]" = field(default_factory=list["Node"])
 
     def find(self, name: str) -> "Node | None":
-        """The value of a member."""
         return next((member.node for member in self.members if member.name == name), None)
 
 

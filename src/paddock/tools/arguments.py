@@ -330,7 +330,6 @@ def _require_texts(name: str, value: Mapping[object, object]) -> None:
 
 
 def _raised(declared: Argument, lowered: Mapping[str, int]) -> Argument:
-    """The argument under a limit that a policy raises; one that has a bound of its own keeps it."""
     most = lowered.get(declared.limit)
     own = declared.maximum
     if most is None or own is None or own != getattr(limits, declared.limit):

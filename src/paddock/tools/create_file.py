@@ -30,8 +30,6 @@ class CreateFileArguments(ArgumentType):
 
 @dataclass(frozen=True, slots=True)
 class CreateFilePlan:
-    """What will be written where."""
-
     path: WritePath
     content: bytes
     if_version: str | None

@@ -24,8 +24,6 @@ class DeleteFileArguments(ArgumentType):
 
 @dataclass(frozen=True, slots=True)
 class DeleteFilePlan:
-    """What goes."""
-
     entry: EntryPath
     if_version: str | EntryVersion | None
     actions: tuple[Action, ...]

@@ -19,7 +19,6 @@ class NothingEarlier:
     """Of a workspace that was opened without a history."""
 
     def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
-        """Nothing is kept."""
         return None
 
 

@@ -18,13 +18,11 @@ _ENTRIES: Final[frozenset[DoingEntry]] = frozenset(get_args(DoingEntry))
 
 
 def change_of_write(receipt: WriteReceipt, kind: DoingKind) -> Change:
-    """Of one file that was written."""
     made = tuple(directory.relative for directory in receipt.created_directories)
     return Change(receipt.path.relative, kind, receipt.version_before, receipt.version, made=made)
 
 
 def change_of_move(receipt: MoveReceipt) -> Change:
-    """Of one entry that has another name now."""
     return Change(
         receipt.path.relative,
         "moved",
@@ -37,7 +35,6 @@ def change_of_move(receipt: MoveReceipt) -> Change:
 
 
 def change_of_delete(receipt: DeleteReceipt) -> Change:
-    """Of one entry that is gone."""
     return Change(
         receipt.path.relative,
         "deleted",

@@ -32,8 +32,6 @@ class GateCheckArguments(ArgumentType):
 
 @dataclass(frozen=True, slots=True)
 class GateCheckPlan:
-    """Which gates will look."""
-
     names: tuple[str, ...]
     actions: tuple[Action, ...]
 

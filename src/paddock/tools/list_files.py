@@ -92,7 +92,6 @@ class _Wanted:
         return fnmatchcase(path.name, self._glob) and self._shown.is_shown(path.relative)
 
     def enters(self, path: WorkspacePath) -> bool:
-        """Whether what the directory holds is listed."""
         name = path.name
         return not (name.startswith(".") or name == _LEFT_OUT) and self._shown.is_shown(
             path.relative

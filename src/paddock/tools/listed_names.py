@@ -27,12 +27,10 @@ class ShownEntries:
         self._shown = shown
 
     def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
-        """Whether the entry is part of the listing."""
         del is_directory
         return self._shown.is_shown(path.relative)
 
     def enters(self, path: WorkspacePath) -> bool:
-        """Whether what the directory holds is listed."""
         return path.name != ".git" and self._shown.is_shown(path.relative)
 
 

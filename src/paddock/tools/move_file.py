@@ -25,8 +25,6 @@ class MoveFileArguments(ArgumentType):
 
 @dataclass(frozen=True, slots=True)
 class MoveFilePlan:
-    """What goes where."""
-
     entry: EntryPath
     to: WritePath
     if_version: str | EntryVersion | None

@@ -31,7 +31,6 @@ def result_schema(own: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def workspace_schema(actions: Sequence[str], own: Mapping[str, Json]) -> dict[str, Json]:
-    """The schema of a workspace tool's result."""
     fields: dict[str, Json] = {
         "path": {"type": "string", "description": "Absolute path, for the host."},
         "action": {"enum": list(actions)},
@@ -41,7 +40,6 @@ def workspace_schema(actions: Sequence[str], own: Mapping[str, Json]) -> dict[st
 
 
 def written_schema(actions: Sequence[str]) -> dict[str, Json]:
-    """The schema of a tool that writes one file."""
     return workspace_schema(
         actions,
         {

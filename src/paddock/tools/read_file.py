@@ -145,5 +145,4 @@ SPEC: Final = ToolSpec(
 
 
 def read_file_tool() -> Tool[ReadFileArguments]:
-    """The tool, ready to register."""
     return Tool(SPEC, ReadFile())

@@ -53,8 +53,6 @@ def path_text(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LineText:
-    """A line as it is shown: cut, escaped, and what that changed."""
-
     shown: str
     cut_bytes: int
     """At least so long is the line where it was cut; else 0."""
@@ -166,7 +164,6 @@ def count_found(found: ContentFound) -> str:
 def limit_notice(
     what: str, limit: int, maximum: int, otherwise: str, argument: str = "limit"
 ) -> str:
-    """That the limit in an argument cut the rows, and how to get more."""
     more = min(2 * limit, maximum)
     advice = (
         f"Use {argument}={more} for more, or {otherwise}"

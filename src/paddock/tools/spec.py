@@ -219,9 +219,7 @@ class Confining(Protocol):
 class Staging(Protocol):
     """A handler that can do everything but let its effect stand."""
 
-    def asks_about_effect(self, plan: Any, ports: Ports) -> bool:
-        """Whether a question about this plan is one about its effect."""
-        ...
+    def asks_about_effect(self, plan: Any, ports: Ports) -> bool: ...
 
     def stage(self, plan: Any, ports: Ports) -> tuple[Any, HeldLine]:
         """Act, and hold the effect back; the plan that lets it stand. Raises: ToolError."""

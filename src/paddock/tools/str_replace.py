@@ -31,8 +31,6 @@ class StrReplaceArguments(ArgumentType):
 
 @dataclass(frozen=True, slots=True)
 class StrReplacePlan:
-    """What will be replaced where."""
-
     path: WritePath
     old: bytes
     new: bytes

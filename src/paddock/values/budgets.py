@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 
 class BudgetMode(StrEnum):
-    """What a budget does when it is short."""
-
     ENFORCE = "enforce"
     """The reservation is refused."""
     WARN = "warn"

@@ -29,7 +29,6 @@ class _Never:
         return False
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Nothing to wait for."""
         del callback
         return _nothing
 

@@ -101,8 +101,6 @@ class Native:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What the user, or the program in the user's place, says."""
-
     text: str
 
 
@@ -117,8 +115,6 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """The result of one call as the model reads it."""
-
     call_id: str
     tool: str
     content: str
@@ -126,7 +122,6 @@ class ToolAnswer:
 
     @classmethod
     def of(cls, result: ToolResult) -> "ToolAnswer":
-        """What the model reads of a result."""
         return cls(result.call_id, result.tool, result.content, result.refusal is not None)
 
 

@@ -126,7 +126,6 @@ class Look:
         below: int,
         held: Held,
     ) -> None:
-        """A directory that goes, and that it holds exactly what goes with it."""
         path = branch.path
         old = branch.change.old
         if not status.is_directory or (old is not None and not _fits(old, status)):
@@ -238,7 +237,6 @@ def _fits(old: Old, status: FileStatus) -> bool:
 
 
 def state_of(status: FileStatus, version: str | None, text: str | None = None) -> EntryState:
-    """What a receipt says of an entry."""
     kind = EntryKind.FILE
     if status.is_directory:
         kind = EntryKind.DIRECTORY

@@ -33,14 +33,11 @@ _Change = TypeVar("_Change", Creation, Removal)
 
 @dataclass(frozen=True, slots=True)
 class Branch(Generic[_Change]):
-    """A change, and those of what its directory holds, by name."""
-
     change: _Change
     children: "tuple[Branch[_Change], ...]"
 
     @property
     def path(self) -> WorkspacePath:
-        """Where it stands."""
         return self.change.path
 
 
@@ -66,7 +63,6 @@ class Plan:
     metadata: tuple[SetMetadata, ...]
 
     def directories(self) -> tuple[WorkspacePath, ...]:
-        """The directories in which names change: those that are locked."""
         acts = [swap.path.parent for swap in self.swaps]
         acts += [change.path.parent for change in self.metadata]
         return tuple(dict.fromkeys(acts))

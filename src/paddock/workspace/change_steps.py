@@ -39,8 +39,6 @@ _ALL_BITS: Final = 0o7777
 
 
 class StepState(Enum):
-    """What has become of a step."""
-
     PENDING = "pending"
     DONE = "done"
     LOST = "lost"
@@ -51,9 +49,7 @@ class BoundStep(Protocol):
     """A step in a directory that is open and locked."""
 
     @property
-    def path(self) -> WorkspacePath:
-        """What it changes."""
-        ...
+    def path(self) -> WorkspacePath: ...
 
     def state(self) -> StepState:
         """What has become of it."""
@@ -243,7 +239,6 @@ class BoundSwap:
             raise changed(self.path)
 
     def _displaced(self) -> str | None:
-        """The temporary name under which what was displaced stands."""
         draft, new = self._at(self.draft), self.step.new
         if draft is not None and (new is None or draft.inode != new.inode):
             return self.draft

@@ -131,7 +131,6 @@ def _walk(dir_fd: int, name: str, path: WorkspacePath, below: int, held: Held) -
 
 @contextlib.contextmanager
 def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int, list[str]]]:
-    """A directory, locked, with the names in it, sorted."""
     if len(path.parts) > limits.path_depth_max:
         raise InvalidPathError(
             f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories",

@@ -69,15 +69,11 @@ class OpenContent:
 
 @dataclass(frozen=True, slots=True)
 class LazyContent:
-    """Content of a file that is opened when it is needed."""
-
     opener: Opener
 
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """An object of the store, by its digest."""
-
     digest: str
 
 
@@ -272,9 +268,7 @@ class Objects(Protocol):
         """Keep an open file's content; its digest."""
         ...
 
-    def put_bytes(self, content: bytes) -> str:
-        """Keep these bytes; their digest."""
-        ...
+    def put_bytes(self, content: bytes) -> str: ...
 
     def copy_to(self, digest: str, fd: int) -> None:
         """Write an object's content to an open file."""

@@ -308,7 +308,6 @@ class _Commit:
         return ChangeReceipt(self._rows(after), tuple(drafts.notes))
 
     def _expected(self) -> dict[WorkspacePath, EntryState]:
-        """How what changes in place will look."""
         found: dict[WorkspacePath, EntryState] = {}
         for change in self.plan.metadata:
             state = self.looked.before[change.path]

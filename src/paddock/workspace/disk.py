@@ -138,11 +138,9 @@ class Disk:
         os.rmdir(name, dir_fd=dir_fd)
 
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
-        """A symbolic link with that text."""
         os.symlink(text, name, dir_fd=dir_fd)
 
     def set_owner(self, fd: int, uid: int, gid: int) -> None:
-        """Owner and group."""
         os.fchown(fd, uid, gid)
 
     def set_link_owner(self, dir_fd: int, name: str, uid: int, gid: int) -> None:
@@ -154,7 +152,6 @@ class Disk:
         os.fchmod(fd, mode)
 
     def set_attribute(self, fd: int, name: str, value: bytes) -> None:
-        """One extended attribute."""
         os.setxattr(fd, name, value)
 
     def remove_attribute(self, fd: int, name: str) -> None:

@@ -85,7 +85,6 @@ class Draft:
 
     @classmethod
     def of_new_file(cls, place: Place) -> Self:
-        """A draft that gets the permissions of a new file."""
         return cls(place, _NEW_FILE_MODE)
 
     @classmethod

@@ -37,7 +37,6 @@ NOTHING_KNOWN: Final = KnownFile(None, None)
 
 
 def wall_clock_ns() -> int:
-    """Now, by the clock that file times are told in."""
     return time.time_ns()
 
 

@@ -151,7 +151,6 @@ class _Trail:
         return self.held[-1] if missing == 0 else None
 
     def _turn(self, target: str) -> None:
-        """Go on along a link's text."""
         self.hops += 1
         if self.hops > limits.link_hops_max:
             raise InvalidPathError(

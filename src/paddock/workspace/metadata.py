@@ -62,12 +62,10 @@ class FileStatus:
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a symbolic link."""
         return stat.S_ISLNK(self.mode)
 
 
 def status_from(found: os.stat_result) -> FileStatus:
-    """The part of a stat result that the workspace uses."""
     return FileStatus(
         device=found.st_dev,
         inode=found.st_ino,

@@ -65,5 +65,4 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
 
 
 def _mode_of(state: EntryState | None) -> int | None:
-    """Of a link there is none to tell."""
     return None if state is None or state.kind.value == "link" else state.mode

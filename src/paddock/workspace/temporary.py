@@ -131,7 +131,6 @@ def sweep(root_fd: int, resolution: Resolution, disk: Disk) -> int:
 
 
 def _left_behind(root_fd: int) -> list[tuple[str, WorkspacePath]]:
-    """Temporary names with their directories, as the root tells them."""
     # The root's descriptor is O_PATH, which cannot be read: open it once more.
     try:
         fd = os.open(".", READ_DIRECTORY, dir_fd=root_fd)

@@ -305,7 +305,6 @@ def _replace(
 
 
 def parted_note(path: WorkspacePath, others: int) -> str:
-    """What a receipt says of a file that had other names (hard links)."""
     names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
     return f"{quote(path.relative)} has a copy of its own now; {names} the old content"
 

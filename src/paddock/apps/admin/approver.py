@@ -65,7 +65,6 @@ class TerminalApprover:
 
 
 def _counted(answer: Answer, question_id: str, choices: tuple[Choice, ...]) -> Choice:
-    """What was answered to this very question, where that could be answered."""
     # Threat: an answer to an earlier question arrives when another one stands there.
     if answer.question_id != question_id or answer.choice not in choices:
         return Choice.NO

@@ -52,7 +52,6 @@ class ShownCall:
 
     @property
     def duration(self) -> str:
-        """How long it ran."""
         if not self.finished.ran:
             return "not run"
         milliseconds = self.finished.duration_us / 1000
@@ -141,7 +140,6 @@ class Calls:
         self._decided[event.call_id] = event
 
     def finished(self, event: CallFinished) -> ShownCall:
-        """It is over; its line."""
         self._count += 1
         shown = ShownCall(self._count, event, self._decided.pop(event.call_id, None))
         self._kept[self._count] = shown

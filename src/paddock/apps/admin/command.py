@@ -12,8 +12,6 @@ Options = argparse.Namespace
 
 
 class Console(Protocol):
-    """What the command talks to; the command line's own."""
-
     @property
     def stdin(self) -> TextIO:
         """Where the operator types."""
@@ -30,14 +28,10 @@ class Console(Protocol):
         ...
 
     @property
-    def directory(self) -> Path:
-        """The current directory."""
-        ...
+    def directory(self) -> Path: ...
 
 
 class Admin:
-    """The admin shell."""
-
     summary = (
         "Talk with an agent of a plane: it answers, calls its tools, and asks before it does\n"
         "what its policy asks about. On a pipe, or with --plain, lines are read and written."

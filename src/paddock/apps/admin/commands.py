@@ -42,20 +42,15 @@ class Command(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommand:
-    """A command as it was typed."""
-
     name: str
     rest: str
 
 
 class HelpCommand:
-    """What there is."""
-
     usage = "/help"
     summary = "list these commands"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Show the table."""
         rows = tuple(row(Span(each.usage), each.summary) for each in COMMANDS.values())
         keys = (
             row("Tab", "complete a command, a tool or an argument"),
@@ -114,7 +109,6 @@ def find_command(name: str) -> Command:
 
 
 def vocabulary(desk: Desk) -> Vocabulary:
-    """What can be typed at this desk."""
     tools = desk.runtime.tools.list_all()
     return Vocabulary(
         commands={name: command.summary for name, command in COMMANDS.items()},

@@ -44,7 +44,6 @@ class ShowCommand:
     summary = "WHAT is frameworks, packages or config"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Show what was asked for."""
         what = rest.strip()
         if what not in SHOWN:
             raise UsageError(

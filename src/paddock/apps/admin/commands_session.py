@@ -112,8 +112,6 @@ class CostCommand:
 
 
 class StatusCommand:
-    """How things stand."""
-
     usage = "/status"
     summary = "how things stand: agent, gate, sandbox, tokens"
 

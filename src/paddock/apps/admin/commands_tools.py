@@ -15,13 +15,10 @@ _NUMBER_DIGITS_MAX: Final = 9
 
 
 class ToolsCommand:
-    """The agent's tools."""
-
     usage = "/tools"
     summary = "the tools of this agent, and who may call them"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Show them."""
         allowed = desk.session.charter.tools_allowed
         rows = [
             row(

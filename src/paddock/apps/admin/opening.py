@@ -28,7 +28,6 @@ class Streams:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a terminal's arts can be used."""
         is_able = self.variables.get("TERM", "") not in _DUMB
         return is_able and self.source.isatty() and self.out.isatty()
 

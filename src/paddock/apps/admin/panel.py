@@ -70,9 +70,7 @@ class PanelListener(Protocol):
         """A message, or its lack."""
         ...
 
-    def decided(self, answer: Answer | Silence) -> None:
-        """An answer to the question that stands there."""
-        ...
+    def decided(self, answer: Answer | Silence) -> None: ...
 
     def interrupted(self) -> None:
         """Ctrl-C while something runs."""
@@ -164,7 +162,6 @@ class Panel:
         self._redraw()
 
     def give(self, answer: Answer | Silence) -> None:
-        """The question has an answer, or none."""
         self.question = None
         self.reply.reset()
         self.begin_work()

@@ -59,8 +59,6 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered, and to which question."""
-
     question_id: str
     choice: Choice
 
@@ -84,9 +82,7 @@ class Screen(Protocol):
         """What is not a whole line yet; it gives way to the next. "" is nothing."""
         ...
 
-    def status(self, status: Status) -> None:
-        """What stands in the status line from now on."""
-        ...
+    def status(self, status: Status) -> None: ...
 
     def answered(self, result: TurnResult) -> None:
         """A turn is over; all of its text was shown. For programs."""

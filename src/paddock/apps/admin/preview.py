@@ -33,8 +33,6 @@ class Preview:
 
 
 class Previews(Protocol):
-    """Makes previews of calls."""
-
     def of(self, request: ApprovalRequest, lines_max: int) -> Preview | None:
         """What it would change; None for a call that changes no file by its arguments."""
         ...

@@ -83,7 +83,6 @@ def question_for(
     extent: Extent,
     timeout_s: float,
 ) -> Question:
-    """The question about a request, and what can be answered to it."""
     draft = _Draft(extent)
     for name, text in _arguments(request, preview):
         draft.add(name, text, Look.STRONG)

@@ -19,8 +19,6 @@ _AGAIN: Final = "press Ctrl-C again to leave, or go on typing"
 
 
 class Shell:
-    """One run of the shell, from its greeting to its end."""
-
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._failed = False
@@ -111,7 +109,6 @@ class Shell:
 
 
 def error_block(error: PaddockError) -> Text:
-    """An error with its place and hint."""
     first, *rest = error.render().split("\n")
     return Text((row(Span(first, Look.BAD)), *(row(each) for each in rest)))
 

@@ -154,7 +154,6 @@ class Terminal:
         self._said.put(said)
 
     def decided(self, answer: Answer | Silence) -> None:
-        """An answer to the question that stands there."""
         self._answers.put(answer)
 
     def interrupted(self) -> None:

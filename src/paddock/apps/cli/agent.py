@@ -17,8 +17,6 @@ from paddock.values.calls import Json
 
 
 class Agents:
-    """Agents of a plane: create, list, show, remove."""
-
     summary = "Create, list, show and remove agents. Only people change agents."
     examples = (
         "  paddock agent create writer --profile standard\n"

@@ -73,7 +73,6 @@ class Bootstrap:
             add_common(made)
 
     def run(self, options: Options, console: Console) -> int:
-        """Do it."""
         if options.action == "build":
             return _build(options, console)
         if options.action == "verify":

@@ -96,7 +96,6 @@ class CollectorCommand:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Do it."""
         if options.action in {"enroll", "push"}:
             _require_host(options.host)
         if options.action == "keys":

@@ -31,7 +31,6 @@ def answer_json(answer: Answer) -> Json:
 
 
 def say_answer(answer: Answer, console: Console) -> None:
-    """One line."""
     offer, result = answer.offer, answer.result
     name = f"{show_name(offer.host)} {show_name(offer.ledger)}"
     sender = show_name(offer.sender)

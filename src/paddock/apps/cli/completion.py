@@ -111,7 +111,6 @@ class Completion:
     examples = '  eval "$(paddock completion bash)"\n  paddock completion fish | source'
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The shell."""
         parser.add_argument("shell", choices=sorted(_SCRIPTS))
 
     def run(self, options: Options, console: Console) -> int:

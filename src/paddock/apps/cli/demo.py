@@ -145,7 +145,6 @@ def _wrapped(row: str, width: int) -> list[str]:
 
 
 def _columns(console: Console) -> int:
-    """Of the terminal; plenty where there is none."""
     try:
         return max(os.get_terminal_size(console.stdout.fileno()).columns, _COLUMNS_MIN)
     except (OSError, ValueError):
@@ -216,7 +215,6 @@ class Tour:
         )
 
     def ask_someone(self) -> Scene:
-        """The same with someone who says yes."""
         result = self._call("delete_file", {"path": _NOTE}, YesApprover("demo"))
         return self._scene("Somebody says yes", f"delete_file {_NOTE}", result, "allowed")
 
@@ -265,7 +263,6 @@ class Tour:
         )
 
     def explained(self) -> Scene:
-        """Why, and what would change it."""
         text = "tool:file:create .git/hooks/pre-commit"
         chain = self._project.agents.chain(self._project.default_agent)
         explanation = explain(self._project.policy, chain, parse_action(text))

@@ -16,8 +16,6 @@ TOUR: Final = "paddock-demo"
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was copied, and what was left."""
-
     source: Path
     files: int
     left: int

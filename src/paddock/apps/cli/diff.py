@@ -19,7 +19,6 @@ class DiffCommand:
     examples = "  paddock diff CALL-1f2e3d4c5b6a7988"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """CALL."""
         parser.add_argument(
             "call",
             nargs="?",
@@ -53,7 +52,6 @@ def say_diffs(diffs: Diffs, console: Console) -> None:
 
 
 def diffs_json(diffs: Diffs) -> dict[str, Json]:
-    """The same as JSON."""
     rows = [{"path": diff.path, "kind": diff.kind, "diff": diff.text} for diff in diffs.paths]
     return {"paths": rows, "secret_paths": diffs.hidden}
 

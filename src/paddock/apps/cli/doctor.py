@@ -95,7 +95,6 @@ class Doctor:
 
 
 def _examine_here(project: Project) -> Verdict:
-    """Whether a stage works on the workspace of this directory."""
     from paddock.sandbox.examine import examine_workspace
 
     staging = project.environment.paddock_home / _STAGING
@@ -105,7 +104,6 @@ def _examine_here(project: Project) -> Verdict:
 def _commands(
     verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: EnforcementMode
 ) -> str:
-    """What becomes of a command here."""
     from paddock.sandbox.backends import NO_BACKEND, choose_backend
 
     if here is not None and here.enforcement is Enforcement.NONE:

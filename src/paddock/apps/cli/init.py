@@ -86,7 +86,6 @@ def _warn_of_tracked(root: ProjectRoot, console: Console) -> None:
 
 
 def say_key(console: Console) -> None:
-    """Where the key is that changes of a plane are approved with."""
     key = operator_key_path(environment_of(console))
     console.say(f"the operator's key, with which changes are approved: {key}")
 

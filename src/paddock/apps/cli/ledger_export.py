@@ -72,7 +72,6 @@ def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
 
 
 def _remark(bad: int, torn_bytes: int, console: Console) -> int:
-    """Say what was left out. The exit status."""
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are left out")
     if bad:

@@ -114,7 +114,6 @@ def add_rollback(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> Non
 
 
 def add_signer(parser: argparse.ArgumentParser) -> None:
-    """DIR, ACTION, ORIGIN."""
     parser.add_argument("directory", metavar="DIR", help="where the keys are; this user's alone")
     parser.add_argument("action", choices=("key", "last", "sign", "forget"))
     parser.add_argument("origin", metavar="ORIGIN", help="the ledger, as its line 0 names it")

@@ -152,7 +152,6 @@ def _audited(
 
 
 def _wrong_postings(path: Path) -> list[PaddockError]:
-    """What to say of posting files that would hide entries from a question."""
     folder = path.with_suffix(".d")
     try:
         wrong = find_wrong_runs(str(path))

@@ -14,8 +14,6 @@ _N = TypeVar("_N")
 
 
 class Command(Protocol):
-    """One command: its help, its options, what it does."""
-
     summary: str
     examples: str
 

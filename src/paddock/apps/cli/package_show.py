@@ -64,7 +64,6 @@ def say_approved(made: Approved, options: Options, console: Console) -> None:
 
 
 def say_rows(rows: tuple[PackageRow, ...], options: Options, console: Console) -> None:
-    """What is installed."""
     if options.json:
         console.write_json([row.as_json() for row in rows])
         return
@@ -88,7 +87,6 @@ def say_rows(rows: tuple[PackageRow, ...], options: Options, console: Console) -
 
 
 def say_owner(found: Ownership, options: Options, console: Console) -> None:
-    """Whose file it is."""
     if options.json:
         console.write_json(found.as_json())
         return

@@ -22,7 +22,6 @@ class UndoCommand:
     examples = "  paddock undo CALL-1f2e3d4c5b6a7988"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """CALL."""
         parser.add_argument(
             "call",
             nargs="?",

@@ -55,8 +55,6 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A call as the SDK tells it, and where its program stands."""
-
     tool: str
     input: Mapping[str, Any]
     directory: str

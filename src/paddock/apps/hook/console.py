@@ -33,9 +33,7 @@ class Console(Protocol):
         ...
 
     @property
-    def directory(self) -> Path:
-        """The current directory."""
-        ...
+    def directory(self) -> Path: ...
 
     def print(self, text: str) -> None:
         """Text for stdout as it is."""

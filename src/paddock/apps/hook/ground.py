@@ -47,7 +47,6 @@ class Ground:
 
 
 def start_of(client: str, cwd: str, variables: Mapping[str, str], directory: str) -> str:
-    """Return the directory that the project is found from."""
     named = variables.get(PROJECT_VARIABLE, "") if client == "claude" else ""
     # A shell may stand anywhere; the project stays where the client was started.
     return named if os.path.isabs(named) else cwd or directory
@@ -114,7 +113,6 @@ def command_program() -> tuple[str, ...]:
 
 
 def state_of(environment: Environment) -> tuple[str, ...]:
-    """Return the real directories of Paddock's own files."""
     return (str(real_path(environment.paddock_home)), str(real_path(environment.config_home)))
 
 
@@ -161,7 +159,6 @@ def also_write(
 
 
 def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the places of a client's own files."""
     if client == "codex":
         return (f"{CODEX.of_user('~', variables)}/memories/**",)
     own = CLAUDE.of_user("~", variables)

@@ -288,7 +288,6 @@ def _below(found: Targets, target: str, here: str) -> Iterator[str]:
 
 
 def _sifted(found: Targets, sift: Sift, start: str, here: str) -> Iterator[str]:
-    """Yield what find would come to, and what is below that, where it comes to stand."""
     taken: set[str] = set()
     for name, is_folder in _walk(found, os.path.join(here, os.path.expanduser(start))):
         shown = f"{start.rstrip('/')}/{name}"

@@ -128,7 +128,6 @@ class PolicyEngine:
         return bool(found) and not judge.refusal and set(found) == {Outcome.ALLOW}
 
     def _words(self, judge: LineJudge) -> list[Finding]:
-        """What the profiles say to the commands of a line."""
         return [
             _finding(each) for profile in self._judge.profiles() for each in judge.findings(profile)
         ]

@@ -6,12 +6,10 @@ from paddock.values.entries import Entry
 
 
 def warned_directory(layout: PlaneLayout) -> str:
-    """Where the plane keeps which warnings were given."""
     return str(layout.ho2 / "scratch" / "hook-warnings")
 
 
 def entry_of(record: Record) -> Entry:
-    """The record as the ledger takes it."""
     return Entry(
         event_type=record.event_type,
         decision=record.decision,

@@ -94,7 +94,6 @@ def also_tables(patterns: tuple[str, ...]) -> Json:
 
 
 def profile_table(profile: Profile) -> Json:
-    """The rules of one profile, by head."""
     return {
         "name": profile.name,
         "heads": {head: _head(profile, *head) for head in HEADS},

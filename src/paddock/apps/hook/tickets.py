@@ -30,8 +30,6 @@ _CONTENT_BYTES_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class CommandAsked:
-    """The command that a question is about, and whose it is."""
-
     command: str
     agent: str
     kind: str
@@ -57,7 +55,6 @@ class Tickets:
         return ticket
 
     def use(self, ticket: str, question: CommandAsked) -> bool:
-        """Use a ticket up; whether it was one for just this command."""
         if len(ticket) != 2 * _BYTES or not _DIGITS.issuperset(ticket):
             return False
         path = self._directory / ticket

@@ -182,7 +182,6 @@ class _Stop:
         """Of the first signal that came; 0 where the time was up."""
 
     def end(self, number: int, _frame: FrameType | None) -> None:
-        """Have the command ended."""
         self.number = self.number or number
         # In a thread: the one that was interrupted may hold the token's lock right now.
         threading.Thread(target=self.token.cancel, name="paddock-cancel", daemon=True).start()

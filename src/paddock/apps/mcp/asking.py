@@ -65,8 +65,6 @@ class Asker(Protocol):
 
 
 class Governing(Protocol):
-    """What a question is asked under."""
-
     @property
     def governs(self) -> bool:
         """Whether it is in force still."""

@@ -26,8 +26,6 @@ _SCOPES: Final = ("project", "user")
 
 
 class Console(Protocol):
-    """What the command talks to; the command line's own."""
-
     @property
     def variables(self) -> Mapping[str, str]:
         """The environment."""
@@ -44,9 +42,7 @@ class Console(Protocol):
         ...
 
     @property
-    def directory(self) -> Path:
-        """The current directory."""
-        ...
+    def directory(self) -> Path: ...
 
     @property
     def is_interactive(self) -> bool:

@@ -61,7 +61,6 @@ class Address:
 
 
 def ensure_token(project: Project, agent: str) -> str:
-    """Where the agent's token is kept; it is made if there is none yet."""
     if read_token(project.layout, project.environment, agent) is None:
         make_token(project.layout, project.environment, agent)
     return str(token_path(project.layout, project.environment, agent))

@@ -128,12 +128,10 @@ def request_id_of(value: Json) -> RequestId | None:
 
 
 def still_runs(request_id: RequestId) -> JSONRPCError:
-    """The answer to a request with the id of one that runs."""
     return _error(f"a request with the id {quote(request_id)} is still running", request_id)
 
 
 def _read(content: bytes) -> Json | Unusable:
-    """The JSON value that the content is, or why there is none."""
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

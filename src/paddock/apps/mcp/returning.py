@@ -65,7 +65,6 @@ def settle_changes(
 
 
 def _find(served: Served, returned: Returned) -> Parked | None:
-    """The request that the state names, if it is that one still."""
     try:
         parked = served.inbox.find(returned.identity)
     except (UsageError, ConfigError):

@@ -22,8 +22,6 @@ _SESSION: Final = "mcp-session-id"
 
 
 class RequestKey(NamedTuple):
-    """By what a session knows a request."""
-
     session: str
     request_id: RequestId
 
@@ -43,7 +41,6 @@ class RunningRequests:
         self._held: Counter[RequestKey] = Counter()
 
     def has(self, key: RequestKey | None) -> bool:
-        """Whether such a request runs."""
         return key in self._held
 
     @contextmanager

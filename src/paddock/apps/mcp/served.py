@@ -44,7 +44,6 @@ class Looks:
 
     @classmethod
     def of(cls, *places: Path) -> "Looks":
-        """How they look now."""
         return cls(places, tuple(map(_stamp, places)))
 
     @property
@@ -79,15 +78,12 @@ class Seen:
         return self.files.are_current and places.identities == self.directories.identities
 
     def says_as(self, other: "Seen") -> bool:
-        """Whether it is the same policy, for the same directories."""
         are_same = self.directories.identities == other.directories.identities
         return are_same and self.files == other.files
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An agent that clients can call."""
-
     agent: str
     project: Project
     runtime: Runtime

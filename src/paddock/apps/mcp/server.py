@@ -193,16 +193,12 @@ def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[An
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """What came of a call, and whom it could ask."""
-
     result: ToolResult
     asker: Asker | None
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What it takes to ask the client of one call."""
-
     context: Context
     params: CallToolRequestParams
     loop: asyncio.AbstractEventLoop

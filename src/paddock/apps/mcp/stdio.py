@@ -43,7 +43,6 @@ class OneAgent:
     name: str | None
 
     def served(self) -> Served:
-        """That agent."""
         return self.agents.get(self.name)
 
 

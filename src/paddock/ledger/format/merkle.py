@@ -109,7 +109,6 @@ class Growing:
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of an inner node."""
     return sha256(_NODE + left + right).digest()
 
 

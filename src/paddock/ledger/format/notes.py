@@ -58,8 +58,6 @@ class NoteSignature:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A text and its signatures, none of which was verified."""
-
     text: str
     signatures: tuple[NoteSignature, ...]
 

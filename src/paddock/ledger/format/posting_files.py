@@ -116,12 +116,10 @@ class RunHeader:
 
     @property
     def keys_at(self) -> int:
-        """Where the keys of a posting file begin."""
         return HEADER_BYTES
 
     @property
     def bounds_at(self) -> int:
-        """Where the keys' bounds begin."""
         return HEADER_BYTES + NUMBER_BYTES * self.keys
 
     @property
@@ -168,7 +166,6 @@ def parse_header(content: bytes) -> RunHeader | None:
 
 
 def decode_numbers(content: bytes) -> "array[int]":
-    """Return the numbers that stand in a part of a file."""
     numbers = array("I", content)
     if sys.byteorder == "big":
         numbers.byteswap()

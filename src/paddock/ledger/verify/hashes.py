@@ -168,7 +168,6 @@ class HashPass:
         return self.offset
 
     def _open(self, seq: int, line: bytes) -> None:
-        """Note an intent."""
         caller = _caller(line)
         self._intents[caller] = (seq, line, self._intents.get(caller))
 

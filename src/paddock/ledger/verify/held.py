@@ -38,7 +38,6 @@ def kept_beside(path: str) -> list[Held]:
 
 
 def open_all(held: Iterable[Held], key: VerifierKey) -> list[Opened]:
-    """Parse the notes and verify who signed them."""
     opened: list[Opened] = []
     for each in held:
         try:

@@ -65,7 +65,6 @@ class LineCheck:
         self._line -= 1
 
     def leave(self, end: int) -> None:
-        """Note where a file ends."""
         self._end = end
 
     def take(self, offset: int, line: bytes) -> None:
@@ -137,7 +136,6 @@ class LineCheck:
         self.head = Head(seq, self._prev)
 
     def _content(self, offset: int, stored: StoredEntry) -> None:
-        """Note what an entry says about others."""
         entry = stored.entry
         if self._line == 1:
             try:

@@ -72,8 +72,6 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A checkpoint that the ledger agrees with."""
-
     source: str
     size: int
     is_outside: bool

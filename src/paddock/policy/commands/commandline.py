@@ -53,7 +53,6 @@ class Touch:
     makes_link: bool = False
 
     def add(self, other: "Touch") -> None:
-        """Take in what another command touches."""
         for name in ("written", "removed", "copied", "doubts", "sifted", "reads"):
             getattr(self, name).extend(getattr(other, name))
         self.makes_link |= other.makes_link

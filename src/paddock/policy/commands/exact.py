@@ -193,7 +193,6 @@ def _find_subcommand_danger(
 
 
 def is_caught(word: str, row: Caution, program: str) -> bool:
-    """Whether the word is one of the row's."""
     if not word.startswith("-") and any(_is_held(part, word) for part in row.holding):
         return True
     if word.startswith(row.prefixes) or (

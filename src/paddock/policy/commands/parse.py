@@ -47,8 +47,6 @@ _Command: TypeAlias = tuple[RawCommand, Seen, Touch]
 
 @dataclass(slots=True)
 class _Line:
-    """What is gathered from a line and the scripts in it."""
-
     found: list[_Command] = field(default_factory=list[_Command])
     writes: dict[str, None] = field(default_factory=dict[str, None])
     reads: dict[str, None] = field(default_factory=dict[str, None])

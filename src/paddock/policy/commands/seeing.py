@@ -380,7 +380,6 @@ class _Seeing:
         return program_name(self.words[index].text) in SHELLS
 
     def caught(self, program: str) -> list[int]:
-        """The words by which a program starts what it is given."""
         if program not in self.starting:
             name = program.partition(" ")[0]
             rows = [row for row in CAUTIONS_BY_PROGRAM.get(program, ()) if row.does == STARTS]
@@ -390,7 +389,6 @@ class _Seeing:
         return self.starting[program]
 
     def places(self, matches: Callable[[str], object]) -> list[int]:
-        """Return the places of the words that are so."""
         return [index for index, word in enumerate(self.words) if matches(word.text)]
 
     def script(self, text: str) -> None:

@@ -147,7 +147,6 @@ class TokenCheck:
         return self.data[node.start_byte : node.end_byte]
 
     def edges(self, node: "Node") -> None:
-        """Check that a command starts and ends where bash starts and ends one."""
         before, after = node.start_byte, node.end_byte
         if before and self.data[before - 1] not in _BEFORE_COMMAND:
             self.problem("a command starts inside a word")

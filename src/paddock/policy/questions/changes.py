@@ -55,7 +55,6 @@ class Change:
 
     @property
     def was_tried(self) -> bool:
-        """Whether a policy with the change was asked."""
         return self.outcome is not None
 
 
@@ -188,7 +187,6 @@ def _closest(policy: Policy, name: str) -> Profile | None:
 
 
 def _closing(found: Sequence[Finding]) -> tuple[str, ...]:
-    """Return the names of the lists of a policy that deny."""
     sources = (finding.rule.source for finding in found if finding.rule is not None)
     names = (source.removeprefix("paths.") for source in sources if source.startswith("paths."))
     return tuple(name for name in dict.fromkeys(names) if name in CLOSING_LISTS)

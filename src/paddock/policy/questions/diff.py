@@ -71,7 +71,6 @@ class Witness:
         return "outcome" if self.old.outcome is not self.new.outcome else "warning"
 
     def as_json(self) -> dict[str, Json]:
-        """The witness as a JSON object."""
         return {
             "action": str(self.action),
             "what": self.what,
@@ -251,7 +250,6 @@ class _Search:
 
 
 def _actions_for(pair: _Pair, everything: tuple[Item, ...]) -> Iterator[Action]:
-    """Yield calls that profiles meet to which one policy holds the agent, or an ancestor."""
     profiles = {each.name for judge in (pair.old, pair.new) for each in judge.profiles()}
     profiles.add(LOCKED)
     held = [item for item in everything if item.profile in profiles]

@@ -48,8 +48,6 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The rules that decided on one side, and which of them stand on that side alone."""
-
     rules: tuple[RuleMatch | None, ...]
     changed: tuple[RuleMatch, ...]
 
@@ -92,8 +90,6 @@ class Row:
 
 @dataclass(slots=True)
 class _Group:
-    """What is one row so far."""
-
     said: tuple[str, str]
     agents: dict[str, None]
     calls: dict[Action, Hashable]

@@ -45,7 +45,6 @@ class Item:
         return self.profile, self.text, self.says
 
     def render(self) -> str:
-        """Return it in one line: what it says, and where it stands."""
         return f"{self.says} {self.text} ({self.place})"
 
 
@@ -122,7 +121,6 @@ def _overlay_items(profile: Profile) -> Iterator[Item]:
 
 
 def _profiles_without(policy: Policy, other: Policy) -> Iterator[Item]:
-    """Profiles that the other policy lacks, where another one stands for them."""
     for name in policy.profiles:
         if name not in other.profiles:
             place = policy.compiled_profile(name).profile.place

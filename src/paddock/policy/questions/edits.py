@@ -37,7 +37,6 @@ class ProfileEdit:
 
     @property
     def edited(self) -> Profile:
-        """The profile then."""
         kept = tuple(rule for rule in self.profile.rules if rule not in self.removed)
         return replace(self.profile, rules=kept + self.added)
 
@@ -82,7 +81,6 @@ class Edits:
         return replace(self, profiles=tuple(edit for edit in edits if edit.removed or edit.added))
 
     def files(self, policy: Policy) -> frozenset[str]:
-        """Return the names of the files that are written."""
         profiles = (_file_of(policy, edit.profile.place) for edit in self.profiles)
         lists = (_file_of(policy, edit.removed[0].place) for edit in self.lists)
         return frozenset((*profiles, *lists))
@@ -140,7 +138,6 @@ def _list_edit(policy: Policy, action: Action, name: str) -> ListEdit:
 
 
 def _paths(action: Action) -> Iterator[str]:
-    """Yield the paths that the action is judged by: its own, or those that a line writes."""
     if action.is_path:
         yield action.target or "."
     elif action.category == "shell":
@@ -205,7 +202,6 @@ def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, 
 
 
 def edit_text(policy: Policy, edit: ProfileEdit) -> str:
-    """Return how the edit of one profile is told."""
     profile, parts = edit.profile, list[str]()
     for rule in edit.removed:
         parts.append(f"remove {_string(rule.pattern.text)} from {rule.source}, {rule.place}")
@@ -231,7 +227,6 @@ def _added_text(policy: Policy, profile: Profile, word: str, texts: str) -> str:
 
 
 def _list_place(policy: Policy, profile: Profile, word: str) -> Place | None:
-    """Return where the profile has a list of that outcome already."""
     for each in policy.documents:
         # A list may be empty, and then no rule has its place.
         if profile in each.profiles and word in each.document.values["profiles"][profile.name]:
@@ -240,7 +235,6 @@ def _list_place(policy: Policy, profile: Profile, word: str) -> Place | None:
 
 
 def _file_of(policy: Policy, place: Place) -> str:
-    """Return the file to change: that of the place, or the one where what is built in is given."""
     if place.file != BUILT_IN:
         return place.file
     return policy.documents[-1].file if policy.documents else DEFAULT_FILE

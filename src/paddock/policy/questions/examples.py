@@ -25,7 +25,6 @@ class ExampleResult:
     holds: bool
 
     def render(self) -> str:
-        """Return one line: verdict, example, place."""
         verdict = "ok" if self.holds else "FALSE"
         verb = "matches" if self.wanted else "does not match"
         return f"{verdict}: {self.example.text!r} {verb} {self.pattern!r} ({self.example.place})"

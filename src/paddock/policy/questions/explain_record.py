@@ -30,8 +30,6 @@ DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An entry with its place in the ledger."""
-
     seq: int
     time: str
     entry: Entry
@@ -63,7 +61,6 @@ class RecordedCall:
         return self.decided.entry.event_type == TOOL_INTENT and self.result is None
 
     def as_json(self) -> dict[str, Json]:
-        """The call as a JSON object."""
         entry, metadata = self.decided.entry, self.decided.entry.metadata
         rule = metadata.get("rule")
         if isinstance(rule, dict):

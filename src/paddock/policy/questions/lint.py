@@ -49,7 +49,6 @@ class LintFinding:
     hint: str
 
     def render(self) -> str:
-        """Return it as text: message, then place and hint."""
         return f"{self.place}: {self.code}: {self.message}\n  hint: {self.hint}"
 
 
@@ -136,12 +135,10 @@ def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]
 
 
 def find_tracked_secrets(policy: Policy, tracked: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the tracked paths that are secret."""
     return tuple(path for path in tracked if policy.guards.find_secret(path) is not None)
 
 
 def describe_tracked(paths: Sequence[str]) -> str:
-    """Say what it means that these secret paths are tracked."""
     count = "1 tracked file is" if len(paths) == 1 else f"{len(paths)} tracked files are"
     return (
         f"{count} secret: {name_some(paths)}; git's objects give the content to every command,"

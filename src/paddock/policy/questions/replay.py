@@ -65,7 +65,6 @@ class Example:
     action: str
 
     def as_json(self) -> dict[str, Json]:
-        """The example as a JSON object."""
         where = self.where
         return {
             "call_id": where.call_id,
@@ -92,7 +91,6 @@ class Group:
     examples: list[Example] = field(default_factory=list[Example])
 
     def as_json(self) -> dict[str, Json]:
-        """The group as a JSON object."""
         return {
             "kind": self.kind.value,
             "agent": self.agent,
@@ -118,7 +116,6 @@ class LostGroup:
     examples: list[Example] = field(default_factory=list[Example])
 
     def as_json(self) -> dict[str, Json]:
-        """The group as a JSON object."""
         return {
             "why": self.why.value,
             "meaning": MEANINGS[self.why],
@@ -269,7 +266,6 @@ def _lose(lost: dict[object, LostGroup], call: Lost) -> None:
 
 
 def rule_text(rule: RuleMatch | None) -> str:
-    """A rule in one line, for a person."""
     if rule is None:
         return "no rule; unknown is no"
     return rule.said

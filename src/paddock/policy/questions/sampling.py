@@ -171,7 +171,6 @@ def _walk(
 
 
 def _single(segment: Segment) -> Segment:
-    """Return the segment with one piece a character."""
     out: list[Piece] = []
     for piece in segment:
         if isinstance(piece, str):

@@ -34,8 +34,6 @@ _USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A diff, and the digest of everything that it is about."""
-
     text: str
     digest: str
     warnings: tuple[str, ...]

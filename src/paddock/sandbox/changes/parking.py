@@ -154,7 +154,6 @@ def _no_set(error: Exception) -> ConfigError:
 
 
 def digests_of(phases: Phases) -> tuple[str, ...]:
-    """The contents that a set needs of the store."""
     return tuple(
         change.content.digest
         for phase in phases

@@ -57,8 +57,6 @@ class Unseen:
 
 @dataclass(slots=True)
 class _Repository:
-    """One repository that a command changed. Changes by their numbers."""
-
     name: str
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])

@@ -513,7 +513,6 @@ def _beginning(entry: IndexEntry) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """A number as git's varint.c writes it."""
     found = [value & 0x7F]
     value >>= 7
     while value:

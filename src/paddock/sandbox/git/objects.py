@@ -55,8 +55,6 @@ _COMMIT: Final = re.compile(rb"tree ([0-9a-f]+)\n")
 
 
 class TreeEntry(NamedTuple):
-    """What an index or a tree has under a path."""
-
     mode: int
     oid: bytes
 

@@ -87,8 +87,6 @@ class IndexPlace:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """The names, sorted, and the indexes that say so, as they were."""
-
     names: tuple[TrackedName, ...]
     indexes: Mapping[IndexPlace, FileIdentity]
 

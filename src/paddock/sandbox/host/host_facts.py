@@ -14,8 +14,6 @@ Link = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A path that exists: as it was asked for, where it really is, the links on the way."""
-
     asked: str
     real: str
     links: tuple[Link, ...] = ()

@@ -73,7 +73,6 @@ def _bury(top: int, at: int, made: int) -> int:
 
 
 def _empty(top: int, name: str, made: int) -> int:
-    """Remove the files of one directory and move its directories to the top; how many are there."""
     _open_up(top, name)
     fd = os.open(name, _DIRECTORY, dir_fd=top)
     try:

@@ -40,8 +40,6 @@ class Wanted:
 
 
 class BinarySign(Enum):
-    """What keeps a file from being searched."""
-
     NUL = "is binary and was not searched: it has a NUL byte at its beginning"
     LARGE_UTF16 = "is UTF-16 and over 8 MB, and was not searched"
 
@@ -93,7 +91,6 @@ class FileLines:
 
     @property
     def matches(self) -> int:
-        """How many of the lines match."""
         return len(self.matching)
 
     @property

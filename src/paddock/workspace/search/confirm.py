@@ -86,7 +86,6 @@ class Content:
 
     @property
     def whole(self) -> bytes | None:
-        """All of it, if it is held."""
         return self._whole
 
     def part(self, begin: int, end: int) -> bytes:

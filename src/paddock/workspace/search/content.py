@@ -149,7 +149,6 @@ class _Below:
         """Directories that a walk does not look into, and ripgrep found something in."""
 
     def means(self, path: str) -> bool:
-        """Whether the search is about this file."""
         # One after the other, a file is asked about as often as it has pieces of output.
         if path != self._last[0]:
             self._last = (path, self._is_meant(path))

@@ -43,13 +43,9 @@ class Area(Protocol):
     """Where a run takes place, and which of the files that it finds are meant."""
 
     @property
-    def prefix(self) -> str:
-        """What the workspace paths of files there begin with."""
-        ...
+    def prefix(self) -> str: ...
 
-    def means(self, path: str) -> bool:
-        """Whether the search is about this file."""
-        ...
+    def means(self, path: str) -> bool: ...
 
 
 class _Anywhere:

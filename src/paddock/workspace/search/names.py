@@ -70,7 +70,6 @@ def search_names(
 
 
 def _walked(walk: Walk, shown: Shown, found: NamesFound, entries_max: int) -> None:
-    """Walk as far as that is likely to be the quicker way."""
     walk.budget = limits.search_walked_entries_max
     while not (found.has_more or walk.is_late):
         _fill(found, walk.paths(), shown, entries_max)

@@ -45,8 +45,6 @@ _LOOK_ENTRIES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a walk passes by."""
-
     skipped: frozenset[str]
     """Names that are nowhere below the searched directory, whatever they are."""
     honours_ignore: bool
@@ -74,8 +72,6 @@ class _Wanted:
 
 
 class Walk:
-    """One walk. To be closed."""
-
     __slots__ = (
         "_base",
         "_levels",

@@ -68,12 +68,10 @@ def scratch_hint(today: str) -> str:
 
 
 def warning_text(path: str) -> str:
-    """The warning about one path that was written to."""
     return f"Writing to production path: {path}. Ensure this is intentional implementation work."
 
 
 def refusal(reason: str, hint: str = "") -> bytes:
-    """The answer that stops a call."""
     return decision_answer("deny", reason, hint, reason)
 
 

@@ -42,8 +42,6 @@ _UNHURRIED = ("PostToolUse", "PostToolUseFailure", "SessionStart")
 
 
 class Attempt:
-    """One event on the lean path."""
-
     __slots__ = ("client", "data", "has_image", "ports", "variables")
 
     def __init__(self, data: bytes, client: str, variables: "Mapping[str, str]") -> None:
@@ -132,8 +130,6 @@ def find_holding(image: "Json", asked: Asked) -> "Holding | None":
 
 
 class LeanPorts:
-    """The ledger's files as the image names them."""
-
     __slots__ = ("_holding", "_image", "_marks", "has_begun")
 
     def __init__(self, image: "Json", holding: "Holding | None" = None) -> None:
@@ -143,7 +139,6 @@ class LeanPorts:
         self.has_begun = False
 
     def has_ledger(self) -> bool:
-        """Whether the ledger is still the file that the image was made for."""
         ledger, _, identity = self._image["ledger"]
         try:
             status = posix.stat(ledger)

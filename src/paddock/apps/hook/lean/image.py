@@ -107,7 +107,6 @@ def load_image(path: str, key_file: str) -> "Json":
 
 
 def is_current(looked: "Json") -> bool:
-    """Whether everything that an image was made from is as it was."""
     for kind, path, wanted in looked:
         if kind == LISTED:
             found = listed_at(path)

@@ -63,7 +63,6 @@ class Rule:
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def key(self) -> "tuple[int, str, str, str, int]":
-        """What makes two of them one."""
         return (self.outcome, self.text, self.source, self.file, self.line)
 
 
@@ -224,8 +223,6 @@ class Verdict:
 
 
 class _Judging:
-    """One call being judged."""
-
     __slots__ = ("actions", "engine", "findings", "scene", "tool", "warned")
 
     def __init__(self, tool: str, scene: Scene, engine: "Engine") -> None:
@@ -237,7 +234,6 @@ class _Judging:
         self.warned: list[tuple[str, str]] = []
 
     def path(self, operation: str, text: str, base: str, by_command: bool = False) -> None:
-        """Judge one path of the call."""
         is_write = operation != "view"
         places = find_places(text, base, self.scene)
         for place in places:

@@ -64,7 +64,6 @@ class Mark:
         self.poisoned = False
 
     def encode(self) -> bytes:
-        """The record with its CRC."""
         body = (
             self.generation.to_bytes(8, "little")
             + self.entries.to_bytes(8, "little")
@@ -115,8 +114,6 @@ class _Files:
 
 
 class _Place:
-    """Where the ledger's files stand, and which of them are open here."""
-
     __slots__ = ("_base", "_beside", "_file", "_folder", "_ledger")
 
     def __init__(self, ledger: str, folder: str, files: "_Files") -> None:

@@ -249,7 +249,6 @@ def _name(parts: "tuple[str, ...]", is_wide: bool, name: str) -> bool:
 
 
 def _plain(path: str) -> str:
-    """Return the path if it is one that the lean path matches."""
     if not path or path == "." or not path.isascii():
         raise DeclinedError("a path that is the root, or not ASCII")
     return path

@@ -12,7 +12,6 @@ _FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix
 
 
 def mark_path(directory: str, session_id: str, pattern: str) -> str:
-    """The file that says that a session was given a warning."""
     mark = sha256(f"{session_id}\0{pattern}".encode("utf-8", "surrogatepass"))
     return f"{directory}/{mark.hexdigest()[:32]}"
 

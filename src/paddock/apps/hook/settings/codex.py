@@ -124,7 +124,6 @@ def is_installed(text: str, program: Program) -> bool:
 
 
 def is_made(text: str) -> bool:
-    """Whether the file was made for our block."""
     found = _BLOCK.search(text)
     return found is not None and found[0].startswith(f"{_BEGIN_OF_NEW_FILE}\n")
 
