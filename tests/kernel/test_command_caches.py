@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
 
 def caches_of(terminal: Terminal) -> Caches:
     place = terminal.yard.cli("sandbox", "caches", "--json").json["place"]
-    return Caches(Path(place).parents[1], str(terminal.yard.root))
+    return Caches(Path(place).parent)
 
 
 def test_what_one_runtime_caches_the_next_finds_and_another_workspace_does_not(tmp_path: Path):

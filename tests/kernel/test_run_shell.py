@@ -193,11 +193,12 @@ def test_standard_input_is_empty_and_home_is_private(terminal: Terminal):
 # Output
 
 
-def test_long_output_keeps_head_and_tail_and_the_whole_is_kept(terminal: Terminal):
-    result = terminal.call("run_shell", command="seq 1 100000; seq 1 3 >&2")
+@pytest.mark.parametrize("lines", [100_000, 1_200_000])
+def test_long_output_keeps_head_and_tail_and_the_whole_is_kept(terminal: Terminal, lines: int):
+    result = terminal.call("run_shell", command=f"seq 1 {lines}; seq 1 3 >&2")
     said = result.details
     head, notice, tail = said["stdout"].partition("\n[TRUNCATED at 50000 chars]\n")
-    whole = "".join(f"{n}\n" for n in range(1, 100_001))
+    whole = "".join(f"{n}\n" for n in range(1, lines + 1))
 
     assert notice
     assert (head, tail) == (whole[:25_000], whole[-25_000:])

@@ -39,14 +39,14 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Of one workspace. `home` is the directory for those of all workspaces of a plane."""
+    """Of one workspace, in a directory of ours."""
 
-    home: Path
-    workspace: str
+    folder: Path
 
-    @property
-    def folder(self) -> Path:
-        return self.home / sha256(os.fsencode(self.workspace)).hexdigest()[:32]
+    @classmethod
+    def of(cls, home: Path, workspace: str) -> "Caches":
+        """`home` is the directory for those of all workspaces of a plane."""
+        return cls(home / sha256(os.fsencode(workspace)).hexdigest()[:32])
 
     @property
     def tree(self) -> Path:
@@ -94,12 +94,14 @@ class Caches:
 
     def _make(self) -> None:
         """Started as root it belongs to the user that root is in a sandbox: to nobody here."""
+        tree = self.tree
         with host_errors("making", self.folder):
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
-                self.tree.mkdir(mode=0o700)
-            if os.geteuid() == 0 and self.tree.lstat().st_uid != HOST_IDS_FIRST:
-                os.chown(self.tree, HOST_IDS_FIRST, HOST_IDS_FIRST, follow_symlinks=False)
+            if not tree.is_dir():
+                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    tree.mkdir(mode=0o700)
+            if os.geteuid() == 0 and tree.lstat().st_uid != HOST_IDS_FIRST:
+                os.chown(tree, HOST_IDS_FIRST, HOST_IDS_FIRST, follow_symlinks=False)
 
     def _was_looked_at(self) -> float:
         try:

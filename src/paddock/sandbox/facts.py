@@ -81,7 +81,7 @@ def collect_facts(asking: Asking) -> HostFacts:
             resolver=resolver,
         ).look(),
         memory_mb=_memory_mb(),
-        caches=str(Caches(real_path(asking.agents.layout.objects / FOLDER), workspace).tree),
+        caches=str(Caches.of(real_path(asking.agents.layout.objects / FOLDER), workspace).tree),
         downloads=tuple(path for name in DOWNLOADS if _is_real(path := f"{home}/{name}")),
     )
 

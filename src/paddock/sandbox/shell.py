@@ -339,7 +339,7 @@ class SandboxShell:
     def _caches(self, plan: SandboxPlan) -> AbstractContextManager[None]:
         if not plan.caches:
             return nullcontext()
-        return Caches(Path(plan.caches).parents[1], plan.workspace).in_use()
+        return Caches(Path(plan.caches).parent).in_use()
 
     def _run_in_place(
         self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import tempfile
+import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ from paddock.values.digests import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 """Held of each stream: enough for head and tail, whatever the characters are."""
+
+
+_HASHED_BYTES: Final = 2_097_152
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Spooling:
         self._is_adoptable = True
         with ExitStack() as opened:
             self._fds = (self._open(directory, opened), self._open(directory, opened))
-            self._digests = hashlib.sha256(), hashlib.sha256()
+            self._digests = _Digest(), _Digest()
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -65,8 +69,7 @@ class Spooling:
     def spools(self) -> Spools:
         most = limits.shell_output_kept_bytes_max
         one, other = (
-            Spool(fd, most, digest.update)
-            for fd, digest in zip(self._fds, self._digests, strict=True)
+            Spool(fd, most, digest.add) for fd, digest in zip(self._fds, self._digests, strict=True)
         )
         return Spools(one, other)
 
@@ -90,6 +93,45 @@ class Spooling:
             if running is not None:
                 running.kept.add(digest)
         return Stream(text, KeptOutput(digest, captured.spooled_bytes, captured.total_bytes))
+
+
+class _Digest:
+    """SHA-256 of a stream, in a thread of its own once there is much of it.
+
+    Hashing costs as much as writing, and lets the interpreter's lock go meanwhile.
+    """
+
+    __slots__ = ("_digest", "_held", "_thread")
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._held = bytearray()
+        self._thread: threading.Thread | None = None
+
+    def add(self, chunk: memoryview) -> None:
+        self._held += chunk
+        if len(self._held) >= _HASHED_BYTES:
+            self._join()
+            held, self._held = self._held, bytearray()
+            thread = threading.Thread(target=self._digest.update, args=(held,), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # There are too many threads.
+                self._digest.update(held)
+            else:
+                self._thread = thread
+
+    def hexdigest(self) -> str:
+        self._join()
+        self._digest.update(self._held)
+        self._held.clear()
+        return self._digest.hexdigest()
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
 
 
 def _unnamed(directory: Path) -> IO[bytes]:

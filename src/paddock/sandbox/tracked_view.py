@@ -125,6 +125,8 @@ class TrackedView:
         with self._lock:
             outside = None if git is None else git.index
             tracked = self._names.find(root_fd, plan.workspace, plan.hidden, outside)
+            if not tracked.names:
+                return TrackedFiles({}, tracked)
             place = _Place(launcher, replace(contained(plan), network="none"), root_fd, git)
             shown = self._show(tracked.names, place)
         return TrackedFiles({each.path: each for each in shown}, tracked)

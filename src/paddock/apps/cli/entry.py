@@ -3,6 +3,8 @@
 Python tells of one that comes while modules load by a traceback: nobody is there yet to catch it.
 """
 
+import gc
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
@@ -10,12 +12,17 @@ else:
     # `signal` would load `enum`, for longer than all the rest.
     import _signal as signal
 
+_COLLECTED_EVERY = 20_000
+"""New objects between two looks for cycles; Python's own number is 700."""
+
 
 def console() -> None:
     """Load the command line, and run it."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # What is loaded stays: to look through it for cycles is a tenth of a short call.
+    gc.set_threshold(_COLLECTED_EVERY)
     from paddock.apps.cli import main
 
     signal.signal(signal.SIGINT, before)

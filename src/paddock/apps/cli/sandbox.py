@@ -81,7 +81,7 @@ def _caches(options: Options, console: Console) -> int:
     project = use_project(options, console)
     record = project.agents.read(project.agent_named(options.agent))
     home = real_path(project.layout.objects / FOLDER)
-    caches = Caches(home, str(real_path(record.workspace)))
+    caches = Caches.of(home, str(real_path(record.workspace)))
     before = caches.size_bytes()
     is_clear = options.act == "clear" and caches.clear()
     size = 0 if is_clear else before
