@@ -88,6 +88,7 @@ class Launcher:
                     recipe = _with_git(recipe, git, git_shown)
                 spare, self._spare = self._spare, None
                 if spare is not None and spare.recipe == recipe:
+                    spare.was_ready = True
                     return spare
                 undo.pop_all()
             if spare is not None:

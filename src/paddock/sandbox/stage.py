@@ -191,7 +191,7 @@ class StageDirectories:
 
     __slots__ = (
         *("_left_mode", "control", "git_fd", "is_used", "name", "recipe", "running"),
-        "workspace_fd",
+        *("was_ready", "workspace_fd"),
     )
 
     def __init__(
@@ -211,6 +211,7 @@ class StageDirectories:
         self.workspace_fd = workspace
         self.git_fd = git
         self.is_used = False
+        self.was_ready = False
         self._left_mode = recipe.mode
 
     @property

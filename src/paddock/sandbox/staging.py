@@ -31,7 +31,7 @@ from paddock.sandbox.changes.losing import find_excess
 from paddock.sandbox.changes.parking import park_set
 from paddock.sandbox.changes.settling import Settled, Terms, refusals_of, refused_besides, settle
 from paddock.sandbox.changes.upper import Look, read_changes
-from paddock.sandbox.conversation import Observed
+from paddock.sandbox.conversation import ConfinementError, Observed
 from paddock.sandbox.git_layer import GitRoom, OpenedGit
 from paddock.sandbox.hidden import NameIndex, Survey
 from paddock.sandbox.launcher import Launcher
@@ -253,7 +253,7 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
         command = _run_once(room, request, observed)
         if command is not None:
             return command
-    raise HostError("git's index changed while the command was about to start")
+    raise HostError("what the command is shown changed whenever it was about to start")
 
 
 def _run_once(room: Room, request: CommandRequest, observed: Observed) -> StagedCommand | None:
@@ -282,7 +282,13 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
         started_ns = room.moments.now(root_fd)
         if not view.tracked.is_current():
             return None
-        end = room.launcher.run(request, stage, observed)
+        try:
+            end = room.launcher.run(request, stage, observed)
+        except ConfinementError:
+            if not stage.was_ready:
+                raise
+            # It was being made while something went that it needs, as caches that are cleared.
+            return None
         ground = _ground(started_ns, survey, view, git)
         ran = Ran(request, ground, end)
         command = StagedCommand(replace(room, bench=bench), ran, stage, git)

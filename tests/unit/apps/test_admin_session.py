@@ -124,9 +124,12 @@ def test_a_gate_that_fails_is_an_answer_with_file_and_reason(talk, operator):
 
 def test_with_the_gate_open_a_file_is_written_and_found(talk, operator):
     _, calls = talk.say('write a file at HO2/scratch/test.txt with the content "hello from admin"')
-    assert calls == [
-        ("write_file_dev", {"path": "HO2/scratch/test.txt", "content": "hello from admin"})
-    ]
+    written = {
+        "path": "HO2/scratch/test.txt",
+        "content": "hello from admin",
+        "create_dirs": True,
+    }
+    assert calls == [("write_file_dev", written)]
     assert (operator.plane / "HO2/scratch/test.txt").read_text() == "hello from admin"
 
     operator.write("HO2/kernel/turns.py", b"def handle_turn():\n    return 1\n")
