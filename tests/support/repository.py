@@ -23,27 +23,20 @@ def documents() -> Iterator[Path]:
     yield from sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
+def git(*arguments: str) -> str:
+    """What git prints in this clone; the test skips where there is no git or no clone."""
+    program = shutil.which("git")
+    if program is None or not (ROOT / ".git").exists():
+        pytest.skip("needs git and a clone: what belongs here, and what was, only git knows")
+    command = [program, "-c", f"safe.directory={ROOT}", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
 def files() -> Iterator[Path]:
     """Every file that is, or is about to be, under version control."""
-    git = shutil.which("git")
-    if git is None or not (ROOT / ".git").exists():
-        pytest.skip("needs git and a clone: without them nobody knows which files belong here")
-    listing = subprocess.run(
-        [
-            git,
-            "-c",
-            f"safe.directory={ROOT}",
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in sorted(listing.stdout.decode().split("\0")):
+    for name in sorted(
+        git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    ):
         path = ROOT / name
         if name and path.is_file():
             yield path
