@@ -253,7 +253,7 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
         command = _run_once(room, request, observed)
         if command is not None:
             return command
-    raise HostError("what the command is shown changed whenever it was about to start")
+    raise HostError("git's index kept changing before the command began", hint="run it again")
 
 
 def _run_once(room: Room, request: CommandRequest, observed: Observed) -> StagedCommand | None:

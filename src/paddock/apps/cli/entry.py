@@ -21,7 +21,7 @@ def console() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # What is loaded stays: to look through it for cycles is a tenth of a short call.
+    # What is loaded stays: a short call need not look through it for cycles again and again.
     gc.set_threshold(_COLLECTED_EVERY)
     from paddock.apps.cli import main
 
