@@ -22,11 +22,11 @@ import sys
 import tempfile
 import time
 
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.disk import SystemDisk
 from paddock.ledger.format.genesis import Genesis, VerifierKey
 from paddock.ledger.head import Mark
 from paddock.ledger.segments import Segment
-from paddock.ledger.store import LedgerFile
 from paddock.values.entries import Entry, Shared
 
 WRITERS = 8
@@ -99,9 +99,9 @@ class BlockingLock(SyncInsideLock):
 class SyncedWhenWritten(LedgerFile):
     """The same store where a disk syncs inside the lock: there is nothing left to commit."""
 
-    def commit_at_once(self, mark: Mark, segment: Segment) -> None:
+    def commit(self, mark: Mark, segment: Segment) -> None:
         """See that the entries are in the file at the ledger's path."""
-        self._live().place.verify(segment)
+        self._live().verify_in_place(segment)
 
 
 def open_ledger(path: str, disk: SystemDisk | None = None) -> LedgerFile:

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.checkpoints import Checkpointer
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import create_key
 from paddock.ledger.proof import prove_inclusion
 from paddock.ledger.signing import KeySigner
-from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify.verifying import Held, verify
 from paddock.values.entries import Entry
 

@@ -140,8 +140,6 @@ json_integer_max: Final = 2**53
 ledger_batch_entries_max: Final = 1024
 entry_depth_max: Final = 64
 """Objects and arrays inside one another in an entry's metadata."""
-ledger_commit_timeout_s: Final = 30.0
-"""Waiting until another process has made our entry durable."""
 ledger_problems_listed_max: Final = 100
 """Problems that one verification lists; the rest is counted."""
 ledger_scan_chunk_bytes: Final = 1 << 18

@@ -22,8 +22,8 @@ from typing import NoReturn
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
 from paddock.ledger.anchors import DirectoryAnchor
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.sealing import Keeper, KeptLedger, Pace
-from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify.verifying import Held, verify
 from tests.support.children import kill_after, start
 from tests.support.ledgers import note

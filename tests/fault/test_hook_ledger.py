@@ -17,7 +17,7 @@ from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
 from paddock.apps.hook.lean.lines import encode_body
 from paddock.apps.hook.lean.records import Record
-from paddock.ledger.head import FILES, HeadFile
+from paddock.ledger.head import HeadFile
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify.verifying import verify
@@ -64,24 +64,6 @@ def test_what_the_lean_writer_acknowledged_counts_as_durable(path: Path):
     page = HeadFile(open_ledger(path)._disk, LedgerPaths(str(path)).head, create=False).read()
 
     assert page.durable.offset_bytes == page.newest.offset_bytes == path.stat().st_size
-
-
-def test_the_lean_writer_says_which_files_it_found_as_the_store_does(path: Path):
-    ledger = open_ledger(path)
-    lean_append(path, "led")
-
-    files = ledger._files
-    commits = files.head.read_commits(files.head.last_commits())
-    assert commits.durable.entries == ledger.head.seq + 1
-    assert commits.files == files.place.files(files.active.current)
-    assert files.place.files(files.active.current) == FILES.pack(
-        *(number for each in stands_at(path) for number in (each.st_dev, each.st_ino))
-    )
-
-
-def stands_at(path: Path) -> list[os.stat_result]:
-    folder = path.with_suffix(".d")
-    return [each.stat() for each in (path, folder / "lock", folder / "slock", folder / "head")]
 
 
 def test_killed_writers_of_both_kinds_lose_nothing_that_was_acknowledged(
@@ -153,22 +135,22 @@ def test_the_image_of_a_file_that_was_sealed_since_is_left_to_the_store(path: Pa
 
 
 class Sealing:
-    """The system calls of the lean writer: behind its last mark the store seals the file."""
+    """The system calls of the lean writer: behind its sync the store seals the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.is_committed = False
+        self.is_synced = False
 
     def __getattr__(self, name: str):
         return getattr(os, name)
 
-    def pwrite(self, file: int, data: bytes, offset: int) -> int:
-        self.is_committed = offset == lean._TURN
-        return os.pwrite(file, data, offset)
+    def fdatasync(self, file: int) -> None:
+        os.fdatasync(file)
+        self.is_synced = True
 
     def stat(self, path: str | int) -> os.stat_result:
-        if self.is_committed:
-            self.is_committed = False
+        if self.is_synced:
+            self.is_synced = False
             rotate(self.path, "later")
         return os.stat(path)
 
@@ -343,7 +325,7 @@ def test_a_ledger_that_was_replaced_is_left_to_the_store(path: Path):
 
 def test_a_poisoned_ledger_is_left_to_the_store(path: Path):
     ledger = open_ledger(path)
-    ledger._files.commit._poison(ledger._files.head.read().newest, ledger._files.head.read())
+    ledger._poison(ledger._files)
     ledger.close()
 
     with pytest.raises(DeclinedError):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from paddock.errors import HostError, LedgerFullError, PaddockError
-from paddock.ledger.store import LedgerFile
+from paddock.ledger.append import LedgerFile
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
 from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
 

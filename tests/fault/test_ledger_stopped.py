@@ -3,13 +3,11 @@
 import fcntl
 import os
 import signal
-from dataclasses import replace
 
 import pytest
 
 from paddock.errors import LedgerBusyError
-from paddock.ledger.disk import hang_bell
-from tests.support.ledgers import QUICK, assert_holds, hang_no_bell, note, open_ledger
+from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
 
 
 def stop_holding(path: str) -> int:
@@ -57,10 +55,9 @@ def test_a_stopped_holder_of_the_append_lock_is_named(tmp_path, act):
     assert_holds(path, ["one", "three"])
 
 
-@pytest.mark.parametrize("bell", [hang_bell, hang_no_bell])
-def test_a_stopped_leader_of_a_commit_is_named_and_nothing_is_acknowledged(tmp_path, bell):
+def test_a_stopped_holder_of_the_commit_lock_is_named_and_nothing_is_acknowledged(tmp_path):
     path = os.path.join(tmp_path, "x.jsonl")
-    ledger = open_ledger(path, waiting=replace(QUICK, bell=bell))
+    ledger = open_ledger(path, waiting=QUICK)
     child = stop_holding(os.path.join(tmp_path, "x.d", "slock"))
     pending = ledger.write([note("one")])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
-from paddock.ledger.store import LedgerFile
+from paddock.ledger.append import LedgerFile
 from paddock.plane.environment import read_environment
 from paddock.providers.scripted import Say, ScriptedCall, ScriptedModel
 

@@ -67,15 +67,13 @@ marks = st.builds(
     offset_bytes=st.integers(0, 2**63),
     leaf=st.binary(min_size=32, max_size=32).map(bytes.hex),
     boot=st.binary(min_size=16, max_size=16),
-    cohort=st.integers(0, 2**32 - 1),
-    sync_ns=st.integers(0, 2**63),
     is_poisoned=st.booleans(),
 )
 
 
 def lean_of(mark: Mark) -> LeanMark:
     made = LeanMark(mark.generation, mark.entries, mark.offset_bytes, mark.leaf, mark.boot)
-    made.cohort, made.sync_ns, made.poisoned = mark.cohort, mark.sync_ns, mark.is_poisoned
+    made.poisoned = mark.is_poisoned
     return made
 
 

@@ -81,6 +81,22 @@ def _stage() -> str | None:
     return None if not verdict.cause else f"needs sandboxes: {verdict.cause}; {verdict.remedy}"
 
 
+def _loop_device() -> str | None:
+    """A file system in an image, made and mounted."""
+    with tempfile.TemporaryDirectory() as folder:
+        image, mounted = f"{folder}/image", f"{folder}/mounted"
+        os.mkdir(mounted)
+        with open(image, "wb") as file:
+            file.truncate(16 << 20)
+        mounting = ["mount", "-o", "loop", image, mounted]
+        for command in (["mkfs.ext4", "-q", image], mounting, ["umount", mounted]):
+            try:
+                subprocess.run(command, check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError) as fault:
+                return f"needs a file system in an image: {fault}"
+    return None
+
+
 def _postgresql() -> str | None:
     from tests.support.postgres import missing
 
@@ -119,6 +135,7 @@ PROBES: Final = MappingProxyType(
         "user_namespaces": _user_namespaces,
         "stage": _stage,
         "landlock": _landlock,
+        "loop_device": _loop_device,
         "bash": _program("bash"),
         "zsh": _program("zsh"),
         "git": _program("git"),

@@ -5,15 +5,15 @@ import os
 from collections.abc import Callable, Sequence
 
 from paddock import limits
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.disk import Disk, Waiting
 from paddock.ledger.format.genesis import Genesis, VerifierKey
 from paddock.ledger.query import Filter, query
-from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify.verifying import Verification, verify
 from paddock.values.entries import Entry
 
 GENESIS = Genesis("paddock.test/ledger", "HOT", str(VerifierKey("paddock.test/ledger", bytes(32))))
-QUICK = Waiting(lock_timeout_s=0.05, commit_timeout_s=0.05)
+QUICK = Waiting(lock_timeout_s=0.05)
 INTENT = Entry(
     "TOOL_INTENT",
     decision="allow",
@@ -29,10 +29,6 @@ RESULT = Entry(
     call_id="call-1",
     metadata={"status": "ok", "bytes": 12},
 )
-
-
-def hang_no_bell(descriptor: int, offset: int, /) -> None:
-    """As on a system that has none: who waits looks again and again."""
 
 
 def no_time() -> float:

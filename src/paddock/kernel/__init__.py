@@ -4,7 +4,7 @@
     files        openat2, renameat2, syncfs      mounts      mounts by descriptor
     namespaces   a child in new ones             processes   what a process gives up for good
     landlock     rights that are given up        seccomp     a filter over system calls
-    futex        sleeping on a word of a file    reaping     a process that keeps others
+    reaping      a process that keeps others
 
 A leaf: it knows nothing of workspaces or policy, takes plain integers and bytes
 and raises plain `OSError`, as the functions of `os` do. Who calls it converts.

@@ -4,7 +4,7 @@
 a test says. Everything else in this folder reaches files through it, so that
 what happens at each failing call can be shown.
 
-`Waiting` is how the store waits: its clock, its sleep, its bell and its bounds.
+`Waiting` is how the store waits for a lock.
 """
 
 import errno
@@ -17,7 +17,6 @@ from typing import Final, Protocol
 
 from paddock import limits
 from paddock.errors import HostError, LedgerFullError, PaddockError
-from paddock.kernel.futex import FutexWord
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """No space, no quota, or the process's own file size limit (setrlimit(2))."""
@@ -151,37 +150,13 @@ def open_new(disk: Disk, path: str) -> int:
         return disk.open(path, flags, 0o600)
 
 
-class Bell(Protocol):
-    """What wakes those who sleep on a word of a file. Raises OSError as futex(2) does."""
-
-    def wait(self, seen: int, timeout_s: float, /) -> None:
-        """Sleep until `wake`, or not at all if the word is not `seen`; perhaps less."""
-        ...
-
-    def wake(self) -> None:
-        """Wake everyone, in any process. The word has been changed."""
-        ...
-
-
-def hang_bell(descriptor: int, offset: int, /) -> Bell | None:
-    """A bell on a word of an open file; None where the system has none."""
-    try:
-        return FutexWord(descriptor, offset)
-    except (OSError, ValueError):
-        # Another system, a file system that does not map, a file that was cut.
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How long to wait for others, by which clock, and what ends it. Seconds."""
+    """How long to wait for others, and by which clock. Seconds."""
 
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    bell: Callable[[int, int], Bell | None] = hang_bell
-    """From a descriptor, and the offset of a word in its first 4096 bytes."""
     lock_timeout_s: float = limits.ledger_lock_timeout_s
-    commit_timeout_s: float = limits.ledger_commit_timeout_s
 
 
 def is_full(fault: OSError) -> bool:

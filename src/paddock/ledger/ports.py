@@ -36,7 +36,7 @@ class Pending(Protocol):
         """Return when the entries are durable. A second call returns at once.
 
         Raises:
-            LedgerBusyError: not within `limits.ledger_commit_timeout_s`.
+            LedgerBusyError: not within `limits.ledger_lock_timeout_s`.
             HostError: the disk failed; the entries are not acknowledged.
             LedgerDamagedError: the file is no longer the one that was written.
         """

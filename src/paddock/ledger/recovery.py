@@ -1,13 +1,20 @@
-"""What to do where the file does not end at the head's mark, and whether it may be used at all.
+"""Opening a ledger's files: making them, and what to do where the file does not end at its mark.
+
+A ledger appears whole: GENESIS is written and synced under another name, then linked to its
+own, then the directory is synced. There is never an empty ledger, so an empty file is damage.
+
+On a network file system locks are advisory between hosts at best, a page cache is not
+shared, and a successful sync says little. Such file systems are refused by their type in
+mountinfo (proc_pid_mountinfo(5)), found by device number, so that no name is resolved again.
 
 A writer that was killed leaves whole lines that no mark covers yet, and perhaps
 a torn one; a power cut may leave less than was written, or garbage. So, inside
 the lock, go on from a mark M and compare the line before it:
 
-    newest append's mark   newest commit's   M
+    newest append's mark   durable mark      M
     of this boot           whole             the farther of the two; both compared
     of this boot           torn              the append's
-    older boot, or torn    whole             the commit's
+    older boot, or torn    whole             the durable one
     older boot, or torn    torn              none
 
     file                                     with M                  without M
@@ -22,7 +29,7 @@ the lock, go on from a mark M and compare the line before it:
 (*) damage where both slots of the append's mark are torn, as no crash does that.
 "Older boot" is also a boot that is not known; "torn", both slots of the record.
 An append's mark of an older boot says nothing: a power cut may have undone it.
-Where the disk failed since this boot, nothing is recovered (commit.py).
+Where the disk failed since this boot, nothing is recovered.
 
 A torn tail is copied to `torn/`, the copy synced, then it is cut off, and that is
 recorded in an entry. Nothing is thrown away, and nothing is appended to a line
@@ -34,25 +41,242 @@ that a crash in between reports it later (at worst twice, never not at all).
 
 import os
 import re
-from dataclasses import dataclass
+import stat
+import threading
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
 from paddock import limits
-from paddock.errors import LedgerDamagedError
-from paddock.ledger.disk import Disk, failure, open_new
-from paddock.ledger.format.encoding import chain_tail, leaf_hash
-from paddock.ledger.format.lines import StoredEntry, inspect_line
-from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
+from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.disk import Disk, Waiting, failure, open_new
+from paddock.ledger.format.encoding import PREV_OF_GENESIS, chain_line, chain_tail, leaf_hash
+from paddock.ledger.format.genesis import Genesis, parse_genesis
+from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_line
+from paddock.ledger.head import NOTHING_DURABLE, FileLock, HeadFile, HeadPage, Mark
 from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.segments import LedgerText, Segment, sync_directory
+from paddock.ledger.reserve import Ballast
+from paddock.ledger.segments import (
+    APPENDING,
+    ActiveSegment,
+    Identity,
+    LedgerText,
+    Segment,
+    find_identity,
+    list_starts,
+    sync_directory,
+)
 from paddock.values.digests import DIGEST_PREFIX
 from paddock.values.entries import Entry
 from paddock.values.events import LEDGER_RECOVERED
 
+_GENESIS_BYTES_USUAL: Final = 4096
 _PENDING: Final = ".pending"
 _PENDING_NAME: Final = re.compile(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
 _LINE_BYTES_USUAL: Final = 4096
+
+
+@dataclass(slots=True)
+class LedgerFiles:
+    """The open files of one ledger in one process, and what it knows of its own syncs."""
+
+    disk: Disk
+    paths: LedgerPaths
+    active: ActiveSegment
+    lock: FileLock
+    commit_lock: FileLock
+    head: HeadFile
+    beside: tuple[tuple[str, Identity], ...]
+    ballast: Ballast
+    genesis: Genesis
+    syncing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while the active segment is synced, and while it becomes another one."""
+    written_bytes: int = 0
+    """Where the newest append through these files ends."""
+    synced_bytes: int = 0
+    """All before it was synced through these files."""
+    is_poisoned: bool = False
+
+    def verify_in_place(self, segment: Segment) -> None:
+        """Refuse if a segment, or what keeps writers apart, is not in its place any more.
+
+        Raises: LedgerDamagedError.
+        """
+        self.active.verify_in_place(segment)
+        self.verify_beside()
+
+    def verify_beside(self) -> None:
+        """Refuse if what keeps writers apart is not in its place any more.
+
+        Threat: who removes the folder has the next writer make another lock and another head
+        file, and two that do not see each other would put aside what the other one wrote.
+
+        Raises: LedgerDamagedError.
+        """
+        for path, identity in self.beside:
+            try:
+                is_ours = find_identity(self.disk, path) == identity
+            except OSError:
+                is_ours = False
+            if not is_ours:
+                raise LedgerDamagedError(
+                    "the folder beside the ledger was removed or replaced while in use",
+                    where=ascii(path),
+                    hint="end every process that has the ledger open, and start again",
+                )
+
+    def close(self) -> None:
+        """Close every descriptor; locks that only they hold are released."""
+        self.ballast.close()
+        for descriptor in (
+            self.active.current.descriptor,
+            self.head.descriptor,
+            self.commit_lock.descriptor,
+            self.lock.descriptor,
+        ):
+            self.disk.close(descriptor)
+
+
+def open_files(
+    disk: Disk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
+) -> LedgerFiles:
+    """Open everything; make the ledger from the body of its GENESIS where there is none.
+
+    Raises:
+        HostError: no ledger and nothing to make it from; a network file system;
+            no regular file; a format that is not known; the disk failed.
+        LedgerDamagedError: the file does not begin with GENESIS.
+        LedgerBusyError: another process is making or repairing it.
+    """
+    _verify_place(disk, paths, may_create=first_body is not None)
+    opened: list[int] = []
+    try:
+        lock = FileLock(disk, paths.lock, waiting)
+        opened.append(lock.descriptor)
+        lock.acquire()
+        try:
+            descriptor = _open_ledger(disk, paths, first_body)
+            opened.append(descriptor)
+            if not stat.S_ISREG(disk.stat(descriptor).st_mode):
+                raise HostError("a ledger is a regular file", where=ascii(paths.ledger))
+            head = HeadFile(disk, paths.head, create=True)
+            opened.append(head.descriptor)
+            active = ActiveSegment(disk, paths, descriptor)
+            active.settle(head)
+            genesis = read_genesis(active.text(), paths.ledger)
+        finally:
+            lock.release()
+        commit_lock = FileLock(disk, paths.commit_lock, waiting)
+        opened.append(commit_lock.descriptor)
+        beside = tuple(
+            (each.path, find_identity(disk, each.descriptor)) for each in (lock, commit_lock, head)
+        )
+        ballast = Ballast(disk, paths.folder)
+        return LedgerFiles(disk, paths, active, lock, commit_lock, head, beside, ballast, genesis)
+    except BaseException as fault:
+        for each in opened:
+            disk.close(each)
+        if isinstance(fault, OSError):
+            raise failure(fault, "the ledger cannot be opened", paths.ledger) from fault
+        raise
+
+
+def read_genesis(text: LedgerText, path: str) -> Genesis:
+    """Return what line 0 says; closes the text.
+
+    Raises:
+        LedgerDamagedError: it is not GENESIS.
+        HostError: a format that is not known; the disk failed.
+    """
+    try:
+        start = text.read(_GENESIS_BYTES_USUAL, 0)
+        if b"\n" not in start:
+            start = text.read(limits.entry_bytes_max + 1, 0)
+    except OSError as fault:
+        raise failure(fault, "the ledger cannot be read", path) from fault
+    finally:
+        text.close()
+    line, end, _ = start.partition(b"\n")
+    if not end:
+        raise LedgerDamagedError(
+            "the ledger has no first line", where=ascii(path), hint="was it emptied?"
+        )
+    return parse_genesis(parse_line(line))
+
+
+def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
+    try:
+        device = disk.stat(paths.parent).st_dev
+        verify_local(_read_mountinfo(), os.major(device), os.minor(device), paths.parent)
+        if not may_create:
+            disk.stat(paths.ledger)
+        try:
+            disk.make_directory(paths.folder, 0o700)
+        except FileExistsError:
+            return
+        sync_directory(disk, paths.parent)
+    except FileNotFoundError as fault:
+        raise HostError("there is no ledger here", where=ascii(paths.ledger)) from fault
+    except OSError as fault:
+        raise failure(fault, "the ledger's folder cannot be used", paths.folder) from fault
+
+
+def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> int:
+    try:
+        try:
+            return disk.open(paths.ledger, APPENDING)
+        except FileNotFoundError:
+            if first_body is None:
+                raise
+            _verify_never_made(disk, paths)
+            _make_ledger(disk, paths, first_body)
+            return disk.open(paths.ledger, APPENDING)
+    except OSError as fault:
+        raise failure(fault, "the ledger cannot be opened", paths.ledger) from fault
+
+
+def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
+    """Refuse to begin anew where a ledger was: its head file is made after it, and synced.
+
+    Threat: whoever removes the ledger alone would have it replaced by an empty one.
+
+    Raises:
+        LedgerDamagedError: there is a head file, or a sealed segment.
+    """
+    try:
+        disk.stat(paths.head)
+    except FileNotFoundError:
+        if not list_starts(disk, paths):
+            return
+    raise LedgerDamagedError(
+        "the ledger is gone: its head file or its segments say that there was one",
+        where=ascii(paths.ledger),
+        hint="restore it from a backup",
+    )
+
+
+def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
+    """Write, sync, link, sync the directory: the name appears with its content or not at all."""
+    line = chain_line(first_body, 0, PREV_OF_GENESIS) + b"\n"
+    descriptor = open_new(disk, paths.new)
+    try:
+        written = 0
+        while written < len(line):
+            written += disk.write(descriptor, line[written:], written)
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+    disk.link(paths.new, paths.ledger)
+    disk.remove(paths.new)
+    sync_directory(disk, paths.parent)
+
+
+def _read_mountinfo() -> str:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +498,7 @@ def list_pending(disk: Disk, paths: LedgerPaths) -> list[Quarantined]:
     return sorted(found, key=lambda piece: piece.offset)
 
 
-def settle(disk: Disk, paths: LedgerPaths, pieces: list[Quarantined]) -> None:
+def mark_reported(disk: Disk, paths: LedgerPaths, pieces: list[Quarantined]) -> None:
     """Mark pieces as reported, now that their entries are durable."""
     try:
         for piece in pieces:
@@ -290,3 +514,64 @@ def _make_directory(disk: Disk, path: str) -> None:
     except FileExistsError:
         return
     sync_directory(disk, os.path.dirname(path))
+
+
+NETWORK_FILE_SYSTEMS: Final = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "fuse.ceph",
+        "fuse.davfs2",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.juicefs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "panfs",
+        "smb3",
+        "smbfs",
+    }
+)
+
+
+def find_file_system(mountinfo: str, major: int, minor: int) -> str | None:
+    """Return the type of the file system with this device number, if it is mounted."""
+    wanted = f"{major}:{minor}"
+    for line in mountinfo.splitlines():
+        fields = line.split(" ")
+        if len(fields) > 6 and fields[2] == wanted and "-" in fields[6:]:
+            after = fields[fields.index("-", 6) + 1 :]
+            return after[0] if after else None
+    return None
+
+
+def verify_local(mountinfo: str, major: int, minor: int, path: str) -> None:
+    """Refuse a network file system.
+
+    What mountinfo does not list (another system than Linux, a subvolume with a
+    device number of its own) counts as local: no network file system hides so.
+
+    Raises:
+        HostError: the device is a network file system's.
+    """
+    found = find_file_system(mountinfo, major, minor)
+    if found in NETWORK_FILE_SYSTEMS:
+        raise HostError(
+            f"a ledger cannot live on a network file system ({found})",
+            where=ascii(path),
+            hint="put the plane on a local disk",
+        )

@@ -18,11 +18,11 @@ from typing import Final, Protocol
 
 from paddock import limits
 from paddock.errors import PaddockError
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.checkpoints import Checkpointer
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.ports import Head, Pending, Receipt, Reservation
-from paddock.ledger.store import LedgerFile
 from paddock.plane.forking import call_after_fork
 from paddock.values.entries import Entry
 from paddock.values.events import (

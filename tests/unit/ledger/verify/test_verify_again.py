@@ -6,9 +6,9 @@ import os
 
 import pytest
 
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.merkle import LeafNodes, root_of
 from paddock.ledger.format.notes import Checkpoint
-from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify.verifying import ChainFault, Held, Unanswered, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note

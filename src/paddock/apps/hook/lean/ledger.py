@@ -1,8 +1,8 @@
 """Appending one entry to a ledger whose state is plain, with the ledger's own files and locks.
 
-The same sequence as `paddock.ledger.store`: lock → newest mark → line in one write →
-mark → unlock → commit lock → fdatasync → a look whether the files are still those at
-their paths → commit mark → unlock → for one's own entry another such look. Whatever is
+The same sequence as `paddock.ledger.append`: lock → newest mark → line in one write →
+mark → unlock → fdatasync → a look whether the files are still those at their paths →
+commit lock → durable mark → unlock. Whatever is
 not plain (a torn end, a poisoned mark, another boot, a lock that is held for long,
 quarantined bytes, a file that is full) is declined before a byte is written, and the
 full store does it: it recovers, goes on in another file, or says what is wrong.
@@ -23,10 +23,9 @@ _RECORD_BYTES = 89
 _BODY_BYTES = 85
 _SECTOR = 512
 _DURABLE = 1024
-_TURN = 2048
 _BASE = 2560
 _BASE_BYTES = 12
-_PAGE_BYTES = _TURN + 4
+_PAGE_BYTES = _DURABLE + _SECTOR + _RECORD_BYTES
 SEGMENT_BYTES = 1 << 28
 """As `paddock.limits.ledger_segment_bytes`: the full path makes the next file."""
 CHECKPOINT_ENTRIES = 1024
@@ -51,7 +50,7 @@ class AppendFailedError(Exception):
 class Mark:
     """A place in the ledger: see `paddock.ledger.head.Mark`."""
 
-    __slots__ = ("boot", "cohort", "entries", "generation", "leaf", "offset", "poisoned", "sync_ns")
+    __slots__ = ("boot", "entries", "generation", "leaf", "offset", "poisoned")
 
     def __init__(self, generation: int, entries: int, offset: int, leaf: str, boot: bytes) -> None:
         self.generation = generation
@@ -59,8 +58,6 @@ class Mark:
         self.offset = offset
         self.leaf = leaf
         self.boot = boot
-        self.cohort = 0
-        self.sync_ns = 0
         self.poisoned = False
 
     def encode(self) -> bytes:
@@ -70,8 +67,7 @@ class Mark:
             + self.offset.to_bytes(8, "little")
             + bytes.fromhex(self.leaf)
             + self.boot
-            + self.cohort.to_bytes(4, "little")
-            + self.sync_ns.to_bytes(8, "little")
+            + bytes(12)
             + (b"\x01" if self.poisoned else b"\0")
         )
         return body + crc32(body).to_bytes(4, "little")
@@ -92,7 +88,6 @@ def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: by
             after = _write(files, before, body)
             fcntl.flock(files.lock, fcntl.LOCK_UN)
             _commit(place, files, after)
-            place.verify()
         except OSError as fault:
             raise AppendFailedError(f"the ledger failed: {_why(fault)}") from fault
     finally:
@@ -130,11 +125,6 @@ class _Place:
         # Threat: who removes the folder has the next writer make another lock and another head.
         if [_identity(f"{self._folder}/{name}") for name in _BESIDE] != self._beside:
             raise AppendFailedError("the folder beside the ledger was replaced while in use")
-
-    def files(self) -> bytes:
-        """Which files these are: see `paddock.ledger.head.FILES`."""
-        numbers = [number for each in (self._file, *self._beside) for number in each]
-        return b"".join(number.to_bytes(8, "little") for number in numbers)
 
     def _is_sealed(self) -> bool:
         """Whether the file was full, and has another name since."""
@@ -267,8 +257,8 @@ def find_pair(page: bytes, at: int) -> "tuple[Mark | None, int]":
     return second, 0
 
 
-def _rank(mark: Mark) -> "tuple[int, bool]":
-    return (mark.generation, mark.poisoned)
+def _rank(mark: Mark) -> "tuple[int, int, bool]":
+    return (mark.generation, mark.offset, mark.poisoned)
 
 
 def _decode(page: bytes, at: int) -> "Mark | None":
@@ -285,8 +275,6 @@ def _decode(page: bytes, at: int) -> "Mark | None":
         body[24:56].hex(),
         body[56:72],
     )
-    mark.cohort = int.from_bytes(body[72:76], "little")
-    mark.sync_ns = int.from_bytes(body[76:84], "little")
     mark.poisoned = body[84] != 0
     return mark
 
@@ -330,57 +318,44 @@ def _store(head: int, at: int, record: bytes) -> None:
 
 
 def _commit(place: _Place, files: _Files, mine: Mark) -> None:
-    """Return when all before the mark is on the disk: lead a commit, or wait for one."""
-    lock = files.commit_lock
-    deadline = time.monotonic() + COMMIT_TIMEOUT_S
-    while True:
-        durable = _marks(files.head)[1]
+    """Have the entry on the disk, and raise the durable mark for whoever starts later."""
+    try:
+        posix.fdatasync(files.file)
+    except OSError as fault:
+        # Never tried again: the pages may be gone and count as clean.
+        _raise_durable(files, mine, has_failed=True)
+        raise AppendFailedError(f"the disk failed to store it: {_why(fault)}") from fault
+    # Threat: a copy was put in our place, and what others append to it is not synced by us.
+    place.verify()
+    _raise_durable(files, mine, has_failed=False)
+
+
+def _raise_durable(files: _Files, mine: Mark, *, has_failed: bool) -> None:
+    _take_commit_lock(files.commit_lock)
+    try:
+        _, durable, slot = _marks(files.head)
         if durable is None or (durable.poisoned and durable.boot == mine.boot):
             raise AppendFailedError("the disk failed to store ledger entries")
-        if durable.offset >= mine.offset:
-            return
+        if has_failed:
+            durable.poisoned, durable.boot = True, mine.boot
+            _store(files.head, _DURABLE + _SECTOR * slot, durable.encode())
+        elif durable.offset < mine.offset:
+            _store(files.head, _DURABLE + _SECTOR * slot, mine.encode())
+    finally:
+        fcntl.flock(files.commit_lock, fcntl.LOCK_UN)
+
+
+def _take_commit_lock(lock: int) -> None:
+    deadline = time.monotonic() + COMMIT_TIMEOUT_S
+    while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             if time.monotonic() > deadline:
                 raise AppendFailedError("another process does not finish its commit") from None
             time.sleep(_PAUSE_S / 4)
-            continue
-        try:
-            _lead(place, files, mine)
-        finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            # Whoever looks at the turn goes on at once; a sleeper's sleep is short.
-            posix.pwrite(files.head, posix.urandom(4), _TURN)
-        return
-
-
-def _lead(place: _Place, files: _Files, mine: Mark) -> None:
-    newest, durable, slot = _marks(files.head)
-    if durable is None or (durable.poisoned and durable.boot == mine.boot):
-        raise AppendFailedError("the disk failed to store ledger entries")
-    if durable.offset >= mine.offset:
-        return
-    if newest is None or newest.offset < mine.offset:
-        newest = mine
-    at = _DURABLE + _SECTOR * slot
-    started = time.monotonic_ns()
-    try:
-        posix.fdatasync(files.file)
-    except OSError as fault:
-        # Never tried again: the pages may be gone and count as clean.
-        durable.poisoned, durable.boot = True, mine.boot
-        _store(files.head, at, durable.encode())
-        raise AppendFailedError(f"the disk failed to store it: {_why(fault)}") from fault
-    took_ns = max(0, time.monotonic_ns() - started)
-    # Threat: a copy was put in our place, and what others append to it is not synced by us.
-    place.verify()
-    newest.cohort = min(max(newest.generation - durable.generation, 0), 0xFFFFFFFF)
-    newest.sync_ns = (3 * durable.sync_ns + took_ns) // 4 if durable.sync_ns else took_ns
-    newest.poisoned = False
-    record, found = newest.encode(), place.files()
-    crc = crc32(record[:_BODY_BYTES] + found)
-    _store(files.head, at, record + found + crc.to_bytes(4, "little"))
+        else:
+            return
 
 
 def _why(fault: OSError) -> str:

@@ -10,22 +10,33 @@ The sequence of an append, and why:
   5. store the new mark into the other slot; a kill between 4 and 5 leaves whole
      lines, which the next append adopts;
   6. unlock;
-  7. group commit (commit.py), with a look whether the path still leads here.
+  7. fdatasync(2), each writer for itself, so the disk's file system commits at once for
+     all who wait: that is what a journal does with syncs that come together. It covers
+     every line that was written before it, whoever wrote it;
+  8. look whether the path still leads here, and whether anybody's sync has failed;
+  9. under the commit lock, raise the durable mark, unless somebody has raised it further.
+     Then the entries are acknowledged.
 
 A failure at 4 cuts the file back. One at 5 leaves the lines, whether or not the mark was
 stored: recovery is right in both cases. Either way the entries are not acknowledged.
+
+Nobody believes another's sync of the file: who wrote to a file that was replaced by a copy
+since would be acknowledged by those who sync the copy.
+
+A failed sync is never tried again: the kernel may have dropped the pages and called them
+clean, so that a second sync succeeds without having written anything. It tells everybody
+who has the file open; the durable mark is poisoned for those who open it later, until the
+machine starts anew and the file is what the disk has kept.
 """
 
 import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from itertools import repeat
-from typing import Self
+from typing import Final, Self
 
 from paddock import limits
 from paddock.errors import HostError, LedgerFullError
-from paddock.ledger.create import LedgerFiles, open_files
 from paddock.ledger.disk import Disk, SystemDisk, Waiting, failure, is_full
 from paddock.ledger.format.encoding import (
     ID_BYTES,
@@ -36,15 +47,25 @@ from paddock.ledger.format.encoding import (
     format_timestamp,
 )
 from paddock.ledger.format.genesis import Genesis
-from paddock.ledger.head import HeadPage, Mark, make_mark
+from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
 from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.pending import PendingEntries
 from paddock.ledger.ports import Head, Receipt, Reservation
-from paddock.ledger.recovery import find_tail, list_pending, quarantine, settle, verify_marks
+from paddock.ledger.recovery import (
+    LedgerFiles,
+    find_tail,
+    list_pending,
+    mark_reported,
+    open_files,
+    quarantine,
+    verify_marks,
+)
 from paddock.ledger.reserve import Held
 from paddock.ledger.segments import Segment
-from paddock.ledger.stamps import Stamps
 from paddock.values.entries import Entry
+
+_HINT: Final = (
+    "look at the disk; after a restart of the machine the ledger goes on from what it has kept"
+)
 
 
 class LedgerFile:
@@ -65,8 +86,8 @@ class LedgerFile:
         self._paths = paths
         self._files: LedgerFiles | None = files
         self._disk = files.disk
-        self._size = files.disk.size
-        self._stamps = Stamps(clock, randomness)
+        self._clock = clock
+        self._randomness = randomness
         self._waiting = waiting
         self._boot = files.disk.boot()
         self._is_closed = False
@@ -131,7 +152,7 @@ class LedgerFile:
     def is_poisoned(self) -> bool:
         """Whether the disk failed to make entries durable: nothing is acknowledged any more."""
         files = self._live()
-        return files.commit.is_poisoned_by(files.head.read().durable, self._boot)
+        return self._is_poisoned_by(files, files.head.read().durable)
 
     @property
     def head(self) -> Head:
@@ -146,13 +167,13 @@ class LedgerFile:
 
         Raises as `write` and `Pending.wait` do (ports.py).
         """
-        return self.write(entries, reservation=reservation).wait_at_once()
+        return self.write(entries, reservation=reservation).wait()
 
     def write(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
-    ) -> PendingEntries:
+    ) -> "PendingEntries":
         """Write entries; `wait()` of the answer makes them durable. See `ports.Ledger`."""
-        files = self._files or self._live()
+        files = self._live()
         ids, bodies = self._encode(entries)
         files.lock.acquire()
         try:
@@ -178,43 +199,53 @@ class LedgerFile:
         """Release descriptors and reservations. A second call does nothing."""
         files, self._files, self._is_closed = self._files, None, True
         if files is not None:
-            files.close()
+            with files.syncing:
+                files.close()
 
     def commit(self, mark: Mark, segment: Segment) -> None:
-        """Return when all before a mark of this writer is durable, and its segment in place."""
-        self.commit_at_once(mark, segment)
-        # Whoever led may have looked long before this was called.
-        self._live().place.verify(segment)
+        """Return when all before a mark is durable, and the segment that has it is in its place.
 
-    def commit_at_once(self, mark: Mark, segment: Segment) -> None:
-        """As `commit`, right after the write: a look of whoever led is later than that."""
-        files = self._files or self._live()
-        files.commit.wait_for(mark, segment)
+        Raises as `Pending.wait` does (ports.py).
+        """
+        files = self._live()
+        self._sync(files, mark, segment)
+        # Threat: a copy was put in our place, and what others append to it is not synced by us.
+        files.verify_in_place(segment)
+        durable = files.head.read().durable
+        self._verify_not_poisoned(files, durable)
+        if durable is None or durable.offset_bytes < mark.offset_bytes:
+            self._raise_durable(files, mark)
 
     def settle(self) -> None:
         """Return when all that anybody has written so far is durable, and in its place.
 
-        Where it was durable before, it may be that the files were copied since: which ones
-        the commit's mark names is no matter then.
-
         Raises as `write` and `Pending.wait` do (ports.py).
         """
-        newest, segment = self.look()
-        files = self._live()
-        if not files.commit.is_durable(newest):
-            files.commit.wait_for(newest, segment)
-        files.place.verify(segment)
+        self.commit(*self.look())
 
     def forget_files(self) -> None:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
         files, self._files = self._files, None
         self._reopening = threading.Lock()
-        self._stamps.forget()
         if files is not None:
             files.close()
 
+    def look(self) -> tuple[Mark, Segment]:
+        """The newest mark, durable or not, and the segment that it stands in."""
+        files = self._live()
+        files.lock.acquire()
+        try:
+            return self._newest(files), files.active.current
+        except OSError as fault:
+            raise failure(fault, "the ledger cannot be read", self.path) from fault
+        finally:
+            files.lock.release()
+
     def _live(self) -> LedgerFiles:
         """The open files; after a fork, files of our own."""
+        files = self._files
+        if files is not None:
+            return files
         if self._is_closed:
             raise HostError("the ledger was closed", where=ascii(self.path))
         with self._reopening:
@@ -229,41 +260,29 @@ class LedgerFile:
                 f"{len(entries)} entries in one append; "
                 f"from 1 to {limits.ledger_batch_entries_max} can be"
             )
-        stamps = self._stamps
-        timestamp = stamps.time()
-        ids = stamps.ids(len(entries))
-        return ids, list(map(encode_body, entries, ids, repeat(timestamp)))
-
-    def look(self) -> tuple[Mark, Segment]:
-        """The newest mark, durable or not, and the segment that it stands in."""
-        files = self._live()
-        files.lock.acquire()
-        try:
-            return self._newest(files), files.active.current
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be read", self.path) from fault
-        finally:
-            files.lock.release()
+        timestamp = format_timestamp(self._clock())
+        ids = [format_id(self._randomness(ID_BYTES)) for _ in entries]
+        return ids, [
+            encode_body(each, id_, timestamp) for each, id_ in zip(entries, ids, strict=True)
+        ]
 
     def _newest(self, files: LedgerFiles) -> Mark:
-        """The mark to append after. The lock is held."""
+        """The mark to append after. The append lock is held."""
         page = files.head.read()
-        newest, durable, _, _, base = page
-        if base != files.active.current.base:
+        newest, durable = page.newest, page.durable
+        self._verify_not_poisoned(files, durable)
+        if page.base != files.active.current.base:
             # Another process has sealed the segment that is open here.
-            files.commit.verify_not_poisoned(durable, self._boot)
             self._verify_marks(files, page)
         segment = files.active.current
         if (
             newest is None
             or durable is None
             or durable.is_poisoned
-            or files.commit.is_poisoned
             or newest.boot != self._boot
             or newest.offset_bytes < durable.offset_bytes
-            or self._size(segment.descriptor) + segment.base != newest.offset_bytes
+            or self._disk.size(segment.descriptor) + segment.base != newest.offset_bytes
         ):
-            files.commit.verify_not_poisoned(durable, self._boot)
             return self._recover(files, page)
         return newest
 
@@ -274,8 +293,8 @@ class LedgerFile:
         bodies: Sequence[bytes],
         reservation: Reservation | None = None,
     ) -> Mark:
-        """Chain, write, mark. The lock is held."""
-        generation, seq, offset, leaf, boot, *_ = before
+        """Chain, write, mark. The append lock is held."""
+        generation, seq, offset, leaf, boot, _ = before
         data, leaf = chain_lines(bodies, seq, leaf)
         if offset + len(data) > files.active.current.base + self._segment_bytes:
             self._rotate(files, before)
@@ -285,27 +304,33 @@ class LedgerFile:
             if not isinstance(reservation, Held) or not reservation.release_to_disk():
                 raise
             self._put(files, data, offset)
-        after = make_mark(generation + 1, seq + len(bodies), offset + len(data), leaf, boot)
+        after = Mark(generation + 1, seq + len(bodies), offset + len(data), leaf, boot)
         files.head.store_newest(after)
+        files.written_bytes = after.offset_bytes
         return after
 
     def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
-        """Go on in a new segment, unless this one is empty. The lock is held."""
+        """Go on in a new segment, unless this one is empty. The append lock is held."""
         if newest.offset_bytes == files.active.current.base:
             return
+        # In any case, as nothing in this file is synced any more.
+        files.synced_bytes = 0
         try:
-            files.commit.sync(newest)
-            files.active.rotate(files.head, newest.offset_bytes)
+            self.commit(newest, files.active.current)
+            with files.syncing:
+                files.active.rotate(files.head, newest.offset_bytes)
         except LedgerFullError:
-            self._stay(files)
+            self._follow(files)
         except OSError as fault:
             if not is_full(fault):
                 raise
-            self._stay(files)
+            # Where the disk is full, an entry in a segment that is too long beats no entry.
+            self._follow(files)
 
-    def _stay(self, files: LedgerFiles) -> None:
-        """Where the disk is full, an entry in a segment that is too long beats no entry."""
-        files.active.follow(files.head)
+    def _follow(self, files: LedgerFiles) -> None:
+        """Open what is the newest segment by now. The append lock is held."""
+        with files.syncing:
+            files.active.follow(files.head)
 
     def _put(self, files: LedgerFiles, data: bytes, offset: int) -> None:
         """One write; what it leaves unfinished is finished, or the file is cut back."""
@@ -321,7 +346,6 @@ class LedgerFile:
             raise
 
     def _cut_back(self, files: LedgerFiles, offset: int) -> None:
-        """Take back a write that was not finished."""
         try:
             segment = files.active.current
             self._disk.truncate(segment.descriptor, offset - segment.base)
@@ -329,9 +353,69 @@ class LedgerFile:
             # The next append finds the end in the wrong place, and recovers.
             raise failure(fault, "a half-written entry cannot be cut off", self.path) from fault
 
+    def _sync(self, files: LedgerFiles, mark: Mark, segment: Segment) -> None:
+        """Have all before the mark on the disk. Threads that come meanwhile share the next sync."""
+        with files.syncing:
+            self._verify_not_poisoned(files, None)
+            if segment.identity != files.active.current.identity:
+                # Sealed since, and synced before that: the place has to show it.
+                files.active.verify_sealed(segment)
+                return
+            if mark.offset_bytes <= files.synced_bytes:
+                return
+            reached = max(files.written_bytes, mark.offset_bytes)
+            try:
+                self._disk.datasync(files.active.current.descriptor)
+            except OSError as fault:
+                self._poison(files)
+                raise HostError(
+                    f"the disk failed to store ledger entries: {fault.strerror}",
+                    where=ascii(self.path),
+                    hint=_HINT,
+                ) from fault
+            files.synced_bytes = reached
+
+    def _raise_durable(self, files: LedgerFiles, mark: Mark) -> None:
+        """Say that all before the mark is on the disk: no later start may find less."""
+        files.commit_lock.acquire()
+        try:
+            page = files.head.read()
+            durable = page.durable
+            self._verify_not_poisoned(files, durable)
+            if durable is None or durable.offset_bytes < mark.offset_bytes:
+                files.head.store_durable(mark, page.durable_slot)
+        finally:
+            files.commit_lock.release()
+
+    def _poison(self, files: LedgerFiles) -> None:
+        files.is_poisoned = True
+        files.commit_lock.acquire()
+        try:
+            page = files.head.read()
+            before = page.durable or NOTHING_DURABLE
+            poisoned = before._replace(is_poisoned=True, boot=self._boot)
+            files.head.store_durable(poisoned, page.durable_slot)
+        finally:
+            files.commit_lock.release()
+
+    def _is_poisoned_by(self, files: LedgerFiles, durable: Mark | None) -> bool:
+        """Whether the disk failed since this machine started, here or in another process."""
+        return files.is_poisoned or (
+            durable is not None and durable.is_poisoned and durable.boot == self._boot
+        )
+
+    def _verify_not_poisoned(self, files: LedgerFiles, durable: Mark | None) -> None:
+        """Refuse to go on after a failed sync. Raises: HostError."""
+        if self._is_poisoned_by(files, durable):
+            raise HostError(
+                "the disk failed to store ledger entries; nothing is acknowledged any more",
+                where=ascii(self.path),
+                hint=_HINT,
+            )
+
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
-        """Find the end, put a torn tail aside, record that, sync. The lock is held."""
-        files.place.verify_beside()  # or it may be on its way, by a holder of another lock
+        """Find the end, put a torn tail aside, record that, sync. The append lock is held."""
+        files.verify_beside()  # or it may be on its way, by a holder of another lock
         text = files.active.text()
         try:
             tail = find_tail(text, page, self._boot, self.path)
@@ -348,15 +432,17 @@ class LedgerFile:
         if pieces:
             _, bodies = self._encode([piece.entry() for piece in pieces])
             mark = self._append(files, mark, bodies)
-        files.commit.sync(mark)
+        # What was synced before may have been cut off, or was never written by us.
+        files.synced_bytes = 0
+        self.commit(mark, files.active.current)
         if pieces:
-            settle(self._disk, self._paths, pieces)
+            mark_reported(self._disk, self._paths, pieces)
         return mark
 
     def _verify_marks(self, files: LedgerFiles, page: HeadPage) -> None:
-        """Compare the marks with the segments that there are by now. The lock is held."""
+        """Compare the marks with the segments that there are by now. The append lock is held."""
         if page.base != files.active.current.base:
-            files.active.follow(files.head)
+            self._follow(files)
         text = files.active.text()
         try:
             verify_marks(text, page, self._boot, self.path)
@@ -367,7 +453,7 @@ class LedgerFile:
         files.lock.acquire()
         try:
             page = files.head.read()
-            if files.commit.is_poisoned_by(page.durable, self._boot):
+            if self._is_poisoned_by(files, page.durable):
                 return
             self._verify_marks(files, page)
             newest = self._newest(files) if any(self._boot) else self._recover(files, page)
@@ -377,6 +463,36 @@ class LedgerFile:
             raise failure(fault, "the ledger cannot be opened", self.path) from fault
         finally:
             files.lock.release()
+
+
+class PendingEntries:
+    """Entries that are written, in order, and not yet safe from a power cut."""
+
+    __slots__ = ("_after", "_ids", "_ledger", "_segment")
+
+    def __init__(
+        self, ledger: LedgerFile, ids: tuple[str, ...], after: Mark, segment: Segment
+    ) -> None:
+        self._ledger: LedgerFile | None = ledger
+        """None as soon as the entries are durable."""
+        self._ids = ids
+        self._after = after
+        self._segment = segment
+
+    @property
+    def receipt(self) -> Receipt:
+        after = self._after
+        return Receipt(
+            after.entries - len(self._ids), self._ids, Head(after.entries - 1, after.leaf)
+        )
+
+    def wait(self) -> Receipt:
+        """Return when the entries are durable. See `ports.Pending`."""
+        ledger = self._ledger
+        if ledger is not None:
+            ledger.commit(self._after, self._segment)
+            self._ledger = None
+        return self.receipt
 
 
 _open_ledgers: "weakref.WeakSet[LedgerFile]" = weakref.WeakSet()
