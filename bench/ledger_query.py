@@ -1,4 +1,4 @@
-"""What a question to a ledger costs: from its posting files, and by reading the lines.
+"""What a question to a ledger costs: from its index, and by reading the lines.
 
     python bench/ledger_query.py [--entries 1000 100000] [--folder DIR] [--rounds 20]
 
@@ -101,7 +101,7 @@ def median_ms(act: Callable[[], object], rounds: int) -> float:
 
 
 def read_lines(path: str, needle: bytes) -> float:
-    """How long it takes to look at every line, as a search without posting files does."""
+    """How long it takes to look at every line, as a search without an index does."""
     started = time.perf_counter()
     with LedgerReader(path) as reader:
         for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
@@ -110,12 +110,12 @@ def read_lines(path: str, needle: bytes) -> float:
     return (time.perf_counter() - started) * 1e3
 
 
-def post_all(path: str) -> tuple[int, float]:
-    """Ask until everything is posted: how often, and for how long in all."""
+def index_all(path: str) -> tuple[int, float]:
+    """Ask until everything is indexed: how often, and for how long in all."""
     started = time.perf_counter()
     asked, before = 0, -1
-    folder = Path(path).with_suffix(".d") / "offsets"
-    while (found := len(list(folder.glob("*")))) != before:
+    index = Path(path).with_suffix(".d") / "index.sqlite"
+    while (found := index.stat().st_size if index.exists() else 0) != before:
         before = found
         query(path, Filter("NEVER"))
         asked += 1
@@ -133,11 +133,11 @@ def measure(folder: str, entries: int, rounds: int) -> dict[str, float]:
     )
     found = {"open to append": median_ms(lambda: open_ledger(path).close(), rounds)}
     by_lines = read_lines(path, b'"event_type":"NEVER"')
-    asked, posted_s = post_all(path)
-    posted = sum(each.stat().st_size for each in Path(folder).glob("x.d/*/*-*"))
+    asked, indexed_s = index_all(path)
+    indexed = sum(each.stat().st_size for each in Path(folder).glob("x.d/index.sqlite"))
     print(
-        f"posted on the way of {asked} questions: {posted_s:.2f} s, "
-        f"{posted_s / entries * 1e6:.2f} us an entry, {posted / entries:.1f} bytes an entry"
+        f"indexed on the way of {asked} questions: {indexed_s:.2f} s, "
+        f"{indexed_s / entries * 1e6:.2f} us an entry, {indexed / entries:.1f} bytes an entry"
     )
     found["open to ask"] = median_ms(lambda: LedgerSearch(path).close(), rounds)
     with LedgerSearch(path) as search:

@@ -143,7 +143,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "approval-ignores-kinds.toml",
                 "committed-grant-is-not-used.toml",
                 "grant-counts-twice.toml",
-                "posting-files-grant.toml",
+                "index-grants.toml",
                 "restored-ledger-grants.toml",
                 "taken-back-grant-counts.toml",
                 "yes-outlives-its-policy.toml",
@@ -206,7 +206,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "file-stands-twice.toml",
                 "links-are-not-compared.toml",
                 "missing-file-is-read-around.toml",
-                "strange-postings-are-believed.toml",
+                "missing-rows-hide-lines.toml",
+                "strange-index-is-believed.toml",
             ),
         ),
         "G16": Guarantee(

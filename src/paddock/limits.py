@@ -148,10 +148,10 @@ export_page_entries_max: Final = 50_000
 export_page_bytes_max: Final = 64_000_000
 ledger_segment_bytes: Final = 1 << 28
 """A ledger goes on in a new file rather than make one longer than this, but for one append."""
-ledger_unposted_bytes_max: Final = 1 << 18
-"""Of lines that are not posted, a search reads so much before it posts them."""
-ledger_posted_bytes_max: Final = 1 << 30
-"""What one query posts; beyond that it reads the lines."""
+ledger_unindexed_bytes_max: Final = 1 << 18
+"""Of lines that are not indexed, a search reads so much before it indexes them."""
+ledger_indexed_bytes_max: Final = 1 << 30
+"""What one query indexes; beyond that it reads the lines."""
 checkpoint_note_bytes_max: Final = 16_384
 """One signed note."""
 checkpoint_entries_max: Final = 1_024

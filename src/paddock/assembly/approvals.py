@@ -75,7 +75,7 @@ class GovernanceBook:
     """The governance ledger, as the inbox uses it.
 
     Threat: a use that was edited, cut off or restored away makes a used grant a new one. So
-    each answer comes from the lines themselves, never from a posting file; only where the
+    each answer comes from the lines themselves, never from the index; only where the
     whole ledger is what was signed, by the key's last checkpoint and the anchor, which stand
     outside the plane; and only since somebody accepted that the ledger went back.
     """

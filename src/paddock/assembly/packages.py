@@ -94,7 +94,7 @@ def is_development_plane(project: Project) -> bool:
     Threat: whoever may edit the configuration would switch off approvals with it, and before
     it is first put on record too, where `init` was killed. The packages ledger tells of the
     founding before there is a configuration, and is chained; so that no later entry passes
-    for the first, no posting file is asked.
+    for the first, no index is asked.
     """
     path = project.layout.ledger_paths()[LEDGER]
     if not path.exists():

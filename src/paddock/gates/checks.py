@@ -356,7 +356,7 @@ def _last_run(ground: Ground) -> StoredEntry | None:
     path = ground.ledger_path(LedgerName.GOVERNANCE)
     if not path.exists():
         return None
-    # Threat: a posting file that lacks the last run would have an earlier one told for it.
+    # Threat: an index that hides the last run would have an earlier one told for it.
     for row in find_decided(str(path), (GATE_RESULT,), Filter()):
         if isinstance(row, BadRow):
             raise LedgerDamagedError(

@@ -175,7 +175,7 @@ class Ground:
     def recorded_config(self) -> Mapping[str, Json]:
         """The digests of configuration that governance holds, by path. Raises: HostError.
 
-        From the lines: a posting file that lacks the newest would have earlier ones told.
+        From the lines: an index that hides the newest would have earlier ones told.
         """
         path = self.ledger_path(LedgerName.GOVERNANCE)
         if not path.exists():

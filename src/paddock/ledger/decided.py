@@ -23,7 +23,7 @@ def find_decided(
         HostError: there is no ledger, or it cannot be read.
     """
     needles = [f'"event_type":"{name}"'.encode() for name in event_types]
-    others = (*wanted.needles().values(), holding)
+    others = (*wanted.needles(), holding)
     with LedgerReader(path) as reader:
         for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
             is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)

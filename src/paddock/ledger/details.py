@@ -7,7 +7,6 @@ from enum import Enum
 from typing import Final
 
 from paddock.ledger.checkpoints import checkpoints_folder
-from paddock.ledger.format.posting_files import FOLDERS
 from paddock.ledger.paths import LedgerPaths
 from paddock.plane.files import is_temporary_name
 
@@ -17,13 +16,18 @@ _TORN: Final = os.path.basename(_PATHS.torn)
 _FILES: Final = frozenset(
     os.path.basename(path)
     for path in (_PATHS.next, _PATHS.lock, _PATHS.commit_lock, _PATHS.head, _PATHS.new)
-) | {"index.lock", "tree.edge", "tree.edge.new"}
+) | {"index.sqlite", "index.sqlite-journal", "index.lock", "tree.edge", "tree.edge.new"}
 _NUMBERED: Final = re.compile(r"tree\.\d{1,2}|ballast\.\d{1,10}\.[0-9a-f]{1,16}", re.ASCII)
 """A ballast file has a name only between two system calls, or where one was killed there."""
+_FOLDERS_BEFORE: Final = (
+    "offsets",
+    *(f"by-{kind}" for kind in ("time", "type", "session", "call", "agent", "decision")),
+)
+"""Of the files that answered questions before there was an index: they mean nothing any more."""
 _IN_FOLDERS: Final[Mapping[str, re.Pattern[str]]] = {
     _CHECKPOINTS: re.compile(r"\d{1,16}(?:\.before-rollback)?", re.ASCII),
     _TORN: re.compile(r"draft|\d{1,16}-[0-9a-f]{64}(?:\.pending)?", re.ASCII),
-    **{folder: re.compile(r"draft|\d{16}-\d{16}", re.ASCII) for folder in FOLDERS.values()},
+    **{folder: re.compile(r"draft|\d{16}-\d{16}", re.ASCII) for folder in _FOLDERS_BEFORE},
 }
 
 

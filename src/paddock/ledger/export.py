@@ -153,7 +153,7 @@ def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
 def _judged(line: bytes, wanted: Filter | None) -> bool | None:
     """Whether a line is wanted; None where it may be, and holds no entry."""
     is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
-    needles = () if wanted is None else wanted.needles().values()
+    needles = () if wanted is None else wanted.needles()
     if is_shaped and not all(needle in line for needle in needles):
         return False
     row = inspect_line(line)

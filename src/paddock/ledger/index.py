@@ -1,278 +1,397 @@
-"""The runs of a ledger that are posted, and posting those that are not.
+"""A SQLite file beside a ledger that says which lines hold a value: `NAME.d/index.sqlite`.
 
-Posting is lazy: a search that has to read far does it, for whoever asks next. Runs are
-whole files that appear by rename(2), `offsets` last, after their bytes were synced; so a
-run is there or not, whenever a process is killed. One process posts at a time
-(`index.lock`); another one searches the lines meanwhile.
+A row for each entry, up to a place in the ledger; what comes after it is read from the
+lines. A question that has to read far extends it, for whoever asks next; no append does.
+It can be removed at any time, and is made again.
 
-A sealed segment gets one run. In the newest, a run takes in those right before it that
-are no longer than what is new: each line is posted some few times, and there are few runs.
+It is believed as little as anything beside the ledger. Its last line has to be the ledger's, and
+wherever it answers its rows have to be whole in their numbers: an index that lacks a row
+must not hide a denial. Each line that it names is read again and compared with its row.
+One that is a link, of another user, of another form, or does not fit is not asked; one that
+is locked, or cannot be written, is not waited for. Then the lines are read.
+
+A value is kept as its CRC-32: what shares it is told apart in the line.
 """
 
-import fcntl
 import os
-from collections.abc import Sequence
+import re
+import sqlite3
+import stat
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
+from zlib import crc32
 
 from paddock import limits
-from paddock.ledger.disk import Disk, SystemDisk, open_new
 from paddock.ledger.format.encoding import leaf_hash
-from paddock.ledger.format.posting_files import FOLDERS, RUN_BYTES_MAX, Kind, RunBuilder
 from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.postings import Run, StaleRunError, parse_run_name, run_name, run_path
 from paddock.ledger.reading import LedgerReader
-from paddock.ledger.segments import READING
+from paddock.ledger.scan import whole_lines
 
-_PIECE_BYTES: Final = 1 << 20
-_RUNS_OPEN_MAX: Final = 64
-_DRAFT: Final = "draft"
+_APPLICATION: Final = 0x70646B31
+_TEXT: Final = rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+_GROUP: Final = rb'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"'
+_LINE: Final = re.compile(
+    rb'\{"id":"LED-[0-9a-f]{32}","timestamp":"([-0-9T:.]{26})Z",'
+    rb'"event_type":"([A-Z][A-Z0-9_]*)","submission_id":%b,"decision":%b,"reason":%b,'
+    rb'"session_id":%b,"agent":%b,"call_id":%b,"metadata":\{.*\},'
+    rb'"seq":([0-9]{1,16}),"prev":"[0-9a-f]{64}"\}' % (_TEXT, _GROUP, _TEXT, _GROUP, _GROUP, _GROUP)
+)
+_CLIENT_CALL: Final = re.compile(rb'"client_call":%b' % _GROUP)
+_TIME_DIGITS: Final = 18
+"""Of a timestamp: no number in SQLite has more than these. It is cut, so both bounds are included."""
+_SCHEMA: Final = (
+    "CREATE TABLE covered (entries INTEGER, end INTEGER, leaf TEXT)",
+    (
+        "CREATE TABLE line (seq INTEGER PRIMARY KEY, start INTEGER, size INTEGER, time INTEGER, "
+        "type INTEGER, decision INTEGER, session INTEGER, agent INTEGER, call INTEGER, "
+        "client INTEGER)"
+    ),
+    *(
+        f"CREATE INDEX by_{kind} ON line ({kind})"
+        for kind in ("type", "decision", "session", "call")
+    ),
+    "CREATE INDEX by_client ON line (client) WHERE client IS NOT NULL",
+)
+_INSERT: Final = "INSERT INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ASK_COVERED: Final = (
+    "SELECT entries, end, leaf, start, size FROM covered LEFT JOIN line ON seq = entries - 1"
+)
+_KINDS: Final = {
+    "call": "(call = :call OR client = :call)",
+    "session": "session = :session",
+    "type": "type = :type",
+    "decision": "decision = :decision",
+}
+"""What there is an index of, and the condition that finds it."""
+_CACHE_KIB: Final = 32_768
+_PROBED_ROWS: Final = 2_000
+_ROWS_AT_FIRST: Final = 32
+_ROWS_AT_ONCE: Final = 1_024
+"""Mostly the newest few are asked for. An open cursor would hold writers up."""
+_DENSE: Final = 8
+"""Where so many times the rows are more than the lines, reading the lines is faster."""
+
+Row = tuple[int, int, int, int, int, int, int, int, int, int | None]
+"""As the columns of `line`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A range of lines within one segment: with the run that posts them, or without."""
+class Covered(NamedTuple):
+    """How many entries an index has, and where in the ledger the last of them ends."""
 
-    start: int
+    entries: int
     end: int
-    run: Run | None
 
 
-class PostingIndex:
-    def __init__(self, disk: Disk, paths: LedgerPaths) -> None:
-        self._disk = disk
-        self._paths = paths
-        self._ranges: list[tuple[int, int]] = []
-        self._seen = 0
-        self._runs: dict[tuple[int, int], Run] = {}
-        self._distrusted: set[tuple[int, int]] = set()
+_NOTHING: Final = Covered(0, 0)
+
+
+class StaleIndexError(Exception):
+    """The index does not say what the ledger says. Never leaves this folder."""
+
+
+class Index:
+    """The index of one ledger, for one thread. Opened when it is first asked."""
+
+    def __init__(self, paths: LedgerPaths) -> None:
+        self._path = paths.index
+        self._opened: sqlite3.Connection | None = None
 
     def close(self) -> None:
-        """Close every file."""
-        for run in self._runs.values():
-            run.close()
-        self._runs.clear()
+        if self._opened is not None:
+            self._opened.close()
+        self._opened = None
 
-    @property
-    def ranges(self) -> Sequence[tuple[int, int]]:
-        """Where each run begins and ends, by the names alone, as they were at `refresh`."""
-        return tuple(self._ranges)
-
-    def refresh(self) -> None:
-        """Look which runs there are by now."""
-        folder = self._folder(Kind.OFFSETS)
+    def covered(self, reader: LedgerReader, end: int) -> Covered:
+        """Return up to which place of the ledger it answers. Raises: HostError."""
         try:
-            seen = self._disk.stat(folder).st_mtime_ns
-            if seen == self._seen:
-                return
-            names = self._disk.list(folder)
-        except OSError:
-            names, seen = [], 0
-        self._seen = seen
-        found = [parse_run_name(name) for name in names]
-        # Of runs that begin together the longest comes first.
-        self._ranges = sorted(
-            (each for each in found if each is not None), key=lambda each: (each[0], -each[1])
-        )
-        for gone in [each for each in self._runs if each not in set(self._ranges)]:
-            self._runs.pop(gone).close()
+            database = self._open(create=False)
+            return _NOTHING if database is None else self._covered(database, reader, end)
+        except (OSError, sqlite3.OperationalError):
+            self.close()  # locked, or not to be read now
+        except (sqlite3.DatabaseError, StaleIndexError):
+            self.remove()
+        return _NOTHING
 
-    def plan(self, start: int, end: int) -> list[Piece]:
-        """Cut a range within one segment into posted pieces and others, in order."""
-        pieces: list[Piece] = []
-        at = start
-        for low, high in self._ranges:
-            if low < at or high > end or (low, high) in self._distrusted:
-                continue
-            if low > at:
-                pieces.append(Piece(at, low, None))
-            pieces.append(Piece(low, high, self._run(low, high)))
-            at = high
-        if at < end:
-            pieces.append(Piece(at, end, None))
-        return pieces
+    def lines(
+        self,
+        reader: LedgerReader,
+        keys: Mapping[str, bytes],
+        since: bytes | None,
+        until: bytes | None,
+        *,
+        covered: Covered,
+        is_all: bool,
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the places and lines that may be wanted, of those covered, the newest first.
 
-    def distrust(self, run: Run) -> None:
-        """Do without a run that does not fit; whoever posts next replaces it."""
-        run.close()
-        self._seen = 0
-        self._runs.pop((run.start, run.end), None)
-        self._distrusted.add((run.start, run.end))
+        `keys` are values as they stand in a line, without quotes, by the name of their column.
 
-    def post(self, reader: LedgerReader, segment: tuple[int, int], piece: Piece) -> bool:
-        """Post a piece of a segment, with what there is right before it; whether it is done.
-
-        False where another process is at it, where it cannot be written, or where one
-        of the lines is no entry's: then a search has to read the lines.
+        Raises:
+            StaleIndexError: it does not fit the ledger; what was given by then is right.
+            HostError: the ledger cannot be read.
         """
-        is_sealed = segment[1] <= reader.text.active.base
-        start = segment[0] if is_sealed else self._first(segment[0], piece)
-        end = segment[1] if is_sealed else piece.end
+        numbers = {kind: crc32(value) for kind, value in keys.items()}
+        times = {name: _time(text) for name, text in (("since", since), ("until", until)) if text}
+        given: dict[str, int] = {**numbers, **times}
         try:
-            lock = self._lock()
-        except OSError:
+            database = self._open(create=False)
+            if database is None:
+                raise StaleIndexError("it is gone")
+            kind = _fewest(database, numbers)
+            if is_all and kind and not times:
+                count = _count(database, kind, numbers)
+                if count * _DENSE > covered.entries:
+                    yield from reader.lines_backwards(covered.end)
+                    return
+            # Another process may have extended it since.
+            where = _where(kind, numbers, times)
+            for rows, low, high in _pages(database, where, given, covered.entries):
+                _verify_whole(database, low, high)
+                for row in rows:
+                    yield row[1], _verified(reader, row)
+        except (OSError, sqlite3.Error) as fault:
+            raise StaleIndexError(str(fault)) from fault
+
+    def extend(self, reader: LedgerReader, end: int) -> bool:
+        """Take in lines up to a place, where an LF was; whether there are more than before.
+
+        No more than `limits.ledger_indexed_bytes_max`, and none from a line on that holds no
+        entry. False where another process is at it, or nothing can be written.
+
+        Raises: HostError: the ledger cannot be read.
+        """
+        try:
+            return self._extend(reader, end)
+        except (OSError, sqlite3.OperationalError):
+            self.close()
+        except (sqlite3.DatabaseError, StaleIndexError):
+            self.remove()
+        return False
+
+    def _extend(self, reader: LedgerReader, end: int) -> bool:
+        database = self._open(create=True)
+        if database is None:
             return False
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            entries, start = self._covered(database, reader, end)
+            added = database.executemany(_INSERT, _build(reader, entries, start, end)).rowcount
+            if added > 0:
+                _store_covered(database, reader, entries + added)
+        return added > 0
+
+    def remove(self) -> None:
+        """Do without an index that does not fit; whoever extends it next makes it anew."""
+        self.close()
         try:
-            files = _build(reader, start, end)
-            if files is None:
-                return False
-            self._publish(files, start, end)
-            self._tidy(start, end)
+            if _is_ours(self._path):
+                os.unlink(self._path)
         except OSError:
-            return False
-        finally:
-            self._disk.close(lock)
-        self._distrusted.discard((start, end))
-        known = self._runs.pop((start, end), None)
-        if known is not None:
-            known.close()
-        self._seen = 0
-        self.refresh()
-        return (start, end) in self._ranges
+            return
 
-    def _first(self, segment_start: int, piece: Piece) -> int:
-        """Where the new run begins, so that runs become longer and not many."""
-        start = piece.start
-        before = [each for each in self.plan(segment_start, piece.start) if each.run is not None]
-        for each in reversed(before):
-            if each.end != start or each.end - each.start > piece.end - start:
-                break
-            start = each.start
-        return start
-
-    def _run(self, start: int, end: int) -> Run:
-        run = self._runs.get((start, end))
-        if run is None:
-            if len(self._runs) >= _RUNS_OPEN_MAX:
-                for each in self._runs.values():
-                    each.close()
-            run = self._runs[start, end] = Run(self._disk, self._paths, start, end)
-        return run
-
-    def _folder(self, kind: Kind) -> str:
-        return os.path.join(self._paths.folder, FOLDERS[kind])
-
-    def _lock(self) -> int:
-        """Raises: OSError where another process has it."""
-        path = os.path.join(self._paths.folder, "index.lock")
-        lock = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    def is_wrong(self, reader: LedgerReader) -> bool:
+        """As the function of that name."""
         try:
-            self._disk.lock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            database = self._open(create=False)
+            covered = (
+                _NOTHING if database is None else self._covered(database, reader, reader.size())
+            )
+        except (OSError, sqlite3.Error, StaleIndexError):
+            return False
+        if database is None:
+            return False
+        # Threat: an index of SQLite's own that lacks what the table has.
+        if database.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+            return True
+        lines = chain.from_iterable(lines for _, lines in whole_lines(reader, 0, covered.end))
+        rows, at = database.execute("SELECT * FROM line ORDER BY seq"), 0
+        for row, line in zip(rows, lines, strict=False):
+            if row_of(line, at) != row:
+                return True
+            at += len(line) + 1
+        return at != covered.end
+
+    def _open(self, *, create: bool) -> sqlite3.Connection | None:
+        """The connection; None where there is no file of ours. Raises: OSError, sqlite3.Error."""
+        if self._opened is not None:
+            return self._opened
+        if not os.path.lexists(self._path):
+            if not create:
+                return None
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            os.close(os.open(self._path, flags, 0o600))
+        if not _is_ours(self._path):
+            return None
+        database = sqlite3.connect(self._path, timeout=0, isolation_level=None)
+        try:
+            # Threat: a file of somebody else's making would run its own triggers and functions.
+            database.execute("PRAGMA trusted_schema = OFF")
+            database.execute("PRAGMA cell_size_check = ON")
+            database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            _settle_schema(database, create=create)
         except BaseException:
-            self._disk.close(lock)
+            database.close()
             raise
-        return lock
+        self._opened = database
+        return database
 
-    def _publish(self, files: dict[Kind, bytes], start: int, end: int) -> None:
-        """Give each file its name after its bytes were synced, `offsets` last. Raises: OSError."""
-        disk = self._disk
-        for kind in sorted(files, reverse=True):
-            folder = self._folder(kind)
-            _make_directory(disk, folder)
-            draft = os.path.join(folder, _DRAFT)
-            descriptor = open_new(disk, draft)
-            try:
-                content, written = files[kind], 0
-                while written < len(content):
-                    written += disk.write(descriptor, content[written:], written)
-                disk.sync(descriptor)
-            finally:
-                disk.close(descriptor)
-            disk.rename(draft, os.path.join(folder, run_name(start, end)))
-
-    def _tidy(self, start: int, end: int) -> None:
-        """Remove the runs that the new one takes in. Raises: OSError."""
-        for kind in sorted(FOLDERS):
-            folder = self._folder(kind)
-            for name in self._disk.list(folder):
-                found = parse_run_name(name)
-                if found is None or found == (start, end):
-                    continue
-                if start < found[1] and found[0] < end:
-                    self._disk.remove(os.path.join(folder, name))
+    def _covered(self, database: sqlite3.Connection, reader: LedgerReader, end: int) -> Covered:
+        """What it has. Raises: StaleIndexError, HostError."""
+        found = database.execute(_ASK_COVERED).fetchone()
+        if found is None:
+            return _NOTHING
+        entries, covered, leaf, start, size = found
+        # Threat: the index of another ledger, or of this one before it was restored. The hash
+        # of one line stands for all lines before it, too.
+        if leaf_hash(_line(reader, start, size)) != leaf:
+            raise StaleIndexError("its last line is another one")
+        if covered != start + size + 1 or covered > end:
+            raise StaleIndexError("it has another end than the ledger")
+        return Covered(entries, covered)
 
 
-def _make_directory(disk: Disk, path: str) -> None:
-    try:
-        disk.make_directory(path, 0o700)
-    except FileExistsError:
+def _is_ours(path: str) -> bool:
+    """Threat: a link would have another file written, and another user's file answers for him."""
+    status = os.lstat(path)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
+
+
+def _settle_schema(database: sqlite3.Connection, *, create: bool) -> None:
+    """Refuse another form of index; make ours in an empty file. Raises: StaleIndexError."""
+    found = [sql for (sql,) in database.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
+    if not found and create:
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            for statement in _SCHEMA:
+                database.execute(statement)
+            database.execute(f"PRAGMA application_id = {_APPLICATION}")
         return
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    if found != list(_SCHEMA) or application != _APPLICATION:
+        raise StaleIndexError("it has another form")
 
 
-def _build(reader: LedgerReader, start: int, end: int) -> dict[Kind, bytes] | None:
-    """The files of a run; None where a line is no entry's. Raises: HostError."""
-    if not 0 < end - start <= RUN_BYTES_MAX:
+def _store_covered(database: sqlite3.Connection, reader: LedgerReader, entries: int) -> None:
+    asked = "SELECT start, size FROM line WHERE seq = ?"
+    start, size = database.execute(asked, (entries - 1,)).fetchone()
+    leaf = leaf_hash(_line(reader, start, size))
+    database.execute("DELETE FROM covered")
+    database.execute("INSERT INTO covered VALUES (?, ?, ?)", (entries, start + size + 1, leaf))
+
+
+def _build(reader: LedgerReader, seq: int, start: int, end: int) -> Iterator[Row]:
+    """The rows of the lines from a place on, up to one that holds no entry."""
+    end = min(end, reader.whole_bytes(start + limits.ledger_indexed_bytes_max))
+    for offset, lines in whole_lines(reader, start, end):
+        at = offset
+        for line in lines:
+            row = row_of(line, at)
+            if row is None or row[0] != seq:
+                return
+            yield row
+            seq, at = seq + 1, at + len(line) + 1
+
+
+def row_of(line: bytes, start: int) -> Row | None:
+    """Return the row of a line without its LF; None where it is no entry's."""
+    found = _LINE.fullmatch(line)
+    if found is None or len(line) > limits.entry_bytes_max:
         return None
-    builder = RunBuilder(start)
-    position, carry, last = start, b"", b""
-    while position < end:
-        piece = reader.read(min(_PIECE_BYTES, end - position), position)
-        position += len(piece)
-        whole = piece.rfind(b"\n") + 1
-        if not piece or (not whole and len(carry) > limits.entry_bytes_max):
-            return None
-        if not whole:
-            carry += piece
-            continue
-        lines = carry + piece[:whole]
-        if not builder.take(lines):
-            return None
-        last = lines[lines.rfind(b"\n", 0, -1) + 1 : -1]
-        carry = piece[whole:]
-    return None if carry or not last else builder.finish(leaf_hash(last))
-
-
-def find_wrong_runs(path: str) -> list[str]:
-    """Return the names of runs that a search might believe, and that say what is not so.
-
-    Reads every line that is posted. Runs that fit the ledger in no way are not named:
-    they count as none anyway.
-
-    Raises: HostError: the ledger cannot be read. LedgerDamagedError: a segment is missing.
-    """
-    disk, paths = SystemDisk(), LedgerPaths(path)
-    index = PostingIndex(disk, paths)
-    with LedgerReader(path) as reader, closing(index):
-        index.refresh()
-        # Threat: a name that hides another. A search that finds a run not to fit takes the next
-        # one of that place, so each is looked at, and not only those that are taken first.
-        wrong = [each for each in index.ranges if _is_wrong(disk, paths, reader, *each)]
-    return sorted(run_name(*each) for each in wrong)
-
-
-def _is_wrong(disk: Disk, paths: LedgerPaths, reader: LedgerReader, start: int, end: int) -> bool:
-    with closing(Run(disk, paths, start, end)) as run:
-        try:
-            run.verify(reader)
-        except StaleRunError:
-            return False
-    files = _build(reader, start, end)
-    return files is None or any(
-        _says_otherwise(disk, run_path(paths, kind, start, end), content)
-        for kind, content in files.items()
+    stamp, *values, seq = found.groups()
+    kind, decision, session, agent, call = map(crc32, values)
+    client = None if b'"client_call":' not in line else _CLIENT_CALL.search(line)
+    return (
+        *(int(seq), start, len(line), _time(stamp)),
+        *(kind, decision, session, agent, call),
+        None if client is None else crc32(client[1]),
     )
 
 
-def _says_otherwise(disk: Disk, path: str, content: bytes) -> bool:
-    """Whether a file of a run holds something else. One that cannot be read says nothing."""
-    try:
-        descriptor = disk.open(path, READING)
-    except OSError:
-        # Threat: a search that needs it does without this run; others believe what is left.
-        return False
-    try:
-        return disk.read(descriptor, len(content) + 1, 0) != content
-    except OSError:
-        return False
-    finally:
-        disk.close(descriptor)
+def _time(stamp: bytes) -> int:
+    digits = stamp.translate(None, b"-T:.Z")[:_TIME_DIGITS]
+    return int(digits) if digits.isdigit() else 0
 
 
-def segment_ranges(reader: LedgerReader, end: int) -> Sequence[tuple[int, int]]:
-    """Where each segment begins and ends, up to `end`, the newest first."""
-    starts = [*reader.text.starts(), end]
-    found = [(low, high) for low, high in pairwise(starts) if low < high]
-    found.reverse()
-    return found
+def _verified(reader: LedgerReader, row: Row) -> bytes:
+    """The line that a row names. Raises: StaleIndexError, HostError."""
+    line = _line(reader, row[1], row[2])
+    if row_of(line, row[1]) != row:
+        raise StaleIndexError("a row names another line")
+    return line
+
+
+def _line(reader: LedgerReader, start: object, size: object) -> bytes:
+    """The line at a place that the index names, whatever that is. As `_verified`."""
+    if not isinstance(start, int) or not isinstance(size, int):
+        raise StaleIndexError("a row leads nowhere")
+    if not 0 <= start <= reader.size() or not 0 < size <= limits.entry_bytes_max:
+        raise StaleIndexError("a row leads nowhere")
+    line = reader.read(size + 1, start)
+    if line.find(b"\n") != size:
+        raise StaleIndexError("a line is not where it should be")
+    return line[:-1]
+
+
+def _fewest(database: sqlite3.Connection, numbers: Mapping[str, int]) -> str:
+    """The kind in which the fewest rows have their value, as far as a probe tells."""
+    kinds = [each for each in _KINDS if each in numbers]
+    if len(kinds) < 2:
+        return kinds[0] if kinds else ""
+    counted: dict[str, int] = {}
+    for kind in kinds:
+        probe = f"SELECT 1 FROM line WHERE {_KINDS[kind]} LIMIT {_PROBED_ROWS}"  # noqa: S608 - no value in it
+        counting = f"SELECT count(*) FROM ({probe})"  # noqa: S608 - as above
+        counted[kind] = database.execute(counting, dict(numbers)).fetchone()[0]
+    return min(counted, key=counted.__getitem__)
+
+
+def _count(database: sqlite3.Connection, kind: str, numbers: Mapping[str, int]) -> int:
+    counting = f"SELECT count(*) FROM line WHERE {_KINDS[kind]}"  # noqa: S608 - no value in it
+    return database.execute(counting, dict(numbers)).fetchone()[0]
+
+
+def _where(kind: str, numbers: Mapping[str, int], times: Mapping[str, int]) -> str:
+    """The condition; a plus keeps SQLite from another index than that of `kind`."""
+    parts = [_KINDS[kind]] if kind else []
+    for other in (each for each in numbers if each != kind):
+        if other == "call":
+            parts.append("(+call = :call OR +client = :call)")
+        else:
+            parts.append(f"+{other} = :{other}")
+    parts += [f"time {'>=' if name == 'since' else '<='} :{name}" for name in times]
+    return " AND ".join(["seq < :before", *parts])
+
+
+def _verify_whole(database: sqlite3.Connection, low: int, high: int) -> None:
+    """Threat: a row that was taken out would hide its line. Raises: StaleIndexError."""
+    counting = "SELECT count(*) FROM line WHERE seq >= ? AND seq < ?"
+    if database.execute(counting, (low, high)).fetchone() != (high - low,):
+        raise StaleIndexError("rows are missing")
+
+
+def _pages(
+    database: sqlite3.Connection, where: str, given: Mapping[str, int], before: int
+) -> Iterator[tuple[list[Row], int, int]]:
+    """The rows that fit, the newest first, some at a time, and the numbers that they are all of."""
+    count = _ROWS_AT_FIRST
+    while True:
+        asked = f"SELECT * FROM line WHERE {where} ORDER BY seq DESC LIMIT {count}"  # noqa: S608 - no value in it
+        rows = database.execute(asked, {**given, "before": before}).fetchall()
+        is_last = len(rows) < count
+        yield rows, 0 if is_last else rows[-1][0], before
+        if is_last:
+            return
+        before, count = rows[-1][0], min(2 * count, _ROWS_AT_ONCE)
+
+
+def is_wrong(path: str) -> bool:
+    """Whether a question might believe this ledger's index, and it says what is not so.
+
+    Reads every line that it covers. One that fits the ledger in no way answers nothing.
+
+    Raises: HostError: the ledger cannot be read. LedgerDamagedError: a segment is missing.
+    """
+    with LedgerReader(path) as reader, closing(Index(LedgerPaths(path))) as index:
+        return index.is_wrong(reader)

@@ -59,12 +59,16 @@ class LedgerPaths:
 
     @property
     def commit_lock(self) -> str:
-        """Held by the leader of a group commit."""
+        """Held while the durable mark is written."""
         return os.path.join(self.folder, "slock")
 
     @property
     def head(self) -> str:
         return os.path.join(self.folder, "head")
+
+    @property
+    def index(self) -> str:
+        return os.path.join(self.folder, "index.sqlite")
 
     @property
     def new(self) -> str:

@@ -1,11 +1,11 @@
 """Finding entries, newest first on disk and newest last in the answer.
 
-Where the lines are posted (index.py), only those that the posting files name are
-read. Where they are not, they are read backwards, and only lines that hold the wanted
-text are parsed; what turns out to be far is posted, for whoever asks next.
-Either way every row is parsed strictly and compared with what was asked: the same
-text inside somebody's metadata is no match. A bad line on the way is part of the
-answer, never passed over; there is none among posted lines, unless it was made since.
+Where the lines are indexed (index.py), only those that the index names are read. Where they
+are not, they are read backwards, and only lines that hold the wanted text are parsed; what
+turns out to be far is indexed, for whoever asks next. Either way every row is parsed strictly
+and compared with what was asked: the same text inside somebody's metadata is no match. A bad
+line on the way is part of the answer, never passed over; there is none among indexed lines,
+unless it was made since.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,21 +14,16 @@ from typing import Final, Self
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.disk import Disk, SystemDisk
 from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
-from paddock.ledger.format.posting_files import Kind, key_of, keys_in
-from paddock.ledger.index import Piece, PostingIndex, segment_ranges
+from paddock.ledger.index import Covered, Index, StaleIndexError
 from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.postings import Run, StaleRunError, TimeSpan
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import LINE_END, LINE_OPENING
 from paddock.ledger.touched import names_path
 
 _HALF_MICROSECOND: Final = 5e-7
 _NEWEST: Final = "9999-12-31T23:59:59.999999Z"
-_DENSE: Final = 8
-"""Where so many times the rows are more than the lines, reading the lines is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +35,7 @@ class Filter:
     compared with `client_call` of the metadata too, the id by which a client knows a call.
 
     `path` is workspace-relative, and what is below it counts as well (`names_path`). No
-    posting file knows it: the lines that all else leaves are read.
+    index knows it: the lines that all else leaves are read.
     """
 
     event_type: str | None = None
@@ -68,39 +63,49 @@ class Filter:
             and (self.path is None or names_path(entry, self.path))
         )
 
-    def texts(self) -> dict[Kind, bytes]:
+    @property
+    def is_indexed(self) -> bool:
+        """Whether an index knows anything of what is asked."""
+        return bool(self._texts()) or self.since is not None or self.until is not None
+
+    def _texts(self) -> dict[str, bytes]:
         wanted = {
-            Kind.TYPE: self.event_type,
-            Kind.SESSION: self.session_id,
-            Kind.CALL: self.call_id,
-            Kind.AGENT: self.agent,
-            Kind.DECISION: self.decision,
+            "type": self.event_type,
+            "session": self.session_id,
+            "call": self.call_id,
+            "agent": self.agent,
+            "decision": self.decision,
         }
         return {kind: encode_text(value) for kind, value in wanted.items() if value is not None}
 
-    def needles(self) -> dict[Kind, bytes]:
-        return {kind: _NAMES[kind] + text for kind, text in self.texts().items()}
+    def keys(self) -> dict[str, bytes]:
+        """Values as they stand in a wanted line, without their quotes, by what they are."""
+        return {kind: text[1:-1] for kind, text in self._texts().items()}
+
+    def needles(self) -> list[bytes]:
+        """Bytes that a wanted line holds."""
+        return [_NAMES[kind] + text for kind, text in self._texts().items()]
 
     def marks(self) -> list[bytes]:
-        """All bytes that a wanted line holds, those that no posting file knows included."""
+        """All bytes that a wanted line holds, those that no index knows included."""
         path = b"" if self.path is None else encode_text(self.path)[1:-1]
-        return [*self.needles().values(), path]
+        return [*self.needles(), path]
 
-    def span(self) -> TimeSpan:
-        """The timestamps of wanted lines."""
-        since, until = (
-            None if seconds is None else _bound(seconds).encode()
-            for seconds in (self.since, self.until)
+    def span(self) -> tuple[bytes | None, bytes | None]:
+        """The least and the greatest timestamp of a wanted line."""
+        since, until = self.since, self.until
+        return (
+            None if since is None else _bound(since).encode(),
+            None if until is None else _bound(until).encode(),
         )
-        return TimeSpan(since, until)
 
 
 _NAMES: Final = {
-    Kind.TYPE: b'"event_type":',
-    Kind.SESSION: b'"session_id":',
-    Kind.CALL: b":",
-    Kind.AGENT: b'"agent":',
-    Kind.DECISION: b'"decision":',
+    "type": b'"event_type":',
+    "session": b'"session_id":',
+    "call": b":",
+    "agent": b'"agent":',
+    "decision": b'"decision":',
 }
 """What stands before a value; a call may be named in the metadata too."""
 
@@ -155,8 +160,8 @@ def query(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
 def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
     """Return the `last` entries that match, or all of them, from the lines alone.
 
-    For what must not depend on posting files: who can write beside the ledger could
-    take a row out of them, and the chain would not show it.
+    For what must not depend on the index: who can write beside the ledger could have its
+    rows say something else, and the chain would not show it.
 
     Raises: as `query`.
     """
@@ -174,11 +179,11 @@ class LedgerSearch:
     Opening reads nothing of the ledger.
     """
 
-    def __init__(self, path: str, *, disk: Disk | None = None) -> None:
+    def __init__(self, path: str) -> None:
         """Raises: HostError: there is no ledger, or it cannot be read."""
         self._reader = LedgerReader(path)
-        self._index = PostingIndex(disk or SystemDisk(), LedgerPaths(path))
-        self._may_post_bytes = 0
+        self._index = Index(LedgerPaths(path))
+        self._may_index = True
 
     def __enter__(self) -> Self:
         return self
@@ -203,98 +208,46 @@ class LedgerSearch:
             raise LedgerDamagedError(
                 "the ledger was replaced by another file", where=ascii(reader.path)
             )
-        self._may_post_bytes = limits.ledger_posted_bytes_max
+        self._may_index = True
+        is_asked = True
         while True:
             size = reader.size()
             end = reader.whole_bytes(size)
             search = _Search(wanted, last)
+            covered = Covered(0, 0)
+            if is_asked and wanted.is_indexed:
+                covered = self._index.covered(reader, end)
             try:
-                search.run(self._lines(wanted, end, is_all=last is None))
-            except StaleRunError as stale:
-                self._index.distrust(stale.run)
-            except _PostedError:
+                search.run(self._lines(wanted, covered, end, is_all=last is None))
+            except StaleIndexError:
+                self._index.remove()
+                is_asked = False
+            except _IndexedError:
                 continue
             else:
                 return search.rows(size - end)
 
-    def _lines(self, wanted: Filter, end: int, *, is_all: bool) -> Iterator[tuple[int, bytes]]:
+    def _lines(
+        self, wanted: Filter, covered: Covered, end: int, *, is_all: bool
+    ) -> Iterator[tuple[int, bytes]]:
         """Every line that may be wanted, the newest first, and others."""
-        asked = _Asked(wanted.needles(), _keys(wanted), wanted.span(), is_all)
-        if not asked.keys and asked.span == _ANY_TIME:
-            yield from self._reader.lines_backwards(end)
-            return
-        self._index.refresh()
-        for segment in segment_ranges(self._reader, end):
-            for piece in reversed(self._index.plan(*segment)):
-                if piece.run is None:
-                    yield from self._unposted(segment, piece)
-                else:
-                    yield from self._posted(piece.run, asked)
-
-    def _unposted(self, segment: tuple[int, int], piece: Piece) -> Iterator[tuple[int, bytes]]:
-        """The lines of a piece; where that is far, it is posted instead, and all begins anew."""
-        position = piece.end
-        for offset, line in self._reader.lines_backwards(piece.end, piece.start):
-            if piece.end - offset > limits.ledger_unposted_bytes_max and self._may_post_bytes > 0:
-                break
-            yield offset, line
-            position = offset
-        if position == piece.start and segment[1] > self._reader.text.active.base:
-            return
-        # What was sealed gets its run, however little of it is missing.
-        self._post(segment, piece)
-        yield from self._reader.lines_backwards(position, piece.start)
-
-    def _post(self, segment: tuple[int, int], piece: Piece) -> None:
-        """Post a piece. Raises: _PostedError: done, so that the search may begin anew."""
-        if self._may_post_bytes <= 0:
-            return
-        # Not for ever, where what was posted does not come back whole.
-        self._may_post_bytes -= max(segment[1] - segment[0], limits.ledger_posted_bytes_max // 16)
-        if self._index.post(self._reader, segment, piece):
-            raise _PostedError
-        self._may_post_bytes = 0
-
-    def _posted(self, run: Run, asked: "_Asked") -> Iterator[tuple[int, bytes]]:
-        """The lines of a run that its files name. Raises: StaleRunError."""
         reader = self._reader
-        run.verify(reader)
-        run.forget_times()
-        if not asked.keys:
-            for row in run.rows_by_time(asked.span):
-                yield run.line(reader, row)
-            return
-        kind, count = run.choose(asked.keys)
-        if asked.is_all and count * _DENSE > run.lines and asked.span == _ANY_TIME:
-            yield from reader.lines_backwards(run.end, run.start)
-            return
-        needle, key = asked.needles[kind], asked.keys[kind]
-        for row in run.rows(kind, asked.keys, asked.span):
-            offset, line = run.line(reader, row)
-            if needle not in line and key not in keys_in(line).get(kind, {key}):
-                raise StaleRunError(run, "a line does not hold what it is posted for")
+        for offset, line in reader.lines_backwards(end, covered.end):
+            is_far = end - offset > limits.ledger_unindexed_bytes_max
+            if is_far and wanted.is_indexed and self._may_index:
+                # Once, as what is indexed may not come back whole.
+                self._may_index = False
+                if self._index.extend(reader, end):
+                    raise _IndexedError
             yield offset, line
+        if covered.entries:
+            yield from self._index.lines(
+                reader, wanted.keys(), *wanted.span(), covered=covered, is_all=is_all
+            )
 
 
-class _PostedError(Exception):
-    """There are posting files that were not there when the search began."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A filter as runs are asked."""
-
-    needles: dict[Kind, bytes]
-    keys: dict[Kind, int]
-    span: TimeSpan
-    is_all: bool
-
-
-_ANY_TIME: Final = TimeSpan(None, None)
-
-
-def _keys(wanted: Filter) -> dict[Kind, int]:
-    return {kind: key_of(text[1:-1]) for kind, text in wanted.texts().items()}
+class _IndexedError(Exception):
+    """More is indexed than when the search began."""
 
 
 class _Search:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from paddock.ledger.query import Filter, query
+from tests.support.indexes import hide_all
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
-from tests.support.postings import hide_all
 
 FILES = {"HOT/kernel/a.txt": b"a\n"}
 

@@ -12,7 +12,7 @@ from paddock.assembly.approvals import Answers
 from paddock.ledger.query import Filter, query
 from paddock.runtime.approvals import ApprovalRequest, shown_digest
 from paddock.runtime.parked import Parked
-from tests.support.postings import hide_all, post_all
+from tests.support.indexes import hide_all, index_all
 from tests.unit.apps.conftest import User
 
 POLICY = b"""
@@ -72,7 +72,7 @@ def used(user, tmp_path) -> Used:
     return made
 
 
-def test_rows_that_are_taken_out_of_the_posting_files_hide_no_use(used):
+def test_rows_of_the_index_that_say_something_else_hide_no_use(used):
     hide_all(used.ledger)
     # What a question is told, and why nothing that counts may ask so.
     assert query(str(used.ledger), Filter("APPROVAL_ANSWERED", agent="main")).entries == ()
@@ -80,13 +80,13 @@ def test_rows_that_are_taken_out_of_the_posting_files_hide_no_use(used):
 
 
 @pytest.mark.parametrize("harm", ["deleted", "cut", "others"])
-def test_posting_files_that_are_deleted_or_edited_hide_no_use(used, harm):
-    for file in post_all(used.ledger).values():
-        if harm == "deleted":
-            file.unlink()
-        else:
-            content = file.read_bytes()
-            file.write_bytes(content[:-4] if harm == "cut" else bytes(len(content)))
+def test_an_index_that_is_deleted_or_edited_hides_no_use(used, harm):
+    file = index_all(used.ledger)
+    if harm == "deleted":
+        file.unlink()
+    else:
+        content = file.read_bytes()
+        file.write_bytes(content[:-4] if harm == "cut" else bytes(len(content)))
     assert used.asked_again().json["code"] == "approval.unavailable"
 
 

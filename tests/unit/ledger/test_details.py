@@ -11,6 +11,7 @@ HASH = "a" * 64
     "path",
     [
         *("lock", "slock", "head", "next", "new", "index.lock"),
+        *("index.sqlite", "index.sqlite-journal"),
         *("tree.0", "tree.7", "tree.edge", "tree.edge.new", "ballast.4711.7fac710793d0"),
         *("checkpoints/42", "checkpoints/42.before-rollback"),
         f"checkpoints/.paddock-{'0' * 32}.tmp",

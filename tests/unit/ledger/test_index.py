@@ -1,30 +1,26 @@
-"""Posting files make a search short, and never its answer another one."""
+"""The index makes a search short, and never its answer another one."""
 
 import glob
-import itertools
 import os
 import random
 import shutil
+import sqlite3
+import struct
 import threading
-from dataclasses import replace
+from contextlib import closing, contextmanager
+from zlib import crc32
 
 import pytest
 
 from paddock import limits
-from paddock.ledger.format.posting_files import (
-    FOLDERS,
-    HEADER_BYTES,
-    Kind,
-    encode_header,
-    parse_header,
-)
-from paddock.ledger.index import find_wrong_runs
-from paddock.ledger.postings import parse_run_name, run_name
+from paddock.ledger.index import Index, is_wrong
+from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, LedgerSearch, query, query_lines
+from paddock.ledger.reading import LedgerReader
 from paddock.ledger.verify.verifying import verify
-from paddock.testing.faulty_disk import Fault, FaultyDisk, How
+from paddock.testing.faulty_disk import FaultyDisk
 from paddock.values.entries import Entry
-from tests.support.ledgers import note, open_ledger
+from tests.support.ledgers import counting_ids, note, open_ledger
 
 SEGMENT = 700_000
 TYPES = ["OFTEN"] * 50 + ["SOME"] * 5 + ["NOTE"]
@@ -101,19 +97,32 @@ def assert_same(path, search=None, filters=FILTERS, lasts=(3, None)):
             assert [row.seq for row in asked.entries] == kept, (wanted, last)
 
 
-def runs(path, kind=Kind.OFFSETS):
-    folder = os.path.join(os.path.dirname(path), "x.d", FOLDERS[kind])
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    return sorted(found for name in names if (found := parse_run_name(name)))
+def index_of(path):
+    return LedgerPaths(path).index
+
+
+@contextmanager
+def opened(path):
+    with closing(sqlite3.connect(index_of(path))) as database, database:
+        yield database
+
+
+def covered(path):
+    """How many entries the index has; None where there is none."""
+    if not os.path.exists(index_of(path)):
+        return None
+    with opened(path) as database:
+        (found,) = database.execute("SELECT count(*) FROM line").fetchone()
+    return found
 
 
 @pytest.mark.parametrize("segment_bytes", [SEGMENT, 1 << 28], ids=["many files", "one file"])
-def test_what_is_posted_answers_as_the_lines_do(path, segment_bytes):
+def test_what_is_indexed_answers_as_the_lines_do(path, segment_bytes):
     fill(path, 3000, segment_bytes=segment_bytes)
 
     assert_same(path)
 
-    assert runs(path)
+    assert covered(path) == 3001
     assert_same(path)
 
 
@@ -131,41 +140,29 @@ def test_a_small_ledger_is_read_and_nothing_is_written_beside_it(path):
 
     assert_same(path)
 
-    assert not os.path.exists(os.path.join(os.path.dirname(path), "x.d", "offsets"))
+    assert covered(path) is None
 
 
-def test_what_is_found_near_the_end_posts_nothing(path):
+def test_what_is_found_near_the_end_indexes_nothing(path):
     fill(path, 3000)
 
     assert len(query(path, Filter("OFTEN"), last=10).entries) == 10
 
-    assert runs(path) == []
+    assert covered(path) is None
 
 
-def test_a_sealed_file_has_one_run_and_all_kinds_have_the_same(path):
-    fill(path, 5000)
+def test_what_was_appended_since_is_read_until_it_is_far(path):
+    fill(path, 3000)
     query(path, Filter("NEVER"))
 
-    starts = [0]
-    for name in sorted(glob.glob(path.replace(".jsonl", ".*.jsonl"))):
-        starts.append(starts[-1] + os.path.getsize(name))
-    sealed = list(itertools.pairwise(starts))
-    assert runs(path)[: len(sealed)] == sealed
-    assert all(runs(path, kind) == runs(path) for kind in Kind)
+    fill(path, 100, 3000)
+    query(path, Filter("NEVER"))
+    assert covered(path) == 3001
 
-
-def test_runs_become_longer_and_not_many(path):
-    for first in range(0, 14_000, 700):
-        fill(path, 700, first, segment_bytes=1 << 28)
-        query(path, Filter("NEVER"))
-
-    found = runs(path)
-    sizes = [end - start for start, end in found]
-    assert len(found) <= 6
-    assert sizes == sorted(sizes, reverse=True)
-    assert found[0][0] == 0
-    assert all(left[1] == right[0] for left, right in itertools.pairwise(found))
-    assert_same(path)
+    fill(path, 3000, 3100)
+    query(path, Filter("NEVER"))
+    assert covered(path) == 6101
+    assert_same(path, filters=FEW)
 
 
 def test_opening_to_append_asks_the_disk_the_same_whatever_the_ledger_holds(tmp_path):
@@ -180,36 +177,24 @@ def test_opening_to_append_asks_the_disk_the_same_whatever_the_ledger_holds(tmp_
     assert calls[0] == calls[1]
 
 
-def test_opening_to_ask_reads_nothing_of_what_is_posted(path):
-    fill(path, 3000)
-    query(path, Filter("NEVER"))
-    disk = FaultyDisk()
-
-    with LedgerSearch(path, disk=disk):
-        assert disk.calls == []
-
-
-def test_few_numbers_are_read_to_find_the_newest_of_a_kind(path):
+def test_few_lines_are_read_to_find_the_newest_of_a_kind(path, monkeypatch):
     fill(path, 6000, segment_bytes=1 << 28)
     query(path, Filter("NEVER"))
-    disk = FaultyDisk()
-    with LedgerSearch(path, disk=disk) as search:
-        search.query(Filter("NOTE"), last=10)
-        disk.calls.clear()
+    read = []
+    reading = LedgerReader.read
 
-        assert len(search.query(Filter("NOTE"), last=10).entries) == 10
+    def counted(reader, size_bytes, offset):
+        read.append(size_bytes)
+        return reading(reader, size_bytes, offset)
 
-    assert disk.calls.count("read") < 30
-    assert "open" not in disk.calls
+    monkeypatch.setattr(LedgerReader, "read", counted)
+
+    assert len(query(path, Filter("NOTE"), last=10).entries) == 10
+    assert len(read) < 30
+    assert sum(read) < 40_000
 
 
 # --- never trusted -------------------------------------------------------------------
-
-
-def files_of_run(path):
-    folder = os.path.join(os.path.dirname(path), "x.d")
-    name = run_name(*runs(path)[0])
-    return {kind: os.path.join(folder, FOLDERS[kind], name) for kind in Kind}
 
 
 def empty(file):
@@ -217,40 +202,27 @@ def empty(file):
 
 
 def cut(file):
-    os.truncate(file, os.path.getsize(file) - 4)
-
-
-def lengthen(file):
-    with open(file, "ab") as opened:
-        opened.write(bytes(4))
+    os.truncate(file, os.path.getsize(file) // 2)
 
 
 def zero(file):
     size = os.path.getsize(file)
-    with open(file, "wb") as opened:
-        opened.write(bytes(size))
+    with open(file, "wb") as opened_file:
+        opened_file.write(bytes(size))
 
 
 def zero_body(file):
-    size = os.path.getsize(file)
-    with open(file, "r+b") as opened:
-        opened.seek(HEADER_BYTES)
-        opened.write(bytes(size - HEADER_BYTES))
+    with open(file, "r+b") as opened_file:
+        opened_file.seek(4096)
+        opened_file.write(bytes(os.path.getsize(file) - 4096))
 
 
-def high_body(file):
-    size = os.path.getsize(file)
-    with open(file, "r+b") as opened:
-        opened.seek(HEADER_BYTES)
-        opened.write(b"\xff" * (size - HEADER_BYTES))
-
-
-def flip_header(file):
-    with open(file, "r+b") as opened:
-        opened.seek(16)
-        byte = opened.read(1)
-        opened.seek(16)
-        opened.write(bytes([byte[0] ^ 1]))
+def noise(file):
+    chance = random.Random(7)
+    with open(file, "r+b") as opened_file:
+        for at in range(4096, os.path.getsize(file), 700):
+            opened_file.seek(at)
+            opened_file.write(chance.randbytes(3))
 
 
 def remove(file):
@@ -262,179 +234,224 @@ def link_away(file):
     os.symlink(file + ".aside", file)
 
 
-HARMS = [empty, cut, lengthen, zero, flip_header, remove, link_away]
+def second_name(file):
+    os.link(file, file + ".aside")
 
 
-@pytest.mark.parametrize("harm", HARMS)
-@pytest.mark.parametrize("kind", Kind)
-def test_a_posting_file_that_is_not_whole_changes_no_answer(path, kind, harm):
+def dangling(file):
+    os.unlink(file)
+    os.symlink(file + ".elsewhere", file)
+
+
+def a_pipe(file):
+    os.unlink(file)
+    os.mkfifo(file)
+
+
+def a_directory(file):
+    os.unlink(file)
+    os.mkdir(file)
+
+
+HARMS = [empty, cut, zero, zero_body, noise, remove, link_away, second_name, dangling, a_pipe]
+
+
+@pytest.mark.parametrize("harm", [*HARMS, a_directory])
+def test_an_index_that_is_not_whole_changes_no_answer(path, harm):
     fill(path, 1500)
     query(path, Filter("NEVER"))
-    harm(files_of_run(path)[kind])
+    harm(index_of(path))
 
     assert_same(path, filters=FEW, lasts=(None,))
+    assert not os.path.lexists(index_of(path) + ".elsewhere")
 
 
-@pytest.mark.parametrize("harm", [high_body, zero_body])
-@pytest.mark.parametrize("kind", [Kind.OFFSETS])
-def test_offsets_that_lead_elsewhere_change_no_answer(path, kind, harm):
+def test_what_a_link_leads_to_is_not_written(path):
     fill(path, 1500)
     query(path, Filter("NEVER"))
-    harm(files_of_run(path)[kind])
+    link_away(index_of(path))
+    with open(index_of(path), "rb") as file:
+        before = file.read()
+    fill(path, 1500, 1500)
 
-    assert_same(path)
+    assert_same(path, filters=FEW)
+    with open(index_of(path), "rb") as file:
+        assert file.read() == before
 
 
-def test_rows_that_name_other_lines_change_no_answer(path):
+EDITS = {
+    "a row was taken out": "DELETE FROM line WHERE seq = 700",
+    "the last row was taken out": "DELETE FROM line WHERE seq = 1500",
+    "the first row was taken out": "DELETE FROM line WHERE seq = 0",
+    "a row was moved": "UPDATE line SET seq = 9000 WHERE seq = 700",
+    "rows lead elsewhere": "UPDATE line SET start = start + 1",
+    "rows lead nowhere": "UPDATE line SET start = -start",
+    "rows are long": "UPDATE line SET size = 1 << 40",
+    "rows are text": "UPDATE line SET size = 'x'",
+    "rows name the next line": "UPDATE line SET type = (SELECT type FROM line AS l"
+    " WHERE l.seq = line.seq + 1)",
+    "it has less": "UPDATE covered SET entries = entries - 1",
+    "it has nothing": "DELETE FROM covered",
+    "it says nothing": "UPDATE covered SET leaf = NULL",
+    "it has another end": "UPDATE covered SET end = end - 10",
+    "it has a trigger": "CREATE TRIGGER t AFTER INSERT ON line BEGIN DELETE FROM line; END",
+    "it has another table": "CREATE TABLE other (x)",
+    "it lacks an index": "DROP INDEX by_type",
+    "it is of another program": "PRAGMA application_id = 1",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_index_that_does_not_fit_the_ledger_changes_no_answer(path, edit):
     fill(path, 1500)
     query(path, Filter("NEVER"))
-    file = files_of_run(path)[Kind.TYPE]
-    with open(file, "r+b") as opened:
-        content = bytearray(opened.read())
-        body = content[-4 * 1000 :]
-        opened.seek(len(content) - len(body))
-        opened.write(body[4:] + body[:4])
+    expected = [row.seq for row in query_lines(path, Filter("NOTE")).entries]
+    with opened(path) as database:
+        database.execute(EDITS[edit])
 
-    assert_same(path)
+    if edit != "rows name the next line":
+        assert_same(path, filters=FEW)
+    found = [row.seq for row in query(path, Filter("NOTE")).entries]
+    assert set(found) <= set(expected)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["²-1", "٣-9", "1-2", f"{9:016}-{3:016}", f"{'9' * 99}-{'9' * 99}", "draft", "-", "\udcff"],
-)
-def test_other_files_among_posting_files_change_no_answer(path, name):
+def test_the_row_of_a_denial_that_was_taken_out_hides_no_denial_in_an_open_search(path):
+    fill(path, 1500)
+    wanted = Filter(decision="deny")
+    with LedgerSearch(path) as search:
+        search.query(Filter("NEVER"))
+        expected = search.query(wanted).entries
+        with opened(path) as database:
+            database.execute("DELETE FROM line WHERE seq = ?", (expected[3].seq,))
+
+        assert search.query(wanted).entries == expected
+
+
+def test_an_index_that_others_hold_locked_is_not_waited_for(path):
     fill(path, 1500)
     query(path, Filter("NEVER"))
-    offsets = os.path.join(os.path.dirname(path), "x.d", FOLDERS[Kind.OFFSETS])
-    with open(os.path.join(offsets, name), "wb") as file:
-        file.write(b"x")
+    with opened(path) as database:
+        database.execute("BEGIN EXCLUSIVE")
 
-    assert parse_run_name(name) is None
+        assert_same(path, filters=FEW)
+    assert covered(path) == 1501
+
+
+def test_on_a_full_disk_the_lines_are_read_and_the_index_stays_as_it_was(path, monkeypatch):
+    fill(path, 1500)
+    query(path, Filter("NEVER"))
+    fill(path, 3000, 1500)
+    opening = Index._open
+
+    def small(index, *, create):
+        found = opening(index, create=create)
+        found.execute("PRAGMA max_page_count = 1")
+        return found
+
+    monkeypatch.setattr(Index, "_open", small)
+
+    assert_same(path, filters=FEW)
+    assert covered(path) == 1501
+
+
+@pytest.mark.needs("plain_user")
+@pytest.mark.parametrize("mode", [0o400, 0o000])
+def test_an_index_that_cannot_be_written_or_read_changes_no_answer(path, mode):
+    fill(path, 1500)
+    query(path, Filter("NEVER"))
+    fill(path, 3000, 1500)
+    os.chmod(index_of(path), mode)
+
     assert_same(path, filters=FEW)
 
 
-def test_the_posting_files_of_another_ledger_change_no_answer(path, tmp_path):
+@pytest.mark.needs("root")
+def test_an_index_of_another_user_is_not_asked(path):
+    fill(path, 1500)
+    query(path, Filter("NEVER"))
+    with opened(path) as database:
+        database.execute("UPDATE line SET type = 0")
+    os.chown(index_of(path), 12345, -1)
+
+    assert_same(path)
+
+
+def test_the_index_of_another_ledger_changes_no_answer(path, tmp_path):
     fill(path, 1500)
     query(path, Filter("NEVER"))
     other = tmp_path / "other"
     other.mkdir()
     foreign = os.path.join(other, "x.jsonl")
     fill(foreign, 1500)
-    for kind in Kind:
-        shutil.copytree(tmp_path / "x.d" / FOLDERS[kind], other / "x.d" / FOLDERS[kind])
+    shutil.copy(index_of(path), index_of(foreign))
 
     assert_same(foreign)
 
 
-def test_a_run_that_fits_in_all_but_the_chain_is_not_believed(tmp_path):
+def test_an_index_that_fits_in_all_but_the_chain_is_not_believed(tmp_path):
     for name, kind in (("one", "AAAA"), ("two", "BBBB")):
         (tmp_path / name).mkdir()
-        ledger = open_ledger(tmp_path / name / "x.jsonl")
+        ledger = open_ledger(tmp_path / name / "x.jsonl", randomness=counting_ids())
         ledger.append([Entry(kind, metadata={"filling": "x" * 500}) for _ in range(900)])
+        ledger.append([note("the same")])
         ledger.close()
     one, two = (os.fspath(tmp_path / name / "x.jsonl") for name in ("one", "two"))
     assert len(query(one, Filter("BBBB")).entries) == 0
-    for kind in Kind:
-        shutil.copytree(tmp_path / "one/x.d" / FOLDERS[kind], tmp_path / "two/x.d" / FOLDERS[kind])
-    assert runs(two) == runs(one)
+    shutil.copy(index_of(one), index_of(two))
 
     assert len(query(two, Filter("BBBB")).entries) == 900
     assert len(query(two, Filter("AAAA")).entries) == 0
 
 
 def hide_the_notes(path):
-    """Take every NOTE out of the one run's list of types."""
-    file = files_of_run(path)[Kind.TYPE]
-    with open(file, "rb") as opened:
-        header = parse_header(opened.read(HEADER_BYTES))
-    with open(file, "wb") as opened:
-        opened.write(encode_header(replace(header, keys=0, rows=0)) + bytes(4))
-    return os.path.basename(file)
+    """Have every NOTE be something else in the index, in a way that a question believes."""
+    with opened(path) as database:
+        database.execute("UPDATE line SET type = 0 WHERE type = ?", (crc32(b"NOTE"),))
 
 
-def test_what_must_not_depend_on_posting_files_reads_the_lines(path):
-    """Whoever writes beside a ledger can take rows out: that is why there is another way."""
+def test_what_must_not_depend_on_an_index_reads_the_lines(path):
+    """Whoever writes beside a ledger can change rows: that is why there is another way."""
     fill(path, 1500, segment_bytes=1 << 28)
     query(path, Filter("NEVER"))
     expected = [row.seq for row in read_all(path) if row.entry.event_type == "NOTE"]
-    run = hide_the_notes(path)
+    assert not is_wrong(path)
+    hide_the_notes(path)
 
     assert len(query(path, Filter("NOTE")).entries) < len(expected)
     assert [row.seq for row in query_lines(path, Filter("NOTE")).entries] == expected
-    assert find_wrong_runs(path) == [run]
-    shutil.rmtree(os.path.join(os.path.dirname(path), "x.d", "offsets"))
+    assert is_wrong(path)
+    os.unlink(index_of(path))
+    assert not is_wrong(path)
     assert [row.seq for row in query(path, Filter("NOTE")).entries] == expected
-    assert find_wrong_runs(path) == []
+    assert not is_wrong(path)
 
 
-def moved_away(path):
-    os.rename(files_of_run(path)[Kind.DECISION], f"{path}.away")
-
-
-def in_place_of_a_pipe(path):
-    moved_away(path)
-    os.mkfifo(files_of_run(path)[Kind.DECISION])
-
-
-def hidden_by_an_empty_longer_run(path):
-    start, _ = parse_run_name(os.path.basename(files_of_run(path)[Kind.OFFSETS]))
-    folder = os.path.dirname(files_of_run(path)[Kind.OFFSETS])
-    with open(os.path.join(folder, run_name(start, os.path.getsize(path))), "xb"):
-        pass
-
-
-@pytest.mark.parametrize(
-    "hide",
-    [moved_away, in_place_of_a_pipe, hidden_by_an_empty_longer_run],
-    ids=lambda f: f.__name__,
-)
-def test_what_a_search_believes_is_found_whatever_stands_beside_it(path, hide):
-    """Attacks: a run that lacks rows is made to look like none, and answers nevertheless."""
+def test_an_index_of_sqlites_own_that_lacks_a_row_is_found_by_reading_everything(path):
     fill(path, 1500, segment_bytes=1 << 28)
     query(path, Filter("NEVER"))
-    run = hide_the_notes(path)
-    if hide is hidden_by_an_empty_longer_run:
-        fill(path, 5, 1500, segment_bytes=1 << 28)
-    hide(path)
+    with opened(path) as database:
+        (root,) = database.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'by_type'"
+        ).fetchone()
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+    with open(index_of(path), "r+b") as file:
+        file.seek((root - 1) * size + 3)
+        (cells,) = struct.unpack(">H", file.read(2))
+        file.seek((root - 1) * size + 3)
+        file.write(struct.pack(">H", cells - 1))
 
-    assert len(query(path, Filter("NOTE")).entries) < len(query_lines(path, Filter("NOTE")).entries)
-    assert find_wrong_runs(path) == [run]
-
-
-def test_a_pipe_where_a_posting_file_is_drafted_holds_nobody_up(path):
-    fill(path, 1500, segment_bytes=1 << 28)
-    folder = os.path.join(os.path.dirname(path), "x.d", FOLDERS[Kind.TYPE])
-    os.mkdir(folder)
-    os.mkfifo(os.path.join(folder, "draft"))
-
-    query(path, Filter("NEVER"))
-
-    assert (len(runs(path)), find_wrong_runs(path)) == (1, [])
-
-
-def test_a_run_that_lacks_a_file_and_says_nothing_else_is_no_fault(path):
-    fill(path, 1500, segment_bytes=1 << 28)
-    query(path, Filter("NEVER"))
-    moved_away(path)
-
-    assert find_wrong_runs(path) == []
-
-
-@pytest.mark.parametrize("kind", Kind)
-def test_a_run_that_says_what_is_not_so_is_found_by_reading_everything(path, kind):
-    fill(path, 1500)
-    query(path, Filter("NEVER"))
-    assert find_wrong_runs(path) == []
-    file = files_of_run(path)[kind]
-    with open(file, "r+b") as opened:
-        opened.seek(-3, os.SEEK_END)
-        byte = opened.read(1)
-        opened.seek(-3, os.SEEK_END)
-        opened.write(bytes([byte[0] ^ 1]))
-
-    # Offsets whose last line is elsewhere are no run at all.
-    assert find_wrong_runs(path) == ([] if kind is Kind.OFFSETS else [os.path.basename(file)])
+    assert is_wrong(path)
     assert verify(path).problems == ()
+
+
+def test_files_that_answered_questions_before_mean_nothing(path):
+    for folder in ("offsets", "by-type"):
+        os.makedirs(os.path.join(os.path.dirname(path), "x.d", folder))
+        with open(os.path.join(os.path.dirname(path), "x.d", folder, "0" * 16), "wb") as file:
+            file.write(b"pdkpost1")
+    fill(path, 1500)
+
+    assert_same(path, filters=FEW)
 
 
 def test_a_ledger_that_was_restored_is_not_answered_for_by_what_it_held(path, tmp_path):
@@ -443,7 +460,7 @@ def test_a_ledger_that_was_restored_is_not_answered_for_by_what_it_held(path, tm
     shutil.copytree(tmp_path, copy)
     fill(path, 3000, 200)
     query(path, Filter("NEVER"))
-    assert runs(path)
+    assert covered(path)
     for name in glob.glob(str(tmp_path / "x*.jsonl")):
         os.unlink(name)
     shutil.copy(copy / "x.jsonl", path)
@@ -481,19 +498,10 @@ def test_lines_that_are_none_are_told_and_not_posted(path):
     found = query(path, Filter("NEVER"))
 
     assert [bad.detail for bad in found.bad] != []
-    assert runs(path) == []
+    assert [bad.detail for bad in query(path, Filter("NEVER")).bad] != []
 
 
 # --- many at once ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("error", [5, 28])
-def test_a_disk_that_refuses_posting_files_changes_no_answer(path, error):
-    fill(path, 1100)
-    for call in ("make_directory", "open", "lock", "write", "sync", "rename", "list"):
-        disk = FaultyDisk(Fault(call, How.BEFORE, error))
-        with LedgerSearch(path, disk=disk) as search:
-            assert_same(path, search, filters=FEW[:2])
 
 
 def test_where_nothing_can_be_written_the_lines_are_read(path):
@@ -505,7 +513,7 @@ def test_where_nothing_can_be_written_the_lines_are_read(path):
     assert not os.path.exists(os.path.join(os.path.dirname(path), "x.d"))
 
 
-def test_many_may_search_and_post_while_others_append(path):
+def test_many_may_search_and_index_while_others_append(path):
     fill(path, 1000)
     wrong = []
     done = threading.Event()
@@ -538,7 +546,7 @@ def test_many_may_search_and_post_while_others_append(path):
     assert_same(path)
 
 
-def test_a_line_as_long_as_any_is_posted(path):
+def test_a_line_as_long_as_any_is_indexed(path):
     ledger = open_ledger(path)
     ledger.append([note("long", 1_040_000), note("after")])
     ledger.append(
@@ -548,6 +556,6 @@ def test_a_line_as_long_as_any_is_posted(path):
     ledger.close()
 
     assert [row.entry.reason for row in query(path, Filter("RARE"), last=1).entries] == ["far"]
-    assert runs(path)
+    assert covered(path) == 8
     assert [row.entry.reason for row in query(path, Filter("RARE"), last=1).entries] == ["far"]
-    assert limits.ledger_unposted_bytes_max < os.path.getsize(path)
+    assert limits.ledger_unindexed_bytes_max < os.path.getsize(path)

@@ -12,7 +12,8 @@ from paddock.assembly.auditing import Audit, audit_ledger, ledgers_known
 from paddock.assembly.site import PlaneSite
 from paddock.errors import LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
-from paddock.ledger.index import find_wrong_runs
+from paddock.ledger.index import is_wrong
+from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.presence import gone_error
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.verify.verifying import ChainFault, Held, Problem, Verification
@@ -57,7 +58,7 @@ def run_verify(
         console.report(gone_error(paths[name], name))
     for problem in unplaced:
         console.report(LedgerDamagedError(problem.why, where=problem.held.source))
-    wrong = [each for name in reports if options.full for each in _wrong_postings(paths[name])]
+    wrong = [each for name in reports if options.full for each in _wrong_index(paths[name])]
     for error in wrong:
         console.report(error)
     is_damaged = bool(gone or unplaced or wrong) or not all(
@@ -151,19 +152,19 @@ def _audited(
     return audit_ledger(site.layout, site.environment, name, asked)
 
 
-def _wrong_postings(path: Path) -> list[PaddockError]:
-    folder = path.with_suffix(".d")
+def _wrong_index(path: Path) -> list[PaddockError]:
+    index = LedgerPaths(str(path)).index
     try:
-        wrong = find_wrong_runs(str(path))
+        if not is_wrong(str(path)):
+            return []
     except PaddockError as fault:
         return [fault]
     return [
         LedgerDamagedError(
-            "posting files do not say what the lines say: ledger query may lack entries",
-            where=f"{folder}, {name}",
-            hint=f"remove {folder / 'offsets'}: they are made again from the lines",
+            "the index does not say what the lines say: ledger query may lack entries",
+            where=ascii(index),
+            hint=f"remove {index}: it is made again from the lines",
         )
-        for name in wrong
     ]
 
 

@@ -2,15 +2,16 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-from paddock.ledger.format.posting_files import FOLDERS, Kind
 from paddock.ledger.query import Filter, query
 from paddock.values.entries import Entry
 from tests.support.ledgers import open_ledger
 
 
-def test_posting_files_that_were_edited_fail_a_full_verification_and_no_other(user):
+def test_an_index_that_was_edited_fails_a_full_verification_and_no_other(user):
     user.run("init")
     user.call("view", path="README.md")
     path = Path(json.loads(user.run("where", "--json").out)["ledgers"]["ho1m"])
@@ -19,13 +20,12 @@ def test_posting_files_that_were_edited_fail_a_full_verification_and_no_other(us
     ledger.close()
     assert query(os.fspath(path), Filter("NEVER")).entries == ()
     assert user.run("ledger", "verify", "--full").status == 0
-    [file] = (path.with_suffix(".d") / FOLDERS[Kind.TYPE]).glob("*-*")
-    content = bytearray(file.read_bytes())
-    content[-4] ^= 1
-    file.write_bytes(content)
+    file = path.with_suffix(".d") / "index.sqlite"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE line SET type = 0 WHERE seq = 7")
 
     quick, full = user.run("ledger", "verify"), user.run("ledger", "verify", "--full")
 
     assert (quick.status, full.status) == (0, 4)
-    assert "posting files do not say what the lines say" in full.err
+    assert "the index does not say what the lines say" in full.err
     assert file.name in full.err
