@@ -40,7 +40,7 @@ _LINE: Final = re.compile(
 )
 _CLIENT_CALL: Final = re.compile(rb'"client_call":%b' % _GROUP)
 _TIME_DIGITS: Final = 18
-"""Of a timestamp: no number in SQLite has more than these. It is cut, so both bounds are included."""
+"""Of a timestamp: as many as a number in SQLite holds. It is cut, so bounds are included."""
 _SCHEMA: Final = (
     "CREATE TABLE covered (entries INTEGER, end INTEGER, leaf TEXT)",
     (
