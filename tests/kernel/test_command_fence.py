@@ -150,7 +150,11 @@ def test_the_limit_that_ended_a_command_is_named(tmp_path: Path, command: str, n
 def _limits_for(named: str) -> str:
     """Return the limits, each but the named one out of reach of a slow machine."""
     limits = LIMITS if "processor time" in named else LIMITS.replace("cpu_s = 1", "cpu_s = 20")
-    return limits.replace("file_mb = 3", "file_mb = 1000") if "private directories" in named else limits
+    return (
+        limits.replace("file_mb = 3", "file_mb = 1000")
+        if "private directories" in named
+        else limits
+    )
 
 
 def test_a_command_that_fails_within_its_limits_is_told_of_none(tmp_path: Path):
