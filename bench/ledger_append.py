@@ -24,7 +24,7 @@ import time
 
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.disk import SystemDisk
-from paddock.ledger.format.genesis import Genesis, VerifierKey
+from paddock.ledger.format.lines import Genesis, VerifierKey
 from paddock.ledger.head import Mark
 from paddock.ledger.segments import Segment
 from paddock.values.entries import Entry, Shared

@@ -22,9 +22,9 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1] / "src")]
 
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.format.genesis import Genesis, VerifierKey
+from paddock.ledger.format.lines import Genesis, VerifierKey
 from paddock.ledger.query import Filter, LedgerSearch, query
-from paddock.ledger.reading import LedgerReader
+from paddock.ledger.read import LedgerReader
 from paddock.values.entries import Entry
 
 ORIGIN = "paddock.bench/ledger"

@@ -17,11 +17,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoints import Checkpointer
-from paddock.ledger.format.genesis import Genesis
-from paddock.ledger.keys import create_key
+from paddock.ledger.checkpoint import Checkpointer
+from paddock.ledger.format.lines import Genesis
 from paddock.ledger.proof import prove_inclusion
-from paddock.ledger.signing import KeySigner
+from paddock.ledger.signing import KeySigner, create_key
 from paddock.ledger.verify.verifying import Held, verify
 from paddock.values.entries import Entry
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.format.genesis import Genesis
-from paddock.ledger.keys import make_key
+from paddock.ledger.format.lines import Genesis
+from paddock.ledger.signing import make_key
 from paddock.policy.engine import load_policy
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher

@@ -32,7 +32,7 @@ from paddock.gates.checks import CHECKS, run_gates
 from paddock.gates.ground import Ground, Tools
 from paddock.gates.results import G3, G6, Status
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.format.genesis import Genesis
+from paddock.ledger.format.lines import Genesis
 from paddock.packages.change import changing
 from paddock.packages.installed import read_installed
 from tests.support.changes import memory_directory

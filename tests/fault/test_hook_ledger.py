@@ -18,8 +18,8 @@ from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
 from paddock.apps.hook.lean.lines import encode_body
 from paddock.apps.hook.lean.records import Record
 from paddock.ledger.head import HeadFile
-from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
+from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify.verifying import verify
 from tests.support.ledgers import note, open_ledger, reasons
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from paddock.collector.accepting import accept_offer
 from paddock.collector.chains import Chain, Head, Offer, OfferRefusal
 from paddock.ledger.format.encoding import leaf_hash
-from paddock.ledger.format.genesis import Genesis
+from paddock.ledger.format.lines import Genesis
 from paddock.ledger.format.merkle import Growing
 from paddock.ledger.format.notes import Checkpoint, format_note
-from paddock.ledger.keys import SigningKey, make_key
+from paddock.ledger.signing import SigningKey, make_key
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.entries import Entry
 from tests.support.ledgers import note

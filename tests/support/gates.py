@@ -15,8 +15,8 @@ from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gate
 from paddock.gates.ground import Ground, LedgerWitness, Tools
 from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.format.genesis import Genesis
-from paddock.ledger.keys import make_key
+from paddock.ledger.format.lines import Genesis
+from paddock.ledger.signing import make_key
 from paddock.ledger.verify.verifying import Verification, verify
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_rows

@@ -5,8 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 from paddock.ledger.index import Index
-from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.reading import LedgerReader
+from paddock.ledger.read import LedgerReader
+from paddock.ledger.segments import LedgerPaths
 
 
 def index_all(ledger: Path, end: int | None = None) -> Path:

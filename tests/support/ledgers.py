@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from paddock import limits
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.disk import Disk, Waiting
-from paddock.ledger.format.genesis import Genesis, VerifierKey
+from paddock.ledger.format.lines import Genesis, VerifierKey
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify.verifying import Verification, verify
 from paddock.values.entries import Entry

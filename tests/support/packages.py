@@ -15,8 +15,8 @@ from typing import Any
 from paddock.history.journal import Journal
 from paddock.history.objects import ObjectStore
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.format.genesis import Genesis
-from paddock.ledger.keys import make_key
+from paddock.ledger.format.lines import Genesis
+from paddock.ledger.signing import make_key
 from paddock.packages.archive import Archive, PackedFile, read_archive, write_archive
 from paddock.packages.install import InstallWish, install, uninstall
 from paddock.packages.installed import check_package, read_installed

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paddock.gates.results import GateResult, Status
-from paddock.ledger.keys import SigningKey
+from paddock.ledger.signing import SigningKey
 from paddock.packages.rows import Failure
 from paddock.packages.signing import find_operator_key, make_approval, write_approval
 from paddock.values.digests import digest_of

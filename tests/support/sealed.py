@@ -6,10 +6,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.ledger.checkpoints import Checkpointer
-from paddock.ledger.format.genesis import Genesis
-from paddock.ledger.keys import create_key
-from paddock.ledger.signing import KeySigner
+from paddock.ledger.checkpoint import Checkpointer
+from paddock.ledger.format.lines import Genesis
+from paddock.ledger.signing import KeySigner, create_key
 from tests.support.ledgers import note, open_ledger
 from tests.support.repository import ROOT
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from paddock import limits
 from paddock.errors import ConfigError, HostError, PaddockError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.named import Ledgers
-from paddock.ledger.query import Filter
+from paddock.ledger.query import Filter, Ledgers
 from paddock.plane.admin_config import Attention, Stage
 from paddock.text.show import cut
 from paddock.values.calls import Json

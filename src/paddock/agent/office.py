@@ -10,8 +10,8 @@ from paddock.agent.contracts import Contracts
 from paddock.agent.events import OrderMoved, TurnListener
 from paddock.agent.hands import Assignment
 from paddock.agent.records import Scribe
-from paddock.ledger.named import Ledgers
 from paddock.ledger.ports import Ledger
+from paddock.ledger.query import Ledgers
 from paddock.plane.admin_config import Attention
 from paddock.providers.budgets import Budget
 from paddock.values.calls import Json

@@ -13,8 +13,7 @@ from paddock.agent.conversation import Conversation, said
 from paddock.agent.results import TurnOutcome
 from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.named import Ledgers
-from paddock.ledger.query import Filter
+from paddock.ledger.query import Filter, Ledgers
 from paddock.plane.layout import LedgerName
 from paddock.providers.transcript import message_from_json
 from paddock.providers.wire_json import as_count, as_list, as_map, as_text

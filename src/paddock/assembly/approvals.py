@@ -13,8 +13,7 @@ from paddock.assembly.history import open_history
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.decided import find_decided
-from paddock.ledger.query import BadRow, Filter
+from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approval_records import (
     GRANTED,

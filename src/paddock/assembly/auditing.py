@@ -16,10 +16,8 @@ from paddock.assembly.anchoring import LEDGER_ABOVE, find_anchor, ledger_setting
 from paddock.assembly.ledgers import signer_of
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.anchors import Anchor
-from paddock.ledger.decided import find_decided
-from paddock.ledger.presence import gone_error, is_known, stands
-from paddock.ledger.query import BadRow, Filter
-from paddock.ledger.scan import find_genesis
+from paddock.ledger.query import BadRow, Filter, find_decided
+from paddock.ledger.read import find_genesis, gone_error, is_known, stands
 from paddock.ledger.signing import read_signed
 from paddock.ledger.verify.verifying import (
     ChainFault,

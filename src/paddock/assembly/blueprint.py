@@ -11,8 +11,8 @@ from paddock.assembly.ledgers import open_plane_ledger
 from paddock.errors import ConfigError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
-from paddock.ledger.keys import SigningKey
 from paddock.ledger.sealing import KeptLedger
+from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.founding import Founding, found

@@ -12,8 +12,8 @@ from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
 from paddock.assembly.rollback import ORDER, accept_rollback, find_gone_back
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
-from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query_lines
+from paddock.ledger.read import stands
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import NAME, Unpacked, load_packages
 from paddock.packages.install import InstallWish, Report, install

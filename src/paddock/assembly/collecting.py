@@ -18,9 +18,8 @@ from paddock.collector.pushing import Pushed, push_ledger, read_key
 from paddock.collector.store import Store
 from paddock.collector.verifying import Recorded
 from paddock.errors import LedgerDamagedError, UsageError
-from paddock.ledger.decided import find_decided
-from paddock.ledger.format.genesis import VerifierKey
-from paddock.ledger.query import BadRow, Filter
+from paddock.ledger.format.lines import VerifierKey
+from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.plane.layout import LedgerName
 from paddock.values.entries import Entry
 from paddock.values.events import CHECKPOINT_ACCEPTED

@@ -12,8 +12,8 @@ from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.history.blobs import BlobStore
-from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query, query_lines
+from paddock.ledger.read import stands
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.calls import Json

@@ -6,9 +6,8 @@ from typing import Final
 from paddock.assembly.history import look_at_history
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError, IntegrityError
-from paddock.ledger.effects import Effects, find_declarations
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import Effects, Filter, find_declarations, query
 from paddock.plane.layout import LedgerName
 from paddock.runtime.past import past_calls
 from paddock.tools.spec import Change

@@ -24,7 +24,7 @@ from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.gates.ground import NOBODY, Ground, Tools, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
-from paddock.ledger.presence import gone_error
+from paddock.ledger.read import gone_error
 from paddock.packages.transaction import AcceptanceRunner, Attic, NoAcceptance
 from paddock.plane import records
 from paddock.plane.files import read_file

@@ -21,14 +21,12 @@ from paddock.assembly.anchoring import (
 from paddock.assembly.project import Project
 from paddock.errors import HostError
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoints import Checkpointer, checkpoints_folder, read_notes
-from paddock.ledger.format.genesis import Genesis, VerifierKey, is_key_name
+from paddock.ledger.checkpoint import Checkpointer, checkpoints_folder, read_notes
+from paddock.ledger.format.lines import Genesis, VerifierKey, is_key_name
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.keys import create_key
-from paddock.ledger.scan import find_genesis
+from paddock.ledger.read import find_genesis
 from paddock.ledger.sealing import USUAL_PACE, Above, Keeper, KeptLedger, Pace
-from paddock.ledger.signing import KeySigner, Signer
-from paddock.ledger.signing_program import ProgramSigner
+from paddock.ledger.signing import KeySigner, ProgramSigner, Signer, create_key
 from paddock.plane.environment import Environment
 from paddock.plane.files import host_errors, make_directories
 from paddock.plane.keys import ledger_key_path, missing_key_hint

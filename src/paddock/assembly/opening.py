@@ -10,8 +10,8 @@ from typing import Final, cast
 from paddock.assembly.lazy_packages import settle_left_packages
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project, find_project, read_project
-from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query
+from paddock.ledger.read import stands
 from paddock.plane import records
 from paddock.plane.contracts import contract_digests, is_contract
 from paddock.plane.creation import MAIN_AGENT, open_plane

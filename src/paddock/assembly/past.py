@@ -17,8 +17,7 @@ from paddock.errors import ConfigError, PathError, TextError, UsageError
 from paddock.history.keeping import History
 from paddock.history.looking import SeenStore
 from paddock.history.notes import Note
-from paddock.ledger.effects import Effects, find_effects
-from paddock.ledger.query import BadRow
+from paddock.ledger.query import BadRow, Effects, find_effects
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.runtime.judge import PolicyJudge

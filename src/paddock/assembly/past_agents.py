@@ -6,8 +6,8 @@ from pathlib import Path
 from paddock.assembly.project import Project, read_project
 from paddock.assembly.site import PlaneSite
 from paddock.errors import ConfigError, UsageError
-from paddock.ledger.effects import has_entry_of
-from paddock.ledger.presence import stands
+from paddock.ledger.query import has_entry_of
+from paddock.ledger.read import stands
 from paddock.text.show import quote
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.ledger.effects import find_declarations
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.presence import stands
+from paddock.ledger.query import find_declarations
+from paddock.ledger.read import stands
 from paddock.plane.agent_files import AgentRecord
 from paddock.runtime.past import PastCall
 

@@ -13,7 +13,7 @@ from paddock.assembly.anchoring import LEDGER_ABOVE, find_anchor
 from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.ledgers import above_of, checkpointer_of, open_plane_ledger, signer_of
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
+from paddock.ledger.checkpoint import checkpoints_folder, set_aside_notes
 from paddock.ledger.verify.verifying import ChainFault, Problem, Verification
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName, PlaneLayout

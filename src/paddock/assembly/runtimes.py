@@ -24,7 +24,7 @@ from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.assembly.workspaces import open_workspace_of
 from paddock.errors import UsageError
-from paddock.ledger.named import PlaneLedgers
+from paddock.ledger.query import PlaneLedgers
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName

@@ -33,8 +33,8 @@ from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.assembly.skills import skill_facts
 from paddock.errors import UsageError
-from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger
+from paddock.ledger.query import PlaneLedgers
 from paddock.plane.admin_config import BudgetTable
 from paddock.plane.layout import LedgerName
 from paddock.plane.session_lock import session_lock

@@ -11,7 +11,7 @@ from paddock.assembly.auditing import (
     is_known_outside,
 )
 from paddock.assembly.project import Project
-from paddock.ledger.keys import load_key
+from paddock.ledger.signing import load_key
 from paddock.ledger.verify.verifying import Verification, verify
 from paddock.plane.keys import anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from paddock.ledger.format.encoding import PREV_OF_GENESIS
-from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.lines import VerifierKey
 from paddock.ledger.format.merkle import EMPTY_ROOT
 
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from paddock.collector.chains import Chain, Head, Offer, OfferRefusal, RefusalCode
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.encoding import leaf_hash
-from paddock.ledger.format.genesis import parse_genesis
-from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line, parse_genesis
 from paddock.ledger.format.merkle import Growing
 from paddock.ledger.format.notes import Checkpoint, NoteError
 from paddock.ledger.signing import open_note

@@ -36,7 +36,7 @@ from paddock.collector.rows import (
 from paddock.collector.schema import GRANTS, SCHEMA
 from paddock.collector.store import OFFERS_MAX
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.lines import VerifierKey
 
 try:
     import psycopg

@@ -11,13 +11,12 @@ from typing import Final
 from paddock.collector.chains import Offer, Progress
 from paddock.collector.store import Store
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.checkpoints import checkpoints_folder, read_notes
+from paddock.ledger.checkpoint import checkpoints_folder, read_notes
 from paddock.ledger.format.encoding import leaf_hash
-from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.lines import VerifierKey
 from paddock.ledger.format.merkle import Growing
 from paddock.ledger.format.notes import SignedCheckpoint
-from paddock.ledger.reading import LedgerReader
-from paddock.ledger.scan import read_first, whole_lines
+from paddock.ledger.read import LedgerReader, read_first, whole_lines
 from paddock.ledger.signing import open_note
 
 PART_BYTES: Final = 4 << 20

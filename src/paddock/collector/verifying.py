@@ -13,8 +13,7 @@ from paddock.collector.chains import Accepted, Chain, Head
 from paddock.collector.store import Store
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.encoding import PREV_OF_GENESIS
-from paddock.ledger.format.genesis import parse_genesis
-from paddock.ledger.format.lines import BadLine, inspect_line
+from paddock.ledger.format.lines import BadLine, inspect_line, parse_genesis
 from paddock.ledger.format.merkle import Growing
 from paddock.ledger.format.notes import NoteError
 from paddock.ledger.signing import open_note

@@ -49,9 +49,8 @@ from paddock.gates.results import (
     not_applicable,
     read_failures,
 )
-from paddock.ledger.decided import find_decided
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import BadRow, Filter
+from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.ledger.verify.verifying import ChainFault, Verification
 from paddock.packages.archive import read_archive
 from paddock.packages.installed import FRAMEWORKS, SPECS, Framework, InstalledPackage, file_problem

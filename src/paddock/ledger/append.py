@@ -46,9 +46,8 @@ from paddock.ledger.format.encoding import (
     format_id,
     format_timestamp,
 )
-from paddock.ledger.format.genesis import Genesis
+from paddock.ledger.format.lines import Genesis
 from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
-from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.ledger.recovery import (
     LedgerFiles,
@@ -60,7 +59,7 @@ from paddock.ledger.recovery import (
     verify_marks,
 )
 from paddock.ledger.reserve import Held
-from paddock.ledger.segments import Segment
+from paddock.ledger.segments import LedgerPaths, Segment
 from paddock.values.entries import Entry
 
 _HINT: Final = (

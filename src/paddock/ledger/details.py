@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from paddock.ledger.checkpoints import checkpoints_folder
-from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.checkpoint import checkpoints_folder
+from paddock.ledger.segments import LedgerPaths
 from paddock.plane.files import is_temporary_name
 
 _PATHS: Final = LedgerPaths("NAME.jsonl")

@@ -15,19 +15,20 @@ A value is kept as its CRC-32: what shares it is told apart in the line.
 
 import os
 import re
-import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from paddock import limits
 from paddock.ledger.format.encoding import leaf_hash
-from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.reading import LedgerReader
-from paddock.ledger.scan import whole_lines
+from paddock.ledger.read import LedgerReader, whole_lines
+from paddock.ledger.segments import LedgerPaths
+
+if TYPE_CHECKING:
+    import sqlite3
 
 _APPLICATION: Final = 0x70646B31
 _TEXT: Final = rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
@@ -105,6 +106,8 @@ class Index:
 
     def covered(self, reader: LedgerReader, end: int) -> Covered:
         """Return up to which place of the ledger it answers. Raises: HostError."""
+        import sqlite3  # noqa: PLC0415 - slow to load, and only far questions need it
+
         try:
             database = self._open(create=False)
             return _NOTHING if database is None else self._covered(database, reader, end)
@@ -132,6 +135,8 @@ class Index:
             StaleIndexError: it does not fit the ledger; what was given by then is right.
             HostError: the ledger cannot be read.
         """
+        import sqlite3  # noqa: PLC0415 - as above
+
         numbers = {kind: crc32(value) for kind, value in keys.items()}
         times = {name: _time(text) for name, text in (("since", since), ("until", until)) if text}
         given: dict[str, int] = {**numbers, **times}
@@ -162,6 +167,8 @@ class Index:
 
         Raises: HostError: the ledger cannot be read.
         """
+        import sqlite3  # noqa: PLC0415 - as above
+
         try:
             return self._extend(reader, end)
         except (OSError, sqlite3.OperationalError):
@@ -193,6 +200,8 @@ class Index:
 
     def is_wrong(self, reader: LedgerReader) -> bool:
         """As the function of that name."""
+        import sqlite3  # noqa: PLC0415 - as above
+
         try:
             database = self._open(create=False)
             covered = (
@@ -213,10 +222,12 @@ class Index:
             at += len(line) + 1
         return at != covered.end
 
-    def _open(self, *, create: bool) -> sqlite3.Connection | None:
+    def _open(self, *, create: bool) -> "sqlite3.Connection | None":
         """The connection; None where there is no file of ours. Raises: OSError, sqlite3.Error."""
         if self._opened is not None:
             return self._opened
+        import sqlite3  # noqa: PLC0415 - as above
+
         if not os.path.lexists(self._path):
             if not create:
                 return None
@@ -237,7 +248,7 @@ class Index:
         self._opened = database
         return database
 
-    def _covered(self, database: sqlite3.Connection, reader: LedgerReader, end: int) -> Covered:
+    def _covered(self, database: "sqlite3.Connection", reader: LedgerReader, end: int) -> Covered:
         """What it has. Raises: StaleIndexError, HostError."""
         found = database.execute(_ASK_COVERED).fetchone()
         if found is None:
@@ -258,7 +269,7 @@ def _is_ours(path: str) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
 
 
-def _settle_schema(database: sqlite3.Connection, *, create: bool) -> None:
+def _settle_schema(database: "sqlite3.Connection", *, create: bool) -> None:
     """Refuse another form of index; make ours in an empty file. Raises: StaleIndexError."""
     found = [sql for (sql,) in database.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
     if not found and create:
@@ -273,7 +284,7 @@ def _settle_schema(database: sqlite3.Connection, *, create: bool) -> None:
         raise StaleIndexError("it has another form")
 
 
-def _store_covered(database: sqlite3.Connection, reader: LedgerReader, entries: int) -> None:
+def _store_covered(database: "sqlite3.Connection", reader: LedgerReader, entries: int) -> None:
     asked = "SELECT start, size FROM line WHERE seq = ?"
     start, size = database.execute(asked, (entries - 1,)).fetchone()
     leaf = leaf_hash(_line(reader, start, size))
@@ -334,7 +345,7 @@ def _line(reader: LedgerReader, start: object, size: object) -> bytes:
     return line[:-1]
 
 
-def _fewest(database: sqlite3.Connection, numbers: Mapping[str, int]) -> str:
+def _fewest(database: "sqlite3.Connection", numbers: Mapping[str, int]) -> str:
     """The kind in which the fewest rows have their value, as far as a probe tells."""
     kinds = [each for each in _KINDS if each in numbers]
     if len(kinds) < 2:
@@ -347,7 +358,7 @@ def _fewest(database: sqlite3.Connection, numbers: Mapping[str, int]) -> str:
     return min(counted, key=counted.__getitem__)
 
 
-def _count(database: sqlite3.Connection, kind: str, numbers: Mapping[str, int]) -> int:
+def _count(database: "sqlite3.Connection", kind: str, numbers: Mapping[str, int]) -> int:
     counting = f"SELECT count(*) FROM line WHERE {_KINDS[kind]}"  # noqa: S608 - no value in it
     return database.execute(counting, dict(numbers)).fetchone()[0]
 
@@ -364,7 +375,7 @@ def _where(kind: str, numbers: Mapping[str, int], times: Mapping[str, int]) -> s
     return " AND ".join(["seq < :before", *parts])
 
 
-def _verify_whole(database: sqlite3.Connection, low: int, high: int) -> None:
+def _verify_whole(database: "sqlite3.Connection", low: int, high: int) -> None:
     """Threat: a row that was taken out would hide its line. Raises: StaleIndexError."""
     counting = "SELECT count(*) FROM line WHERE seq >= ? AND seq < ?"
     if database.execute(counting, (low, high)).fetchone() != (high - low,):
@@ -372,7 +383,7 @@ def _verify_whole(database: sqlite3.Connection, low: int, high: int) -> None:
 
 
 def _pages(
-    database: sqlite3.Connection, where: str, given: Mapping[str, int], before: int
+    database: "sqlite3.Connection", where: str, given: Mapping[str, int], before: int
 ) -> Iterator[tuple[list[Row], int, int]]:
     """The rows that fit, the newest first, some at a time, and the numbers that they are all of."""
     count = _ROWS_AT_FIRST

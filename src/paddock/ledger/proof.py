@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Final, NoReturn
 
 from paddock.errors import HostError, LedgerDamagedError, UsageError
-from paddock.ledger.checkpoints import opened_tree
+from paddock.ledger.checkpoint import opened_tree
 from paddock.ledger.format.merkle import (
     LeafNodes,
     Nodes,
@@ -20,9 +20,8 @@ from paddock.ledger.format.merkle import (
     verify_inclusion,
 )
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
-from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.reading import LedgerReader
-from paddock.ledger.scan import whole_lines
+from paddock.ledger.read import LedgerReader, whole_lines
+from paddock.ledger.segments import LedgerPaths
 
 _HINT: Final = "paddock ledger verify says more"
 

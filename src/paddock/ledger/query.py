@@ -6,21 +6,67 @@ turns out to be far is indexed, for whoever asks next. Either way every row is p
 and compared with what was asked: the same text inside somebody's metadata is no match. A bad
 line on the way is part of the answer, never passed over; there is none among indexed lines,
 unless it was made since.
+
+Also here:
+
+- Entries in which a call was decided, newest first, one at a time.
+- Finding the calls that changed something, without parsing those that only read.
+- Which paths of a workspace an entry names: of its actions, effects and refusals.
+- The ledgers of a plane by their names, for those who only read.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from pathlib import Path
+from typing import Final, Protocol, Self, cast
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.index import Covered, Index, StaleIndexError
-from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.reading import LedgerReader
-from paddock.ledger.scan import LINE_END, LINE_OPENING
-from paddock.ledger.touched import names_path
+from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader, stands
+from paddock.ledger.segments import LedgerPaths
+from paddock.plane.layout import LedgerName
+from paddock.values.actions import PATH_CATEGORIES
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TOOL_RESULT
+
+# Pure.
+
+_ROOT: Final = "."
+_HEADS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CATEGORIES))
+
+
+def names_path(entry: Entry, path: str) -> bool:
+    """Whether an entry names this path or one below it, workspace-relative; `.` is any path.
+
+    A command names what it changed, and what policy refused to change; of more paths than
+    an entry lists only those.
+    """
+    return any(path in {_ROOT, named} or named.startswith(f"{path}/") for named in _paths_of(entry))
+
+
+def _paths_of(entry: Entry) -> Iterator[str]:
+    for action in _items(entry.metadata.get("actions")):
+        head, _, target = action.partition(" ") if isinstance(action, str) else ("", "", "")
+        if head.startswith(_HEADS):
+            yield target or _ROOT
+    for effect in _items(entry.metadata.get("effects")):
+        named = cast("dict[str, Json]", effect) if isinstance(effect, dict) else {}
+        for path in (named.get("path"), named.get("to")):
+            if isinstance(path, str):
+                yield path
+    for refused in _items(entry.metadata.get("refused")):
+        path = cast("dict[str, Json]", refused).get("path") if isinstance(refused, dict) else None
+        if isinstance(path, str):
+            yield path
+
+
+def _items(kept: Json) -> list[Json]:
+    return cast("list[Json]", kept) if isinstance(kept, list) else []
+
 
 _HALF_MICROSECOND: Final = 5e-7
 _NEWEST: Final = "9999-12-31T23:59:59.999999Z"
@@ -287,3 +333,137 @@ class _Search:
             self.bad.append(BadRow(offset, row.fault, row.detail))
         else:
             self.bad_omitted += 1
+
+
+# The file is read backwards, and a line is parsed only if its bytes name one of the event
+# types. A line that holds no entry is given too: nobody can say what it was.
+
+
+def find_decided(
+    path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
+) -> Iterator[StoredEntry | BadRow]:
+    """Yield the entries of these types that `wanted` matches besides, newest first.
+
+    A line without the bytes `holding` is not looked at.
+
+    Raises:
+        HostError: there is no ledger, or it cannot be read.
+    """
+    needles = [f'"event_type":"{name}"'.encode() for name in event_types]
+    others = (*wanted.needles(), holding)
+    with LedgerReader(path) as reader:
+        for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
+            is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
+            if is_shaped and not (
+                any(needle in line for needle in needles)
+                and all(needle in line for needle in others)
+            ):
+                continue
+            row = inspect_line(line)
+            if isinstance(row, BadLine):
+                yield BadRow(offset, row.fault, row.detail)
+            elif row.entry.event_type in event_types and wanted.matches(row):
+                yield row
+
+
+# The file is read backwards. A line is parsed if its bytes say that it may be wanted; a
+# line's JSON has no free space, and inside a text a quote is escaped, so these bytes stand
+# for nothing else. Every row is then parsed strictly and looked at again.
+
+_AGENT = '"agent":"{}"'
+_RESULT = f'"event_type":"{TOOL_RESULT}"'.encode()
+_INTENT = f'"event_type":"{TOOL_INTENT}"'.encode()
+_DECLARING = (AGENT_CREATED, AGENT_CHANGED)
+_DECLARED = [f'"event_type":"{kind}"'.encode() for kind in _DECLARING]
+_NO_EFFECTS = b'"effects":[]'
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What was found, newest last. `bad`: lines that hold no entry."""
+
+    results: tuple[StoredEntry, ...]
+    """`TOOL_RESULT` entries that name effects, or say that they are unknown."""
+    intents: tuple[StoredEntry, ...]
+    """`TOOL_INTENT` entries of the agents that were asked for."""
+    bad: tuple[BadRow, ...]
+
+
+def find_effects(path: str, intents_of: Sequence[str] = ()) -> Effects:
+    """Every result with effects, and every intent of these agents.
+
+    Raises:
+        HostError: there is no ledger, or it cannot be read.
+    """
+    results: list[StoredEntry] = []
+    intents: list[StoredEntry] = []
+    bad: list[BadRow] = []
+    agents = [_AGENT.format(name).encode() for name in intents_of]
+    with LedgerReader(path) as reader:
+        for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
+            is_result = _RESULT in line and _NO_EFFECTS not in line
+            if not is_result and not (_INTENT in line and any(name in line for name in agents)):
+                continue
+            row = inspect_line(line)
+            if isinstance(row, BadLine):
+                bad.append(BadRow(offset, row.fault, row.detail))
+            elif row.entry.event_type == TOOL_RESULT and row.entry.metadata.get("effects"):
+                results.append(row)
+            elif row.entry.event_type == TOOL_INTENT and row.entry.agent in intents_of:
+                intents.append(row)
+    return Effects(tuple(reversed(results)), tuple(reversed(intents)), tuple(reversed(bad)))
+
+
+def find_declarations(path: str) -> tuple[StoredEntry, ...]:
+    """Every declaration of an agent, oldest first.
+
+    Raises:
+        HostError: there is no ledger, or it cannot be read.
+    """
+    found: list[StoredEntry] = []
+    with LedgerReader(path) as reader:
+        for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
+            row = inspect_line(line) if any(kind in line for kind in _DECLARED) else None
+            if isinstance(row, StoredEntry) and row.entry.event_type in _DECLARING:
+                found.append(row)
+    return tuple(reversed(found))
+
+
+def has_entry_of(path: str, agent: str) -> bool:
+    """Whether any entry is this agent's. Every line is read until one is.
+
+    Raises:
+        HostError: there is no ledger, or it cannot be read.
+    """
+    wanted = _AGENT.format(agent).encode("utf-8", "surrogateescape")
+    with LedgerReader(path) as reader:
+        for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
+            row = inspect_line(line) if wanted in line else None
+            if isinstance(row, StoredEntry) and row.entry.agent == agent:
+                return True
+    return False
+
+
+_NOTHING: Final = Rows((), (), 0, 0)
+
+
+class Ledgers(Protocol):
+    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
+        """The `last` entries that match (None: all), newest last.
+
+        A ledger that was not made yet has none.
+
+        Raises: HostError where it cannot be read; LedgerDamagedError where it is gone.
+        """
+        ...
+
+
+class PlaneLedgers:
+    """The ledgers of one plane. A ledger that was not made yet has no entries."""
+
+    def __init__(self, paths: Mapping[LedgerName, Path]) -> None:
+        self._paths = paths
+
+    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
+        path = self._paths[name]
+        return query(str(path), wanted, last=last) if stands(path) else _NOTHING

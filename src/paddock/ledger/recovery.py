@@ -51,15 +51,20 @@ from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.disk import Disk, Waiting, failure, open_new
 from paddock.ledger.format.encoding import PREV_OF_GENESIS, chain_line, chain_tail, leaf_hash
-from paddock.ledger.format.genesis import Genesis, parse_genesis
-from paddock.ledger.format.lines import StoredEntry, inspect_line, parse_line
+from paddock.ledger.format.lines import (
+    Genesis,
+    StoredEntry,
+    inspect_line,
+    parse_genesis,
+    parse_line,
+)
 from paddock.ledger.head import NOTHING_DURABLE, FileLock, HeadFile, HeadPage, Mark
-from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.reserve import Ballast
 from paddock.ledger.segments import (
     APPENDING,
     ActiveSegment,
     Identity,
+    LedgerPaths,
     LedgerText,
     Segment,
     find_identity,

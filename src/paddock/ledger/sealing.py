@@ -19,8 +19,8 @@ from typing import Final, Protocol
 from paddock import limits
 from paddock.errors import PaddockError
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoints import Checkpointer
-from paddock.ledger.format.genesis import Genesis
+from paddock.ledger.checkpoint import Checkpointer
+from paddock.ledger.format.lines import Genesis
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.ports import Head, Pending, Receipt, Reservation
 from paddock.plane.forking import call_after_fork

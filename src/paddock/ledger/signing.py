@@ -4,15 +4,27 @@ A signer signs only what goes on from what it signed before, as a witness does: 
 keeps its last checkpoint, and wants a consistency proof from that to the new one.
 So a ledger that was cut, restored or made anew gets no signature, and what the
 signer remembers shows it, as long as that lies out of reach of whoever did it.
+
+Also here:
+
+- A signer in a process of its own, which may be another user's: it holds the keys.
+- The ledger's own Ed25519 key.
+- Running what the user's own configuration names: an anchor, a signer.
 """
 
-from collections.abc import Sequence
+import os
+import stat
+from base64 import b64encode
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from paddock import limits
-from paddock.errors import ConfigError, LedgerDamagedError
-from paddock.ledger.format.genesis import VerifierKey
+from paddock.errors import ConfigError, HostError, LedgerDamagedError
+from paddock.ledger.format.lines import ALGORITHM_ED25519, VerifierKey, is_key_name
 from paddock.ledger.format.merkle import verify_consistency
 from paddock.ledger.format.notes import (
     Checkpoint,
@@ -23,8 +35,119 @@ from paddock.ledger.format.notes import (
     parse_checkpoint,
     parse_note,
 )
-from paddock.ledger.keys import SigningKey, load_key
-from paddock.plane.files import read_file, replace_file
+from paddock.plane.files import FILE_MODE, create_file, read_file, replace_file
+
+# The private half never lies inside a plane.
+#
+# It is one line of text, the signer key of C2SP signed-note's reference tools:
+# `PRIVATE+KEY+name+hash+base64(0x01 ‖ seed)`. Its public half stands in GENESIS.
+
+_PREFIX: Final = "PRIVATE+KEY+"
+_SEED_BYTES: Final = 32
+_FILE_BYTES_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SigningKey:
+    """Both halves of a key. Its text form never shows the seed."""
+
+    verifier: VerifierKey
+    seed: bytes
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.verifier})"
+
+    def sign(self, message: bytes) -> bytes:
+        """The 64 bytes of an Ed25519 signature (RFC 8032)."""
+        # Imported here: it costs more than opening a ledger, and few calls sign.
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - only where needed
+            Ed25519PrivateKey,
+        )
+
+        return Ed25519PrivateKey.from_private_bytes(self.seed).sign(message)
+
+
+def make_key(name: str, seed: bytes) -> SigningKey:
+    """Return the key that a name and 32 random bytes make.
+
+    Raises:
+        ConfigError: the name cannot stand in a key text.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - only where needed
+        Ed25519PrivateKey,
+    )
+
+    if not is_key_name(name):
+        raise ConfigError(f"not a name for a key: {name!a}", hint="printable, no space, no +")
+    public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    return SigningKey(VerifierKey(name, public), seed)
+
+
+def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> SigningKey:
+    """Make a key and store it, mode 0600, as `plane.files.create_file` does; what exists stays.
+
+    `path` is the caller's to choose, outside every plane: whoever can read it
+    can sign as this ledger.
+
+    Raises:
+        HostError: something stands there already, or it cannot be written.
+        ConfigError: the name cannot stand in a key text.
+    """
+    key = make_key(name, randomness(_SEED_BYTES))
+    encoded = b64encode(ALGORITHM_ED25519 + key.seed).decode()
+    text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{encoded}\n"
+    if not create_file(Path(path), text.encode(), FILE_MODE):
+        raise HostError("a key stands there already", where=ascii(path))
+    return key
+
+
+def load_key(path: str, *, if_missing: str = "") -> SigningKey:
+    """Return a stored key.
+
+    Raises:
+        ConfigError: others can read it, or it is no key.
+        HostError: it cannot be read; `if_missing` is its hint where there is none.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            text = os.read(descriptor, _FILE_BYTES_MAX).decode(errors="replace")
+        finally:
+            os.close(descriptor)
+    except OSError as fault:
+        hint = if_missing if isinstance(fault, FileNotFoundError) else ""
+        raise HostError(
+            f"the key cannot be read: {fault.strerror}", where=ascii(path), hint=hint
+        ) from fault
+    # Threat: a key that others may read, or have put there, signs for them too.
+    if status.st_mode & 0o077 or status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
+        raise ConfigError(
+            "a private key must be a file that only its owner can read",
+            where=ascii(path),
+            hint="chmod 600, and make a new key if others could read this one",
+        )
+    return _parse_key(text, path)
+
+
+def _parse_key(text: str, path: str) -> SigningKey:
+    name, _, rest = text.removeprefix(_PREFIX).removesuffix("\n").partition("+")
+    key_id, _, encoded = rest.partition("+")
+    try:
+        decoded = a2b_base64(encoded, strict_mode=True)
+    except (Base64Error, ValueError):
+        decoded = b""
+    if (
+        text.startswith(_PREFIX)
+        and is_key_name(name)
+        and len(decoded) == 1 + _SEED_BYTES
+        and decoded[:1] == ALGORITHM_ED25519
+    ):
+        key = make_key(name, decoded[1:])
+        if key.verifier.key_id.hex() == key_id:
+            return key
+    raise ConfigError("not an Ed25519 key of a ledger", where=ascii(path))
+
 
 SIGNED_SUFFIX: Final = ".signed"
 """Beside the key: what was signed last."""
@@ -175,3 +298,107 @@ def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+_SHOWN_CHARS_MAX: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a program ended, and what it printed."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+def run_command(
+    command: Sequence[str], given: bytes, environment: Mapping[str, str], where: str
+) -> Done:
+    """Run a program to its end, with this on its standard input.
+
+    Raises: HostError: it cannot be run, or takes more than `limits.anchor_timeout_s`.
+    """
+    import subprocess  # noqa: PLC0415 - slow to load, and few sign with a program
+
+    try:
+        done = subprocess.run(
+            list(command),
+            input=given,
+            capture_output=True,
+            timeout=limits.anchor_timeout_s,
+            env=dict(environment),
+            check=False,
+        )
+    except subprocess.TimeoutExpired as fault:
+        raise HostError(
+            f"{command[0]!a} did not answer within {limits.anchor_timeout_s:g} s", where=where
+        ) from fault
+    except OSError as fault:
+        raise HostError(f"{command[0]!a} cannot be run: {fault.strerror}", where=where) from fault
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def failed(where: str, done: Done, hint: str) -> HostError:
+    """What to raise for a program that did not do it."""
+    said = done.stderr.decode(errors="replace").strip()[:_SHOWN_CHARS_MAX]
+    return HostError(f"it failed with {done.returncode}: {said!a}", where=where, hint=hint)
+
+
+# It is run as `PROGRAM… ACTION ORIGIN`:
+#
+#     key      prints the verifier key of that origin; makes the key where there is none
+#     last     prints the note that it signed last, or nothing
+#     sign     reads a checkpoint's text, then the consistency proof from `last`, a hash in
+#              hex on each line; signs, and prints the note
+#     forget   lets the next checkpoint be anything
+#
+# Whoever may run it with the first three alone can neither take a key nor have a second
+# history signed; who may run `forget` is for its operator to say (a rule of sudo names
+# the arguments). `paddock ledger signer DIR` is such a program.
+
+_PROGRAM_HINT: Final = "the user's configuration names it: [ledger] signer"
+
+
+class ProgramSigner:
+    __slots__ = ("_command", "_environment", "_origin", "_verifier")
+
+    def __init__(self, command: Sequence[str], origin: str, environment: Mapping[str, str]) -> None:
+        """Nothing is run before it is needed."""
+        self._command = tuple(command)
+        self._origin = origin
+        self._environment = dict(environment)
+        self._verifier: VerifierKey | None = None
+
+    @property
+    def verifier(self) -> VerifierKey:
+        """See `Signer`. Raises: HostError, LedgerDamagedError where it prints no key."""
+        if self._verifier is None:
+            self._verifier = VerifierKey.parse(self._ask("key", "").strip())
+        return self._verifier
+
+    def last(self) -> SignedCheckpoint | None:
+        note = self._ask("last", "")
+        return open_note(note, self.verifier) if note else None
+
+    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
+        hashes = "".join(f"{each.hex()}\n" for each in proof)
+        signed = open_note(self._ask("sign", wanted.text + hashes), self.verifier)
+        if signed.checkpoint != wanted:
+            raise HostError(
+                "the signer signed something else",
+                where=ascii(self._command[0]),
+                hint=_PROGRAM_HINT,
+            )
+        return signed
+
+    def forget(self) -> None:
+        self._ask("forget", "")
+
+    def _ask(self, action: str, given: str) -> str:
+        command = (*self._command, action, self._origin)
+        where = f"the signer {self._command[0]!a}"
+        done = run_command(command, given.encode(), self._environment, where)
+        if done.returncode != 0:
+            raise failed(where, done, _PROGRAM_HINT)
+        return done.stdout[: limits.checkpoint_note_bytes_max + 1].decode(errors="replace")

@@ -29,7 +29,7 @@ from pathlib import Path
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.keys import SigningKey
+from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
 from paddock.packages.install import (
     draft_receipt,

@@ -30,7 +30,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
-from paddock.ledger.keys import SigningKey, create_key, load_key
+from paddock.ledger.signing import SigningKey, create_key, load_key
 from paddock.packages.manifest import APPROVALS, KEYS, approval_file, is_digest, key_file
 from paddock.plane.environment import Environment
 from paddock.plane.files import (

@@ -28,7 +28,7 @@ from typing import Final
 
 from paddock.errors import ConfigError, IntegrityError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.keys import SigningKey
+from paddock.ledger.signing import SigningKey
 from paddock.packages.change import changing, require_installed
 from paddock.packages.installed import InstalledPackage, InstalledSet, SetRow, read_installed
 from paddock.packages.ledger import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from paddock.ledger.format.compact_json import encode_json
+from paddock.ledger.format.encoding import encode_json
 from paddock.policy.engine import Policy
 from paddock.policy.settings import SYSTEM_READ, Git, ShellLimits
 from paddock.sandbox.git_config import find_distrust, git_json, take_git

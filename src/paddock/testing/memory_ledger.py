@@ -18,8 +18,7 @@ from paddock.ledger.format.encoding import (
     format_timestamp,
     leaf_hash,
 )
-from paddock.ledger.format.genesis import Genesis, VerifierKey
-from paddock.ledger.format.lines import StoredEntry, parse_line
+from paddock.ledger.format.lines import Genesis, StoredEntry, VerifierKey, parse_line
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.values.entries import Entry
 

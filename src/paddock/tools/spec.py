@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     # What a tool asks for is loaded by who provides it: most calls need the workspace alone.
     from paddock.gates.results import Gates
     from paddock.history.notes import DoingEntry, DoingKind
-    from paddock.ledger.named import Ledgers
+    from paddock.ledger.query import Ledgers
     from paddock.packages.rows import Packages
     from paddock.sandbox.outcome import HeldLine, OnOutput, WaitingChanges
     from paddock.tools.earlier import Earlier

@@ -423,7 +423,7 @@ def test_another_key_for_an_enrolled_ledger_is_refused(place, operator, web1):
 
 @needs_server
 def test_a_key_of_no_plane_is_refused(operator):
-    from paddock.ledger.keys import make_key
+    from paddock.ledger.signing import make_key
 
     key = str(make_key("example.org/log", b"k" * 32).verifier)
 

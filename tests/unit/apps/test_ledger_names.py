@@ -9,7 +9,7 @@ import pytest
 
 from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.ledgers import open_plane_ledger
-from paddock.ledger.scan import find_genesis
+from paddock.ledger.read import find_genesis
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout, path_id
 from paddock.values.entries import Entry

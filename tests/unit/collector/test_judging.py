@@ -15,8 +15,8 @@ from paddock.collector.chains import (
 )
 from paddock.collector.judging import Judging, open_offer
 from paddock.ledger.format.encoding import PREV_OF_GENESIS, leaf_hash
-from paddock.ledger.format.genesis import Genesis
-from paddock.ledger.keys import make_key
+from paddock.ledger.format.lines import Genesis
+from paddock.ledger.signing import make_key
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.entries import Entry
 from tests.support.collected import Host, head_of, renamed

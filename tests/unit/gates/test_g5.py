@@ -8,7 +8,7 @@ import pytest
 
 from paddock.errors import ConfigError, IntegrityError
 from paddock.gates.results import Status
-from paddock.ledger.keys import make_key
+from paddock.ledger.signing import make_key
 from paddock.packages.install import InstallWish
 from paddock.packages.signing import enrol_key, public_half, sign_bytes
 from paddock.packages.vouching import SignedSet, approve, sign_installed_set

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from paddock.gates.results import Status
-from paddock.ledger.keys import make_key
+from paddock.ledger.signing import make_key
 from tests.support.gates import Plane, failed_files, write_chain
 from tests.support.planted import (
     PLANTED,

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from paddock.ledger.decided import find_decided
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import BadRow, Filter
+from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, open_ledger
 

@@ -1,7 +1,7 @@
 import pytest
 
 from paddock.errors import HostError
-from paddock.ledger.effects import find_declarations, find_effects, has_entry_of
+from paddock.ledger.query import find_declarations, find_effects, has_entry_of
 from paddock.values.entries import Entry
 from tests.support.ledgers import open_ledger
 

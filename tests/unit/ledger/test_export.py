@@ -6,8 +6,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import UsageError
-from paddock.ledger.export import ExportedLines, LeftOut, Row, export_page
-from paddock.ledger.export_page import PageText, make_page
+from paddock.ledger.export import ExportedLines, LeftOut, PageText, Row, export_page, make_page
 from paddock.ledger.format.merkle import Growing, LeafNodes, node_hash, root_of
 from paddock.ledger.query import Filter
 from paddock.values.entries import Entry

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from paddock.ledger.export import export_page
-from paddock.ledger.export_page import PageText, make_page
+from paddock.ledger.export import PageText, export_page, make_page
 from paddock.ledger.format.encoding import chain_tail, leaf_hash
-from paddock.ledger.format.genesis import Genesis
+from paddock.ledger.format.lines import Genesis
 from paddock.ledger.format.merkle import LeafNodes, root_of
 from paddock.ledger.format.notes import Checkpoint, format_note
-from paddock.ledger.keys import make_key
 from paddock.ledger.query import Filter
+from paddock.ledger.signing import make_key
 from paddock.values.entries import Entry
 from tests.support.browsers import open_page
 from tests.support.ledgers import note, open_ledger

@@ -14,9 +14,9 @@ import pytest
 
 from paddock import limits
 from paddock.ledger.index import Index, is_wrong
-from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, LedgerSearch, query, query_lines
-from paddock.ledger.reading import LedgerReader
+from paddock.ledger.read import LedgerReader
+from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify.verifying import verify
 from paddock.testing.faulty_disk import FaultyDisk
 from paddock.values.entries import Entry

@@ -5,7 +5,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from paddock.errors import ConfigError, HostError
-from paddock.ledger.keys import create_key, load_key, make_key
+from paddock.ledger.signing import create_key, load_key, make_key
 
 
 def fixed(size):

@@ -3,7 +3,7 @@
 import pytest
 
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.presence import is_known, stands
+from paddock.ledger.read import is_known, stands
 
 
 def test_a_ledger_that_is_there_stands(tmp_path):

@@ -11,8 +11,8 @@ from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.disk import SystemDisk
 from paddock.ledger.format.encoding import chain_tail, leaf_hash
 from paddock.ledger.head import HeadFile
-from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
+from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify.verifying import verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.ledgers import assert_holds, note, open_ledger

@@ -6,15 +6,13 @@ import time
 import pytest
 
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
-from paddock.ledger.checkpoints import checkpoints_folder, read_notes
+from paddock.ledger.checkpoint import TreeFiles, checkpoints_folder, read_notes
 from paddock.ledger.disk import SystemDisk
 from paddock.ledger.format.encoding import leaf_hash
 from paddock.ledger.format.notes import Checkpoint
 from paddock.ledger.head import HeadFile
-from paddock.ledger.keys import create_key
 from paddock.ledger.sealing import Keeper, KeptLedger, Pace, matters
-from paddock.ledger.signing import open_note
-from paddock.ledger.tree import TreeFiles
+from paddock.ledger.signing import create_key, open_note
 from paddock.ledger.verify.verifying import Held, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note, open_ledger

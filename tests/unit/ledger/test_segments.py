@@ -11,10 +11,9 @@ import pytest
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.disk import SystemDisk
 from paddock.ledger.head import HeadFile
-from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
-from paddock.ledger.reading import LedgerReader
-from paddock.ledger.tail import follow
+from paddock.ledger.read import LedgerReader, follow
+from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify.verifying import ChainFault, verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
 from tests.support.ledgers import QUICK, Poll, assert_holds, note, open_ledger

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.tail import follow
+from paddock.ledger.read import follow
 from tests.support.ledgers import Poll, note, open_ledger
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.ledger.keys import make_key
+from paddock.ledger.signing import make_key
 from paddock.packages.signing import (
     Claim,
     approval_problem,

@@ -14,7 +14,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.packages import is_development_plane
 from paddock.errors import ConfigError, UsageError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.keys import make_key
+from paddock.ledger.signing import make_key
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.founding import Founding, found
 from paddock.packages.installed import read_installed

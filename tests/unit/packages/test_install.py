@@ -15,7 +15,7 @@ from paddock.errors import (
     SandboxUnavailableError,
     UsageError,
 )
-from paddock.ledger.keys import make_key
+from paddock.ledger.signing import make_key
 from paddock.packages.change import Decided, settle
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_set, read_installed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, IntegrityError
-from paddock.ledger.keys import make_key
+from paddock.ledger.signing import make_key
 from paddock.packages.signing import (
     PublicKey,
     Signature,

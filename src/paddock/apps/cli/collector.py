@@ -30,7 +30,7 @@ from paddock.collector.chains import OfferRefusal, RefusalCode
 from paddock.collector.store import Store
 from paddock.collector.verifying import verify_store
 from paddock.errors import LedgerDamagedError, UsageError
-from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.lines import VerifierKey
 from paddock.values.calls import Json
 
 VARIABLE: Final = "PADDOCK_COLLECTOR"

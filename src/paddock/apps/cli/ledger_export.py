@@ -20,11 +20,9 @@ from paddock.apps.cli.options import Options
 from paddock.assembly.past_agents import require_agent_of_site
 from paddock.assembly.site import PlaneSite
 from paddock.errors import PaddockError, UsageError
-from paddock.ledger.checkpoints import checkpoints_folder, read_notes
-from paddock.ledger.export import Exported, ExportedLines, export_page
-from paddock.ledger.export_page import PageText, make_page
-from paddock.ledger.format.genesis import parse_genesis
-from paddock.ledger.format.lines import BadLine, inspect_line
+from paddock.ledger.checkpoint import checkpoints_folder, read_notes
+from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page
+from paddock.ledger.format.lines import BadLine, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.query import Filter, query_lines
 from paddock.plane.files import read_file_through_links

@@ -13,10 +13,9 @@ from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.rollback import WentBack, accept_rollback, find_gone_back
 from paddock.assembly.site import PlaneSite
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.ledger.checkpoints import checkpoints_folder, read_notes
-from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.checkpoint import checkpoints_folder, read_notes
+from paddock.ledger.format.lines import VerifierKey
 from paddock.ledger.format.notes import SignedCheckpoint
-from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.proof import (
     ConsistencyProof,
     InclusionProof,
@@ -24,7 +23,7 @@ from paddock.ledger.proof import (
     prove_inclusion,
 )
 from paddock.ledger.query import Filter, query
-from paddock.ledger.scan import find_genesis
+from paddock.ledger.read import find_genesis, gone_error, is_known
 from paddock.ledger.signing import open_note
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote

@@ -20,9 +20,8 @@ from paddock.assembly.past_agents import require_agent_of_site
 from paddock.assembly.site import PlaneSite
 from paddock.errors import UsageError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import BadRow, query
-from paddock.ledger.tail import find_torn_bytes, follow
+from paddock.ledger.read import find_torn_bytes, follow, gone_error, is_known
 from paddock.plane.discovery import name_of_root
 from paddock.plane.layout import LedgerName
 from paddock.text.show import cut, show_name

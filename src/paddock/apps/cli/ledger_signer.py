@@ -10,8 +10,7 @@ from paddock.apps.cli.options import Options
 from paddock.errors import UsageError
 from paddock.ledger.format.merkle import HASH_BYTES
 from paddock.ledger.format.notes import parse_checkpoint
-from paddock.ledger.keys import create_key
-from paddock.ledger.signing import KeySigner, read_signed
+from paddock.ledger.signing import KeySigner, create_key, read_signed
 from paddock.plane.files import make_directories
 from paddock.plane.locks import locked
 from paddock.text.show import quote

@@ -13,9 +13,8 @@ from paddock.assembly.site import PlaneSite
 from paddock.errors import LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.index import is_wrong
-from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.presence import gone_error
-from paddock.ledger.scan import find_genesis
+from paddock.ledger.read import find_genesis, gone_error
+from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify.verifying import ChainFault, Held, Problem, Verification
 from paddock.plane.files import read_file_through_links
 from paddock.plane.layout import LedgerName

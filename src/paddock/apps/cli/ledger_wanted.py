@@ -6,8 +6,8 @@ from paddock.apps.cli.options import Options, nearest
 from paddock.apps.cli.times import seconds_of
 from paddock.assembly.site import PlaneSite
 from paddock.errors import UsageError
-from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import Filter, query
+from paddock.ledger.read import gone_error, is_known
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.events import EVENT_TYPES

@@ -25,9 +25,8 @@ from paddock.assembly.policies import (
     read_candidate,
 )
 from paddock.errors import PaddockError, UsageError
-from paddock.ledger.decided import find_decided
-from paddock.ledger.presence import stands
-from paddock.ledger.query import BadRow, Filter, query
+from paddock.ledger.query import BadRow, Filter, find_decided, query
+from paddock.ledger.read import stands
 from paddock.plane.layout import LedgerName
 from paddock.plane.policy_files import PolicyFiles
 from paddock.policy.places import BUILT_IN

@@ -28,10 +28,9 @@ from paddock.apps.hook.settings.installing import (
 from paddock.apps.hook.settings.interpreters import find_programs
 from paddock.assembly.opening import policy_notices
 from paddock.assembly.project import Project
-from paddock.ledger.decided import find_decided
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.presence import stands
-from paddock.ledger.query import Filter
+from paddock.ledger.query import Filter, find_decided
+from paddock.ledger.read import stands
 from paddock.plane import scratch
 from paddock.plane.client_files import Edit
 from paddock.plane.layout import LedgerName

@@ -37,7 +37,7 @@ from paddock.apps.hook.lean.image import (
 from paddock.apps.hook.records_of import warned_directory
 from paddock.assembly.client_agents import chain_of_type, default_chain
 from paddock.errors import ConfigError
-from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.segments import LedgerPaths
 from paddock.plane.discovery import POLICY_MARKERS, PROJECT_MARKERS
 from paddock.plane.files import create_file, make_directories, replace_file, require_private
 from paddock.plane.layout import LedgerName, PlaneLayout

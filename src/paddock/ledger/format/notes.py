@@ -19,7 +19,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format.genesis import VerifierKey, is_key_name
+from paddock.ledger.format.lines import VerifierKey, is_key_name
 from paddock.ledger.format.merkle import HASH_BYTES
 
 KEY_ID_BYTES: Final = 4

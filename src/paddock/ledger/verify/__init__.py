@@ -1,10 +1,8 @@
 """Whether a ledger is what its writers wrote: two passes, and what others hold of it.
 
-    verifying.py   a ledger verified: every line, link and checkpoint
-    hashes.py      the quick pass: each line hashed and its link compared, none parsed
-    lines.py       the whole pass: each line parsed and compared
-    held.py        what a chain by itself cannot see: checkpoints that are held elsewhere
-    results.py     what came of it, as values
+    verifying.py  a ledger verified: every line, link and checkpoint
+    passes.py     the quick pass, which hashes each line, and the whole one, which parses each
+    results.py    what came of it, as values; checkpoints that are held elsewhere
 
 Dangers: to trust what lies beside the lines (it can be made by whoever changed them),
 to call a ledger sound of which a part was not looked at, and to run on without an end

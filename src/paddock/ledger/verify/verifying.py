@@ -17,23 +17,23 @@ from typing import Final
 
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.disk import failure
-from paddock.ledger.format.genesis import Genesis, VerifierKey
-from paddock.ledger.format.lines import BadLine, inspect_line
+from paddock.ledger.format.lines import BadLine, Genesis, VerifierKey, inspect_line
 from paddock.ledger.head import Mark
 from paddock.ledger.ports import Head
-from paddock.ledger.reading import LedgerReader
-from paddock.ledger.scan import read_first, whole_lines
-from paddock.ledger.verify.hashes import HashPass
-from paddock.ledger.verify.held import Comparison, Opened, kept_beside, open_all
-from paddock.ledger.verify.lines import check_lines
+from paddock.ledger.read import LedgerReader, read_first, whole_lines
+from paddock.ledger.verify.passes import HashPass, check_lines
 from paddock.ledger.verify.results import (
     Agreement,
     ChainFault,
+    Comparison,
     Held,
+    Opened,
     Problem,
     Remembered,
     Unanswered,
     Verification,
+    kept_beside,
+    open_all,
 )
 
 __all__: Final = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
-from paddock.ledger.format.compact_json import encode_json
+from paddock.ledger.format.encoding import encode_json
 from paddock.plane.files import host_error
 from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange

@@ -13,8 +13,7 @@ from paddock.ledger.format.notes import (
     parse_checkpoint,
     parse_note,
 )
-from paddock.ledger.keys import make_key
-from paddock.ledger.signing import open_note
+from paddock.ledger.signing import make_key, open_note
 
 # The example of golang.org/x/mod/sumdb/note, where the format comes from.
 TEXT = (

@@ -2,8 +2,7 @@ import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.encoding import chain_line, encode_body
-from paddock.ledger.format.genesis import Genesis, VerifierKey, parse_genesis
-from paddock.ledger.format.lines import parse_line
+from paddock.ledger.format.lines import Genesis, VerifierKey, parse_genesis, parse_line
 from paddock.values.entries import Entry
 
 KEY = VerifierKey("paddock.test/x", bytes(range(32)))

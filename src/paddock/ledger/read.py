@@ -4,20 +4,42 @@ Readers see files that others append to. Every whole line is one that a writer
 finished writing; what follows the last LF may be a line on its way.
 A reader goes by the segments that there were when it was opened: `keep_up` looks
 for those that were made since.
+
+Also here:
+
+- Following a ledger as it grows.
+- Lines of a ledger in runs, at the price of their bytes: what hashing a ledger reads.
+- Whether a ledger is there, was never made, or is gone.
 """
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Self
 
 from paddock import limits
-from paddock.errors import HostError, PaddockError
+from paddock.errors import HostError, LedgerDamagedError, PaddockError
 from paddock.ledger.disk import SystemDisk, failure
+from paddock.ledger.format.lines import (
+    BadLine,
+    Genesis,
+    StoredEntry,
+    inspect_line,
+    parse_genesis,
+    parse_line,
+)
 from paddock.ledger.head import HeadFile, HeadPage
-from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.segments import READING, LedgerText, Segment, find_identity, list_starts
+from paddock.ledger.segments import (
+    READING,
+    LedgerPaths,
+    LedgerText,
+    Segment,
+    find_identity,
+    list_starts,
+)
+from paddock.plane.files import host_errors
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _WHOLE_CHUNK: Final = 1 << 20
@@ -263,3 +285,170 @@ class LedgerReader:
                 yield offset, part
             position = start
         yield first, carry
+
+
+def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[StoredEntry]:
+    """Yield the `last` entries that are there, then each new one.
+
+    `poll` is called whenever there is nothing new: it waits as it likes and
+    answers whether to go on. Only entries up to the head's mark are given, as
+    what lies beyond may still be taken back; without a head file, whole lines.
+
+    Raises:
+        HostError: there is no ledger, or it cannot be read.
+        LedgerDamagedError: a line holds no entry, or the file became shorter or
+            was replaced.
+    """
+    with LedgerReader(path) as reader:
+        position = _start(reader, last)
+        while True:
+            end = _end(reader)
+            if end < position:
+                raise LedgerDamagedError("the ledger became shorter", where=ascii(path))
+            while position < end:
+                line = _next_line(reader, position, end)
+                found = inspect_line(line)
+                if isinstance(found, BadLine):
+                    raise LedgerDamagedError(
+                        f"not a ledger line ({found.fault}): {found.detail}",
+                        where=f"{path!a}, byte {position}",
+                    )
+                yield found
+                position += len(line) + 1
+            if not poll():
+                return
+            if not reader.keep_up():
+                raise LedgerDamagedError(
+                    "the ledger was replaced by another file", where=ascii(path)
+                )
+
+
+def find_torn_bytes(path: str) -> int:
+    """How many bytes follow the last whole line. Raises: HostError."""
+    with LedgerReader(path) as reader:
+        size = reader.size()
+        return size - reader.whole_bytes(size)
+
+
+def _start(reader: LedgerReader, last: int) -> int:
+    position = _end(reader)
+    if last <= 0:
+        return position
+    for count, (offset, _) in enumerate(reader.lines_backwards(position), start=1):
+        position = offset
+        if count == last:
+            break
+    return position
+
+
+def _end(reader: LedgerReader) -> int:
+    """How far the file may be believed: the newest mark of this boot, else the last LF."""
+    marks = reader.marks()
+    size = reader.size()
+    if marks is None or marks.newest is None or marks.newest.boot != reader.boot():
+        return reader.whole_bytes(size)
+    return marks.newest.offset_bytes
+
+
+def _next_line(reader: LedgerReader, position: int, end: int) -> bytes:
+    size = limits.ledger_scan_chunk_bytes
+    while True:
+        chunk = reader.read(min(size, end - position), position)
+        found = chunk.find(b"\n")
+        if found >= 0:
+            return chunk[:found]
+        if size > limits.entry_bytes_max or len(chunk) < size:
+            return chunk
+        size *= 4
+
+
+LINE_OPENING: Final = b'{"id":"LED-'
+"""Every line begins so."""
+LINE_END: Final = b'"}'
+"""And ends so, without its LF."""
+
+
+def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Runs of lines without their LF, each with the offset of its first, in order.
+
+    From `start`, where a line begins, up to `end`, where one ends. Of a line longer
+    than any can be its beginning is given, as the last of all.
+    """
+    carry, offset, position = b"", start, start
+    while position < end:
+        chunk = reader.read(min(_CHUNK, end - position), position)
+        if not chunk:
+            return
+        position += len(chunk)
+        lines = chunk.split(b"\n")
+        lines[0] = carry + lines[0]
+        carry = lines.pop()
+        if lines:
+            yield offset, lines
+            offset = position - len(carry)
+        if len(carry) > limits.entry_bytes_max:
+            yield offset, [carry]
+            return
+
+
+def read_first(reader: LedgerReader) -> Genesis:
+    """Return what line 0 says.
+
+    Raises:
+        LedgerDamagedError: there is no such line, or it is not GENESIS.
+        HostError: a format that is not known; the disk failed.
+    """
+    for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+        return parse_genesis(parse_line(lines[0]))
+    raise LedgerDamagedError("the ledger has no first line", where=ascii(reader.path))
+
+
+def find_genesis(path: str) -> Genesis | None:
+    """Return what line 0 of a ledger says; None where it says nothing. Raises: HostError."""
+    with LedgerReader(path) as reader:
+        try:
+            return read_first(reader)
+        except LedgerDamagedError:
+            return None
+
+
+_PATHS: Final = LedgerPaths("")
+_BEFORE: Final = frozenset(os.path.basename(path) for path in (_PATHS.lock, _PATHS.new))
+"""What stands beside a ledger before there is one."""
+
+
+def is_known(path: Path) -> bool:
+    """Whether there is this ledger, or beside it what only a ledger leaves. Raises: HostError."""
+    if path.exists():
+        return True
+    folder = Path(LedgerPaths(str(path)).folder)
+    with host_errors("listing", folder):
+        try:
+            return not _BEFORE.issuperset(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+
+def stands(path: Path) -> bool:
+    """Whether the ledger is there; where it is not, it was never made.
+
+    Threat: a ledger that was removed would pass for one in which nothing stands yet.
+
+    Raises: LedgerDamagedError: it is gone. HostError.
+    """
+    if path.exists():
+        return True
+    if not is_known(path):
+        return False
+    # Another process may have made it between the two looks.
+    if path.exists():
+        return True
+    raise gone_error(path, path.stem)
+
+
+def gone_error(path: Path, name: str) -> LedgerDamagedError:
+    return LedgerDamagedError(
+        f"the ledger {name} is gone: what is kept of it says that there was one",
+        where=str(path),
+        hint="restore it from a backup",
+    )
