@@ -306,6 +306,8 @@ class LedgerFile:
         after = Mark(generation + 1, seq + len(bodies), offset + len(data), leaf, boot)
         files.head.store_newest(after)
         files.written_bytes = after.offset_bytes
+        # Where what was synced has been cut off since, what stands there now was not.
+        files.synced_bytes = min(files.synced_bytes, offset)
         return after
 
     def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
