@@ -7,19 +7,21 @@ the import. A test about how a program starts, or about what it loads, starts th
 
 import atexit
 import functools
-import json
+import marshal
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 CONSOLE = "from paddock.apps.cli.main import console; console()"
 """The `paddock` program, as `python -c` runs it."""
@@ -32,6 +34,9 @@ READY = (
     "paddock.apps.mcp.server",
     "paddock.policy.commands",
 )
+RELAY = Path(__file__).with_name("relayed.py")
+Asked = tuple[list[str], dict[str, str], str, bool]
+"""The name, code and arguments; the environment; the directory; is it a terminal's program?"""
 
 
 @dataclass
@@ -62,7 +67,7 @@ class Forked:
 
     def _ended(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self.told], [], [], timeout)[0]:
-            self.returncode = int(_line(self.told))
+            self.returncode = _number(self.told)
             os.close(self.told)
         return self.returncode
 
@@ -80,19 +85,15 @@ def start(
 
     On a terminal it is the one that a hang-up, and Ctrl-C, are for.
     """
-    asked = {
-        "code": code,
-        "arguments": list(arguments),
-        "env": dict(env),
-        "cwd": str(cwd),
-        "on_terminal": on_terminal,
-    }
+    asked: Asked = (["-c", code, *arguments], dict(env), str(cwd), on_terminal)
     told, telling = os.pipe()
     try:
-        socket.send_fds(_first(), [json.dumps(asked).encode()], [*streams, telling])
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+            asking.connect(str(_first()))
+            socket.send_fds(asking, [marshal.dumps(asked)], [*streams, telling])
     finally:
         os.close(telling)
-    return Forked(int(_line(told)), told)
+    return Forked(_number(told), told)
 
 
 def run(
@@ -114,6 +115,21 @@ def run(
     )
 
 
+def command(code: str, name: str = "-c") -> list[str]:
+    """The command line of such a process, for whoever starts it otherwise: see `relayed`."""
+    return [sys.executable, "-I", "-S", str(RELAY), str(_first()), name, code]
+
+
+def paddock_in(folder: Path) -> Path:
+    """`paddock`, in a folder to be found by the PATH."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "paddock"
+    line = shlex.join(command(CONSOLE, str(Path(sys.executable).with_name("paddock"))))
+    program.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 def _give(descriptor: int, given: bytes) -> None:
     with suppress(BrokenPipeError), open(descriptor, "wb") as file:
         file.write(given)
@@ -124,66 +140,93 @@ def _everything(descriptor: int) -> bytes:
         return file.read()
 
 
-@functools.cache
-def _first() -> socket.socket:
-    """The first process of this one, which lives as long; by the socket on which it is asked."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.forked", str(theirs.fileno())],
-            cwd=Path(__file__).parents[2],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def end() -> None:
-        ours.close()
-        process.wait()
-
-    atexit.register(end)
-    return ours
-
-
-def _line(descriptor: int) -> bytes:
+def _number(told: int) -> int:
     line = b""
     while not line.endswith(b"\n"):
-        read = os.read(descriptor, 1)
+        read = os.read(told, 1)
         if not read:
             raise AssertionError("the process that programs are forked from is gone")
         line += read
-    return line
+    return int(line)
+
+
+@functools.cache
+def _first() -> Path:
+    """Where the first process is asked; it ends with this one."""
+    folder = tempfile.TemporaryDirectory(prefix="paddock-forked-")
+    path = Path(folder.name) / "socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(path))
+        listening.listen(64)
+        # Nothing is ever written here: it ends when the other end is closed.
+        ending, lasting = os.pipe()
+        passed = (listening.fileno(), ending)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.forked", *map(str, passed)],
+            cwd=Path(__file__).parents[2],
+            pass_fds=passed,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    os.close(ending)
+
+    def end() -> None:
+        os.close(lasting)
+        process.wait()
+        folder.cleanup()
+
+    atexit.register(end)
+    return path
 
 
 # --- the first process --------------------------------------------------------
 
 
-def _serve(asking: socket.socket) -> None:
+def _serve(listening: socket.socket, ending: int) -> None:
     """Fork what is asked for, and tell how each ended; a fork comes back from here to be run."""
     running: dict[int, tuple[int, int]] = {}
+    waiting = select.poll()
+    waiting.register(listening, select.POLLIN)
+    waiting.register(ending, 0)
     while True:
-        for ready in select.select([asking, *running], [], [])[0]:
-            if ready is not asking:
-                pid, telling = running.pop(ready)
-                status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                _tell(telling, status)
-                os.close(telling)
-                os.close(ready)
-                continue
-            message, descriptors, _, _ = socket.recv_fds(asking, 1_000_000, 4)
-            if not message:
-                os._exit(0)  # the tests are over
-            *streams, telling = descriptors
-            pid = os.fork()
-            if pid == 0:
-                for descriptor in (telling, *running, *(each for _, each in running.values())):
+        for ready, _ in waiting.poll():
+            if ready == ending:
+                os._exit(0)
+            if ready == listening.fileno():
+                asked, streams, telling = _receive(listening)
+                pid = os.fork()
+                if pid == 0:
+                    for descriptor in (telling, ending, *running):
+                        os.close(descriptor)
+                    listening.close()
+                    _become(asked, streams)
+                for descriptor in streams:
                     os.close(descriptor)
-                asking.close()
-                _become(json.loads(message), streams)
-            for descriptor in streams:
-                os.close(descriptor)
-            running[os.pidfd_open(pid)] = pid, telling
-            _tell(telling, pid)
+                ended = os.pidfd_open(pid)
+                running[telling] = running[ended] = (pid, telling)
+                waiting.register(ended, select.POLLIN)
+                waiting.register(telling, 0)
+                _tell(telling, pid)
+            elif ready in running:
+                pid, telling = running[ready]
+                if ready == telling:  # nobody waits for it any more
+                    waiting.unregister(telling)
+                    os.kill(pid, signal.SIGKILL)
+                    continue
+                _tell(telling, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+                for descriptor in (ready, telling):
+                    with suppress(KeyError):
+                        waiting.unregister(descriptor)
+                    del running[descriptor]
+                    os.close(descriptor)
+
+
+def _receive(listening: socket.socket) -> tuple[Asked, list[int], int]:
+    asking, _ = listening.accept()
+    with asking:
+        message, descriptors, _, _ = socket.recv_fds(asking, 1_000_000, 4)
+    *streams, telling = descriptors
+    return marshal.loads(message), streams, telling
 
 
 def _tell(telling: int, number: int) -> None:
@@ -191,27 +234,28 @@ def _tell(telling: int, number: int) -> None:
         os.write(telling, f"{number}\n".encode())
 
 
-def _become(asked: dict[str, Any], streams: list[int]) -> NoReturn:
+def _become(asked: Asked, streams: list[int]) -> NoReturn:
     """Be the program; what it raises, an exit too, ends this process as it would end any other."""
+    (name, code, *arguments), environment, directory, on_terminal = asked
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    if asked["on_terminal"]:
+    os.setsid()
+    if on_terminal:
         import fcntl
         import termios
 
-        os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    os.chdir(asked["cwd"])
+    os.chdir(directory)
     os.environ.clear()
-    os.environ.update(asked["env"])
-    sys.argv = ["-c", *asked["arguments"]]
+    os.environ.update(environment)
+    sys.argv = [name, *arguments]
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout, sys.stderr = (
         os.fdopen(number, "w", encoding="utf-8", errors=errors, buffering=1 if lines else -1)
         for number, errors, lines in ((1, "strict", os.isatty(1)), (2, "backslashreplace", True))
     )
-    exec(compile(asked["code"], "<string>", "exec"), {"__name__": "__main__"})
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
     sys.exit()
 
 
@@ -225,4 +269,5 @@ if __name__ == "__main__":
         importlib.import_module(name)
     presets()
     gc.freeze()  # what all forks share is not looked at, and so not copied
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    first, last = map(int, sys.argv[1:])
+    _serve(socket.socket(fileno=first), last)
