@@ -255,8 +255,28 @@ def _become(asked: Asked, streams: list[int]) -> NoReturn:
         os.fdopen(number, "w", encoding="utf-8", errors=errors, buffering=1 if lines else -1)
         for number, errors, lines in ((1, "strict", os.isatty(1)), (2, "backslashreplace", True))
     )
-    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
-    sys.exit()
+    try:
+        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        sys.exit()
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            _Ending.status = ended.code or 0
+        raise
+
+
+class _Ending:
+    """What the interpreter does last is left out: it would write to all that a fork shares."""
+
+    status: int | None = None
+
+    @classmethod
+    def come(cls) -> None:
+        if cls.status is not None:
+            try:
+                sys.stdout.flush()
+            except (OSError, ValueError):
+                cls.status = 120
+            os._exit(cls.status)
 
 
 if __name__ == "__main__":
@@ -265,6 +285,7 @@ if __name__ == "__main__":
 
     from paddock.policy.presets import presets
 
+    atexit.register(_Ending.come)
     for name in READY:
         importlib.import_module(name)
     presets()
