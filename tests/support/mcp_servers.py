@@ -90,7 +90,7 @@ class McpPlace(Ground):
             yield HttpServer(url, token, process)
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(120)
             process.stderr.close()
 
 

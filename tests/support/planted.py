@@ -152,7 +152,7 @@ def real_plane() -> Generator[RealPlane]:
             planted_archive(
                 acceptance=[
                     {"command": "test -f HOT/kernel/planted-1/note.md", "timeout_s": 20},
-                    {"command": f"test ! -e {SLOW} || sleep 30", "timeout_s": 1},
+                    {"command": f"test ! -e {SLOW} || sleep 30", "timeout_s": 5},
                 ]
             )
         )

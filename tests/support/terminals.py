@@ -33,7 +33,7 @@ import pyte
 from tests.support import forked
 
 Program = subprocess.Popen[bytes] | forked.Forked
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
