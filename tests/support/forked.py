@@ -21,19 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 CONSOLE = "from paddock.apps.cli.main import console; console()"
 """The `paddock` program, as `python -c` runs it."""
-READY = (
-    "tests.support.admin_program",
-    "paddock.apps.admin.command",
-    "paddock.apps.admin.opening",
-    "paddock.apps.admin.rich_drawing",
-    "paddock.apps.admin.terminal",
-    "paddock.apps.mcp.server",
-    "paddock.policy.commands",
-)
 RELAY = Path(__file__).with_name("relayed.py")
 Asked = tuple[list[str], dict[str, str], str, bool]
 """The name, code and arguments; the environment; the directory; is it a terminal's program?"""
@@ -182,6 +174,18 @@ def _first() -> Path:
 # --- the first process --------------------------------------------------------
 
 
+def _make_ready() -> list[ModuleType]:
+    """Import what costs most; presets are compiled once a process."""
+    from paddock.apps.admin import command, opening, rich_drawing, terminal
+    from paddock.apps.mcp import server
+    from paddock.policy import commands
+    from paddock.policy.presets import presets
+    from tests.support import admin_program
+
+    presets()
+    return [admin_program, command, commands, opening, rich_drawing, server, terminal]
+
+
 def _serve(listening: socket.socket, ending: int) -> None:
     """Fork what is asked for, and tell how each ended; a fork comes back from here to be run."""
     running: dict[int, tuple[int, int]] = {}
@@ -281,14 +285,9 @@ class _Ending:
 
 if __name__ == "__main__":
     import gc
-    import importlib
-
-    from paddock.policy.presets import presets
 
     atexit.register(_Ending.come)
-    for name in READY:
-        importlib.import_module(name)
-    presets()
+    _make_ready()
     gc.freeze()  # what all forks share is not looked at, and so not copied
     first, last = map(int, sys.argv[1:])
     _serve(socket.socket(fileno=first), last)
