@@ -34,7 +34,7 @@ from paddock.tools.find import find_tool
 from paddock.tools.grep import grep_tool
 from paddock.tools.ls import ls_tool
 from paddock.tools.spec import Ports, ToolOutput
-from paddock.values.agents import Agent
+from paddock.values.decisions import Agent
 from paddock.workspace import ROOT, Workspace
 from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.content import search_content

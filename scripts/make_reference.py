@@ -37,9 +37,7 @@ from paddock.policy.rules import compile_rule
 from paddock.tools.operations import HEADS
 from paddock.tools.spec import Effects, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.actions import OPERATIONS
-from paddock.values.agents import Agent
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import OPERATIONS, Agent, Outcome
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 MADE = "Made from the code by `make reference`; a test keeps it true.\n"

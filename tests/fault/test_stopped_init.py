@@ -23,8 +23,8 @@ from paddock.plane.discovery import is_bare_plane
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import is_registered_bare_plane
+from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
 from tests.support.changes import memory_directory
 from tests.support.packages import plane_tree
 

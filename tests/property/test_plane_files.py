@@ -12,8 +12,7 @@ from paddock.plane.agent_files import AgentRecord, is_agent_name, parse_agent, w
 from paddock.plane.identity import PlaneIdentity, identity_of, parse_identity
 from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.plane.trust import TrustRecord, parse_trust
-from paddock.values.agents import Agent, Permissions
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Agent, Permissions, PlaneKind
 
 LAYOUT = PlaneLayout(Path("/plane"), PlaneKind.PROJECT)
 FILE = LAYOUT.agent_file("x")

@@ -17,10 +17,7 @@ from paddock.policy.questions.explain import explain
 from paddock.policy.questions.lint import lint
 from paddock.policy.rules import compile_rule
 from paddock.policy.settings import NETWORKS
-from paddock.values.actions import OPERATIONS, Action
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import OPERATIONS, Action, Agent, Outcome, Permissions, PlaneKind
 
 # --- what there is to choose from: few names, so that things meet -------------------
 

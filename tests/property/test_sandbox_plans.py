@@ -11,8 +11,7 @@ from paddock.sandbox.git.rules import GitChange, GitDirectory, NodeKind, judge_g
 from paddock.sandbox.host.host_facts import Closed, HostFacts, Listing, Standing, Toolchain
 from paddock.sandbox.host.places import is_covered, shared, topmost
 from paddock.sandbox.plan import compile_plan
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Agent, Outcome, Permissions
 
 PLACES = (
     "/usr",

@@ -28,10 +28,9 @@ from paddock.runtime.runtime import Runtime
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.agents import Agent, AgentChain
-from paddock.values.budgets import BudgetMode
-from paddock.values.cancelling import NEVER, Cancel
-from paddock.values.models import ToolSchema
+from paddock.values.calls import NEVER, Cancel
+from paddock.values.decisions import Agent, AgentChain
+from paddock.values.models import BudgetMode, ToolSchema
 from paddock.values.orders import Constraints, OrderType, WorkOrder
 from paddock.workspace import Workspace
 from tests.support.models import gateway

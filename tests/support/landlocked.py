@@ -17,7 +17,7 @@ from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.inside.landlocked import Hold, end_descendants, hold
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine
 from paddock.sandbox.values import SandboxPlan
-from paddock.values.agents import Agent, AgentChain
+from paddock.values.decisions import Agent, AgentChain
 from tests.support.users import PLAIN_USER
 
 CHAIN: AgentChain = (Agent("main", "standard"),)

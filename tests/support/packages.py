@@ -25,8 +25,8 @@ from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.transaction import AcceptanceResult, Depot, NoAcceptance
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
-from paddock.values.digests import digest_of
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.disk import Disk
 

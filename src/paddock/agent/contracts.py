@@ -27,7 +27,7 @@ from paddock.providers.structured import require_schema, schema_problem
 from paddock.providers.wire_json import as_map
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.values.models import OutputSchema
 
 _ID: Final = re.compile(r"PRC-[A-Z0-9]+(?:-[A-Z0-9]+)*")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol, Self
 
 from paddock.providers.cancel import CancelToken
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
 
 
 class Timer(Protocol):

@@ -16,8 +16,7 @@ from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import Gateway
 from paddock.providers.ports import TextSink
 from paddock.providers.transcript import message_as_json, request_digest
-from paddock.values.calls import Json
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel, Json
 from paddock.values.models import Message, ModelRequest, ModelTurn, Usage
 
 _NOTHING_CHARGED: Final = frozenset(

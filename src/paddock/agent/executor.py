@@ -20,8 +20,7 @@ from paddock.agent.steps import Answer, Fail
 from paddock.errors import BudgetExhaustedError, IntegrityError, PaddockError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.text.show import quote
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.models import Message
 from paddock.values.orders import OrderCost, OrderError, OrderFailure, WorkOrder
 

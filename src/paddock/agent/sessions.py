@@ -16,8 +16,7 @@ from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
 from paddock.providers.cancel import stopped_by
 from paddock.runtime.messages import text_of
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.orders import Constraints, OrderType, WorkOrder
 
 DELEGATED_TURNS_MAX: Final = 10

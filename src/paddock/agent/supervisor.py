@@ -26,8 +26,7 @@ from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.errors import IntegrityError, PaddockError
 from paddock.providers.budgets import Budget
 from paddock.text.show import cut, show_name
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.models import AssistantMessage, Message, UserMessage
 from paddock.values.orders import (
     RETRY_IS_USELESS,

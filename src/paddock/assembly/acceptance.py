@@ -11,8 +11,8 @@ from paddock.packages.manifest import Acceptance
 from paddock.packages.transaction import AcceptanceResult
 from paddock.sandbox.outcome import CommandLine, ShellOutcome, Stream
 from paddock.sandbox.values import Ending
-from paddock.values.agents import Agent
-from paddock.values.cancelling import NEVER
+from paddock.values.calls import NEVER
+from paddock.values.decisions import Agent
 from paddock.workspace import Workspace
 
 ACCEPTANCE_AGENT: Final = "acceptance"

@@ -14,7 +14,7 @@ from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.permissions import compile_permissions
-from paddock.values.agents import Agent
+from paddock.values.decisions import Agent
 
 ADMIN_AGENT: Final = "admin"
 """The agent that works on a bare plane."""

@@ -24,7 +24,7 @@ from paddock.plane.paths import real_path
 from paddock.policy.engine import Policy
 from paddock.policy.settings import AgentBinding
 from paddock.text.show import quote, show_name
-from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
+from paddock.values.entries import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
 
 _DECLARATIONS: Final = (AGENT_CREATED, AGENT_CHANGED, AGENT_REMOVED)
 

@@ -17,8 +17,7 @@ from paddock.plane.policy_files import read_user_policy
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import LedgerSettings
 from paddock.text.show import quote
-from paddock.values.entries import Entry
-from paddock.values.events import CHECKPOINT
+from paddock.values.entries import CHECKPOINT, Entry
 
 LEDGER_ABOVE: Final = {
     LedgerName.HO1M: LedgerName.HO2M,

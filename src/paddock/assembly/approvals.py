@@ -29,7 +29,7 @@ from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
 from paddock.values.calls import Json
-from paddock.values.events import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
+from paddock.values.entries import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
 
 _ANSWERS: Final = (APPROVAL_ANSWERED, ROLLBACK_ACCEPTED)
 

@@ -35,7 +35,7 @@ from paddock.plane.files import make_directories, read_file, replace_file
 from paddock.plane.keys import anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.calls import Json
-from paddock.values.events import CHECKPOINT, ROLLBACK_ACCEPTED
+from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED
 
 _COMPARED: Final = 64
 """Checkpoints of the ledger above that a fast verification compares; a full one compares all."""

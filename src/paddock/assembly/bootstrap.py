@@ -29,7 +29,7 @@ from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.paths import real_path
 from paddock.text.show import quote
-from paddock.values.events import PLANE_CREATED
+from paddock.values.entries import PLANE_CREATED
 
 
 def init_bare_plane(

@@ -22,8 +22,7 @@ from paddock.ledger.decided import find_decided
 from paddock.ledger.format.genesis import VerifierKey
 from paddock.ledger.query import BadRow, Filter
 from paddock.plane.layout import LedgerName
-from paddock.values.entries import Entry
-from paddock.values.events import CHECKPOINT_ACCEPTED
+from paddock.values.entries import CHECKPOINT_ACCEPTED, Entry
 
 if TYPE_CHECKING:
     from paddock.collector.postgres import PostgresStore

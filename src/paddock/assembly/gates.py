@@ -30,9 +30,8 @@ from paddock.plane import records
 from paddock.plane.files import read_file
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
-from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import Entry, digest_of
 from paddock.workspace import Workspace
 
 OPERATOR: Final = "operator"

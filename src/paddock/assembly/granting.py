@@ -37,8 +37,7 @@ from paddock.sandbox.changes.parking import unpark_set
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Pinning, Ports, Staging, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.actions import Action
-from paddock.values.decisions import Decision, Outcome
+from paddock.values.decisions import Action, Decision, Outcome
 
 KEPT_CHANGED: Final = "what its file shows is not what was asked about, as it was put on record"
 TOOL_GONE: Final = "the agent does not have the tool any more"

@@ -7,9 +7,7 @@ from paddock.policy.engine import Policy
 from paddock.policy.grants import names_line, shell_for
 from paddock.sandbox.backends import choose_backend
 from paddock.sandbox.examine import examine_host
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Held
+from paddock.values.decisions import Action, AgentChain, Held
 
 
 def held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:

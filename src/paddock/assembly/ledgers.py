@@ -33,8 +33,8 @@ from paddock.plane.environment import Environment
 from paddock.plane.files import host_errors, make_directories
 from paddock.plane.keys import ledger_key_path, missing_key_hint
 from paddock.plane.layout import LedgerName, PlaneLayout, path_id
+from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
 
 _KEY_NAME_CHARS_MAX: Final = 219
 """Of a directory's name in a key's: `paddock/NAME-ID/governance` has 255 then, as it may."""

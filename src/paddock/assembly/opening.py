@@ -22,9 +22,14 @@ from paddock.plane.init import init_project as make_project
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import TrustRecord, find_trust_record
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import CONFIG_CHANGED, PLANE_CREATED, POLICY_LOADED, POLICY_TRUSTED
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import (
+    CONFIG_CHANGED,
+    PLANE_CREATED,
+    POLICY_LOADED,
+    POLICY_TRUSTED,
+    Entry,
+)
 
 _LOADED: Final = frozenset(
     {"HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/policy.json"}

@@ -44,7 +44,7 @@ from paddock.plane.admin_config import PackageTool
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Effects, Plan, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.toolsets import all_tools
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 
 CLASSIFICATION: Final = "tool"
 """Of a file that is a tool: a Python module, called after it, with a function `tool`."""

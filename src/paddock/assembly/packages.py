@@ -26,8 +26,8 @@ from paddock.plane.files import make_directories
 from paddock.plane.layout import LedgerName
 from paddock.plane.policy_files import PolicyFile
 from paddock.text.show import quote
-from paddock.values.events import PACKAGE_INSTALLED
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import PACKAGE_INSTALLED
 from paddock.workspace import Workspace
 
 

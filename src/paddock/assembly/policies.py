@@ -21,7 +21,7 @@ from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
 from paddock.policy.questions.recorded import Door, PastDecision
 from paddock.text.show import quote
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 _Place = tuple[PlaneKind, tuple[str, ...]]
 """What a workspace is, and the planes below it: by that one file makes several policies."""

@@ -17,7 +17,7 @@ from paddock.plane.policy_files import PolicyFile, PolicyFiles, read_policy_file
 from paddock.plane.registry import bare_planes_below
 from paddock.plane.report import WhereReport, where_report
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 @dataclass(frozen=True, slots=True)

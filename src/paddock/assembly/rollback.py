@@ -17,8 +17,7 @@ from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
 from paddock.ledger.verify.verifying import ChainFault, Problem, Verification
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.values.entries import Entry
-from paddock.values.events import ROLLBACK_ACCEPTED
+from paddock.values.entries import ROLLBACK_ACCEPTED, Entry
 
 _ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN, ChainFault.ANCHOR})
 ORDER: Final = (

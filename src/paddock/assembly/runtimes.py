@@ -50,8 +50,7 @@ from paddock.sandbox.outcome import Progress
 from paddock.tools.operations import HEADS
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.agents import AgentChain, client_kind
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import AgentChain, PlaneKind, client_kind
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:

@@ -46,8 +46,8 @@ from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
 from paddock.tools.spec import Tool
 from paddock.values.calls import Json
+from paddock.values.decisions import PlaneKind
 from paddock.values.models import ToolSchema
-from paddock.values.planes import PlaneKind
 
 _SESSION_ID: Final = re.compile(r"SES-[0-9a-f]{16}")
 

@@ -24,8 +24,8 @@ from paddock.sandbox.outcome import (
     Progress,
     ShellOutcome,
 )
-from paddock.values.agents import AgentChain
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
+from paddock.values.decisions import AgentChain
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:

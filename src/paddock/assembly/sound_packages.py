@@ -17,7 +17,7 @@ from paddock.errors import PaddockError
 from paddock.packages.installed import InstalledPackage, InstalledSet, check_package, read_installed
 from paddock.packages.ledger import RecordedPackage, replay
 from paddock.packages.manifest import Asset
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 
 

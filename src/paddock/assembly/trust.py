@@ -20,7 +20,7 @@ from paddock.plane.paths import real_directory
 from paddock.plane.policy_files import PolicyFile, read_policy_files
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
 from paddock.plane.trust import TrustRecord, plan_trust, write_trust
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 @dataclass(frozen=True, slots=True)

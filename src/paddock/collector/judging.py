@@ -21,7 +21,7 @@ from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.format.merkle import Growing
 from paddock.ledger.format.notes import Checkpoint, NoteError
 from paddock.ledger.signing import open_note
-from paddock.values.events import GENESIS
+from paddock.values.entries import GENESIS
 
 
 def open_offer(chain: Chain, head: Head, offer: Offer) -> Checkpoint | OfferRefusal:

@@ -49,7 +49,7 @@ from paddock.plane.files import WRITABLE_BY_OTHERS, host_errors, read_file, trus
 from paddock.plane.layout import TIERS, LedgerName
 from paddock.plane.strict_json import parse_object
 from paddock.text.show import quote
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 
 _ALONE: Final = LoadsAlone()
 

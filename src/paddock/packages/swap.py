@@ -24,7 +24,7 @@ from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedErr
 from paddock.packages.transaction import After, Attic, Before, Kind, PathChange, RemovedDirectory
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.text.show import quote
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import EntryPath, Workspace, WorkspacePath
 from paddock.workspace.changes import (
     Absent,

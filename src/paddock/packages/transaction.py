@@ -54,9 +54,8 @@ from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
-from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import Entry, digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import Objects
 

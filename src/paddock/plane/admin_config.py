@@ -18,10 +18,10 @@ from paddock.plane.files import read_file, require_private
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.text.show import quote
-from paddock.values.agents import Permissions
-from paddock.values.budgets import BudgetMode
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.decisions import Permissions
+from paddock.values.entries import digest_of
+from paddock.values.models import BudgetMode
 
 BUDGET_MODES: Final = tuple(BudgetMode)
 ModelApi = Literal["responses", "chat"]

@@ -42,7 +42,7 @@ from paddock.plane.workspaces import (
     require_workspace,
 )
 from paddock.text.show import quote
-from paddock.values.agents import Agent, AgentChain, Permissions
+from paddock.values.decisions import Agent, AgentChain, Permissions
 
 _OPTIONS: Final = ("workspace", "parent", "toolsets")
 """Fields of a declaration that `paddock agent create` takes as options of their names."""

@@ -36,7 +36,7 @@ from paddock.plane.locks import locked
 from paddock.plane.paths import real_directory, real_path
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
 from paddock.text.show import quote
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 _DRAFT: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
 """A file or directory on its way, of the plane's own or of a set of changes."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from paddock import limits
 from paddock.plane.files import host_errors, read_file
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 
 
 def contract_names(directory: Path) -> list[str]:

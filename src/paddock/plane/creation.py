@@ -26,8 +26,7 @@ from paddock.plane.identity import identity_of, parse_identity, require_identity
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked
 from paddock.text.show import quote
-from paddock.values.agents import Agent
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Agent, PlaneKind
 
 MAIN_AGENT: Final = "main"
 """The agent that every project's plane is made with."""

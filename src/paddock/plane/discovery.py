@@ -14,7 +14,7 @@ from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.plane.paths import real_directory, real_path, require_utf8
 from paddock.plane.registry import is_registered_bare_plane
 from paddock.text.show import quote
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 POLICY_MARKERS: Final = ("paddock.toml", "paddock.json")
 """Policy keeps agents from making these at any depth."""

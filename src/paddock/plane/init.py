@@ -19,7 +19,7 @@ from paddock.plane.registry import is_registered_bare_plane
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import TrustRecord, is_trusted, plan_trust, write_trust
 from paddock.text.show import quote
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 _PUBLIC_FILE_MODE: Final = 0o666
 """Cut by the umask: the file is committed and read by everyone on the project."""

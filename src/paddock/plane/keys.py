@@ -5,7 +5,7 @@ from pathlib import Path
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName, PlaneLayout, plane_name
 from paddock.text.show import quote
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: LedgerName) -> Path:

@@ -20,8 +20,8 @@ from paddock.plane.paths import real_path
 from paddock.plane.registry import bare_planes_below
 from paddock.plane.trust import find_trust
 from paddock.text.show import quote
-from paddock.values.digests import digest_of
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import digest_of
 
 PROJECT_POLICY: Final = "paddock.toml"
 PROJECT_POLICY_JSON: Final = "paddock.json"

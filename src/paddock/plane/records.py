@@ -12,10 +12,9 @@ from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import PolicyFile, PolicyFiles
 from paddock.plane.trust import TrustRecord
-from paddock.values.agents import Permissions
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import (
+from paddock.values.decisions import Permissions
+from paddock.values.entries import (
     AGENT_CHANGED,
     AGENT_CREATED,
     AGENT_REMOVED,
@@ -24,6 +23,7 @@ from paddock.values.events import (
     PLANE_CREATED,
     POLICY_LOADED,
     POLICY_TRUSTED,
+    Entry,
 )
 
 

@@ -17,7 +17,7 @@ from paddock.plane.files import make_directories, read_file, replace_file, requi
 from paddock.plane.layout import path_id
 from paddock.plane.paths import real_path
 from paddock.plane.strict_json import parse_object, write_object
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 
 _KEYS: Final = frozenset({"path", "digest", "trusted_at"})
 

@@ -13,7 +13,7 @@ from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
 from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
 from paddock.text.show import quote
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 _WORKTREES: Final = "worktrees"
 """What a client makes in a folder of its own for agents to work on: one directory each."""

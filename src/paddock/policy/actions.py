@@ -19,7 +19,7 @@ from paddock.errors import UsageError
 from paddock.policy.names import CLOSED_TARGETS, MCP_PREFIX, find_judged_as
 from paddock.policy.patterns import PathPattern, compile_target
 from paddock.policy.problems import PatternError, quote_toml, suggest
-from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
+from paddock.values.decisions import OPERATIONS, PATH_CATEGORIES, Action
 
 ANY: Final = "*"
 NAMES_BY_OPERATION: Final = frozenset({"client"})

@@ -26,9 +26,15 @@ from paddock.policy.lines import judge_line
 from paddock.policy.permissions import AgentPermissions, compile_permissions
 from paddock.policy.problems import quote_toml
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict, strictness
-from paddock.values.actions import OPERATIONS, Action
-from paddock.values.agents import Agent, AgentChain
-from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.values.decisions import (
+    OPERATIONS,
+    Action,
+    Agent,
+    AgentChain,
+    Decision,
+    Outcome,
+    RuleMatch,
+)
 
 CACHED_DECISIONS: Final = 2048
 """Decisions that one chain keeps; the oldest give way."""

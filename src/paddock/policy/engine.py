@@ -31,9 +31,8 @@ from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
 from paddock.policy.settings import AgentBinding, Settings
 from paddock.policy.tables import PathsTable
-from paddock.values.decisions import Outcome
-from paddock.values.digests import DIGEST_PREFIX
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Outcome, PlaneKind
+from paddock.values.entries import DIGEST_PREFIX
 
 KNOWN_TO_UNTRUSTED: Final = frozenset({"paths", "profiles", "agents"})
 LOOSENING_KEYS: Final = ("allow", "confine", "otherwise")

@@ -26,9 +26,7 @@ from paddock.policy.settings import (
     ShellSettings,
 )
 from paddock.policy.shell import covers
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, AgentChain, Outcome
 
 Word = TypeVar("Word")
 

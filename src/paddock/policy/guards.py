@@ -27,8 +27,7 @@ from paddock.policy.presets import (
 )
 from paddock.policy.problems import quote_toml
 from paddock.policy.tables import PathsTable
-from paddock.values.decisions import Outcome, RuleMatch
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Outcome, PlaneKind, RuleMatch
 
 Layers = tuple[PathList, ...]
 _CLIENT: Final = "where a coding agent's client takes its hooks from"

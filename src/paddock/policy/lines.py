@@ -18,8 +18,7 @@ from paddock.policy.places import BUILT_IN
 from paddock.policy.problems import quote_toml
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict
 from paddock.policy.rules import Rule
-from paddock.values.actions import Action
-from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.decisions import Action, Outcome, RuleMatch
 
 if TYPE_CHECKING:
     from paddock.policy.commands import SimpleCommand

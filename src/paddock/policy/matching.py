@@ -3,8 +3,7 @@
 from paddock.policy.actions import HeadPattern, TargetKind
 from paddock.policy.patterns import Comparison, PathSet
 from paddock.policy.rules import Rule
-from paddock.values.actions import Action
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, Outcome
 
 
 def comparison_of(outcome: Outcome) -> Comparison:

@@ -2,8 +2,7 @@
 
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
-from paddock.values.actions import PATH_CATEGORIES, Action
-from paddock.values.agents import AgentChain
+from paddock.values.decisions import PATH_CATEGORIES, Action, AgentChain
 
 
 def may_ever(policy: Policy, chain: AgentChain, category: str, operation: str) -> bool:

@@ -16,10 +16,8 @@ from paddock.policy.path_index import LazyRegex
 from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
 from paddock.policy.places import Place, parse_document
 from paddock.policy.problems import PatternError, quote_toml
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, Permissions
 from paddock.values.calls import Json
-from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
 
 NAMES_ONLY = frozenset({("search", "find"), ("search", "ls")})
 """Operations that show names and no contents."""

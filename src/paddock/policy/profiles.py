@@ -12,8 +12,7 @@ from paddock.policy.matching import comparison_of, means_head, names_directory
 from paddock.policy.patterns import PathSet
 from paddock.policy.problems import quote_toml
 from paddock.policy.rules import Profile, Rule
-from paddock.values.actions import Action
-from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.decisions import Action, Outcome, RuleMatch
 
 if TYPE_CHECKING:
     from paddock.policy.commands import SimpleCommand

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final, Literal, get_args
 
 from paddock import limits as hard
-from paddock.values.agents import Permissions
+from paddock.values.decisions import Permissions
 
 Network = Literal["none", "loopback", "host"]
 Git = Literal["safe", "read-only", "none"]

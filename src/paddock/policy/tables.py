@@ -29,8 +29,7 @@ from paddock.policy.settings import (
     ProviderSettings,
 )
 from paddock.policy.shell import host_paths
-from paddock.values.agents import Permissions
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Outcome, Permissions
 
 HISTORY_BYTES_MAX: Final = 10**15
 MCP_CALLS_MAX: Final = 1024

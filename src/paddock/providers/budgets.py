@@ -8,17 +8,17 @@ import threading
 from typing import Self
 
 from paddock.errors import BudgetExhaustedError
-from paddock.values.budgets import (
+from paddock.values.models import (
     Account,
     BudgetMode,
     Chain,
     Shortage,
+    Usage,
     find_free,
     find_shortage,
     plan_reserve,
     plan_settle,
 )
-from paddock.values.models import Usage
 
 
 class _Tree:

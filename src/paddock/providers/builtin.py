@@ -20,7 +20,7 @@ from paddock.providers.builtin_wishes import find_wishes
 from paddock.providers.gateway import cancelled_turn
 from paddock.providers.ports import TextSink
 from paddock.providers.reading import CallReader, Parts, finish
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
 from paddock.values.models import (
     AssistantMessage,
     ModelRequest,

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
 
 
 class CancelToken:

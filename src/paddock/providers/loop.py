@@ -16,7 +16,7 @@ from typing import TypeVar
 from paddock import limits
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.ports import TextSink
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
 
 T = TypeVar("T")
 

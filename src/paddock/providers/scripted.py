@@ -21,8 +21,7 @@ from paddock.providers.ports import TextSink
 from paddock.providers.reading import CallReader, Parts, finish
 from paddock.providers.transcript import message_as_json
 from paddock.text.show import quote
-from paddock.values.calls import Json
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn, Stop, Usage
 
 USAGE: Final = Usage(10, 5)

@@ -16,8 +16,7 @@ from paddock.providers.sse import SseEvent, read_events, require_size
 from paddock.providers.structured import require_schema
 from paddock.providers.wire_json import whole_characters
 from paddock.text.show import quote
-from paddock.values.calls import Json
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn
 
 

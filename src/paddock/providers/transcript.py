@@ -8,7 +8,7 @@ from paddock.errors import ConfigError
 from paddock.providers.wire_json import as_map, as_maps, as_text
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.values.models import (
     AssistantMessage,
     Message,

@@ -22,8 +22,7 @@ from paddock.runtime.records import kept_name
 from paddock.text.show import quote, show_name
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Tool
-from paddock.values.calls import Refusal, ToolCall, ToolResult
-from paddock.values.cancelling import LeftEffect
+from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, RuleMatch, rule_in_brief
 from paddock.values.quick import quick
 

@@ -13,8 +13,7 @@ from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.parked import Parked
 from paddock.runtime.records import kept_name
 from paddock.values.calls import Json
-from paddock.values.entries import Entry, clean
-from paddock.values.events import APPROVAL_ANSWERED, APPROVAL_ASKED
+from paddock.values.entries import APPROVAL_ANSWERED, APPROVAL_ASKED, Entry, clean
 
 GRANTED: Final = "granted"
 """Somebody answered a kept request; it waits for its call."""

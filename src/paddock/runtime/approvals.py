@@ -8,9 +8,8 @@ from typing import Protocol, cast
 from paddock import limits
 from paddock.errors import ApprovalRefusedError, ApprovalUnavailableError, IntegrityError
 from paddock.tools.spec import SCHEMA_VERSION
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
-from paddock.values.digests import digest_of_json
+from paddock.values.calls import NEVER, Cancel, Json
+from paddock.values.entries import digest_of_json
 
 
 class Parking(Protocol):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from paddock.providers.cancel import CancelToken
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
 
 T = TypeVar("T")
 

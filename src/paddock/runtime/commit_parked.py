@@ -31,8 +31,8 @@ from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import change_json, changes_of, within_entry
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 from paddock.workspace.changes import (
     ChangeReceipt,
     MakeDirectory,

@@ -9,7 +9,7 @@ from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError
 from paddock.policy.names import find_judged_as
 from paddock.text.show import quote
 from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 
 EmbeddedHandler = Callable[[Any], str | ToolOutput]
 """Takes the bound arguments; returns text for the model, or a whole output."""

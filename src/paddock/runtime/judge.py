@@ -5,9 +5,7 @@ from typing import Protocol
 
 from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Decision, Outcome
+from paddock.values.decisions import Action, AgentChain, Decision, Outcome
 
 
 class Judge(Protocol):

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from paddock.runtime.judge import Judge
 from paddock.runtime.past import OPERATOR
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, AgentChain
-from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.values.decisions import Action, Agent, AgentChain, Decision, Outcome, RuleMatch
 
 
 class OperatorJudge:

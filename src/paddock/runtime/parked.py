@@ -14,7 +14,7 @@ from paddock.plane.strict_json import Fields, parse_object
 from paddock.runtime.approvals import ApprovalRequest
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of_json
+from paddock.values.entries import digest_of_json
 
 FORMAT: Final = 1
 State = Literal["waiting", "granted", "refused"]

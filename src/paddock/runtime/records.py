@@ -20,13 +20,20 @@ from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
-from paddock.values.agents import AgentChain
-from paddock.values.calls import Json, Refusal, ToolCall
-from paddock.values.cancelling import LeftEffect
-from paddock.values.decisions import match_in_brief, rule_in_brief
-from paddock.values.digests import DIGEST_PREFIX, digest_of_json
-from paddock.values.entries import Entry, Shared, clean, is_plain
-from paddock.values.events import TOOL_DENIED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
+from paddock.values.calls import Json, LeftEffect, Refusal, ToolCall
+from paddock.values.decisions import AgentChain, match_in_brief, rule_in_brief
+from paddock.values.entries import (
+    DIGEST_PREFIX,
+    TOOL_DENIED,
+    TOOL_INTENT,
+    TOOL_RESULT,
+    TOOL_STAGED,
+    Entry,
+    Shared,
+    clean,
+    digest_of_json,
+    is_plain,
+)
 from paddock.values.quick import quick
 
 _TEXT_KEPT_MAX: Final = 4096

@@ -15,8 +15,7 @@ from paddock.runtime.registry import Registry
 from paddock.runtime.together import NOBODY, CallWatcher, Done, dispatch_all
 from paddock.sandbox.streams import Decoding
 from paddock.tools.spec import Tool, ToolSpec
-from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel, Json, Refusal, ToolCall, ToolResult
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from paddock.tools.effects import (
 )
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, Workspace, WritePath
 from paddock.workspace.moving import DIRECTORY_VERSION
 from paddock.workspace.noting import NotingWitness

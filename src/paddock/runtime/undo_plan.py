@@ -14,7 +14,7 @@ from paddock.history.notes import DoingEntry
 from paddock.history.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.tools.spec import Change
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.workspace import Workspace, WorkspacePath
 from paddock.workspace.changes import (
     Absent,

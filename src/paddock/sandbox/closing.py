@@ -12,9 +12,7 @@ from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
 from paddock.policy.permissions import AgentPermissions, compile_permissions
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, AgentChain, Outcome
 from paddock.workspace.temporary import is_temporary_name
 
 _NAMES_KEPT: Final = 65_536

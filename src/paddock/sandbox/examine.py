@@ -31,7 +31,7 @@ from paddock.sandbox.landlock import BACKEND, Area, HeldEnd, Workplace, run_land
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, Verdict
-from paddock.values.agents import Agent
+from paddock.values.decisions import Agent
 from paddock.workspace.resolution import held_open
 
 _PLAIN_ID: Final = 65_534

@@ -35,9 +35,9 @@ from paddock.sandbox.host.places import (
 from paddock.sandbox.host.standing import Resolver
 from paddock.sandbox.strictest import strictest_shell
 from paddock.sandbox.values import SandboxPlan
-from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.decisions import AgentChain
+from paddock.values.entries import digest_of
 
 SECRET_PLACES: Final = (
     ".aws",

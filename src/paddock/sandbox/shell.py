@@ -57,11 +57,9 @@ from paddock.sandbox.telling import (
 from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.text.show import quote
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
-from paddock.values.digests import digest_of
+from paddock.values.calls import NEVER, Cancel, Json
+from paddock.values.decisions import Action, AgentChain
+from paddock.values.entries import digest_of
 
 _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
 """Before a line of shell: when that shell ends, it leaves behind where."""

@@ -18,7 +18,7 @@ from paddock.sandbox.conversation import Spools
 from paddock.sandbox.outcome import KeptOutput, Stream
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
 from paddock.sandbox.values import Captured, CommandEnd
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 """Held of each stream: enough for head and tail, whatever the characters are."""

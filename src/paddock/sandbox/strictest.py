@@ -26,8 +26,7 @@ from paddock.policy.settings import (
     ShellSettings,
 )
 from paddock.sandbox.host.places import shared
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
+from paddock.values.decisions import Action, AgentChain
 
 Places = Callable[[tuple[str, ...]], tuple[str, ...]]
 """Paths as a policy writes them → those that a plan may have, real and absolute."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from paddock.errors import CallCancelledError
 from paddock.tools.spec import Change
-from paddock.values.cancelling import LeftEffect
+from paddock.values.calls import LeftEffect
 
 _HINTS: Final = {
     LeftEffect.NONE: "it changed nothing",

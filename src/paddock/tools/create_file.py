@@ -15,7 +15,7 @@ from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions
 from paddock.tools.versions import IF_VERSION_OR_ABSENT, pinned_version
 from paddock.tools.writing import write_whole
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.workspace import WritePath, WriteReceipt, version_of
 
 

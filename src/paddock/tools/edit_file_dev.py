@@ -12,7 +12,7 @@ from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
 from paddock.tools.versions import IF_VERSION, pinned_file, telling_what_changed
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.workspace import WritePath, WriteReceipt
 
 _WORDING: Final = Wording(

@@ -17,8 +17,8 @@ from paddock.tools.search_rows import (
 )
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 from paddock.workspace import ReadPath
 from paddock.workspace.search.globs import SearchGlob, compile_glob
 from paddock.workspace.search.until import Until

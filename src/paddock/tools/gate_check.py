@@ -20,8 +20,8 @@ from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, filled_text
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 
 ALL: Final = "all"
 _WORDS: Final = {

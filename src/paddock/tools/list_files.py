@@ -12,8 +12,8 @@ from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import path_text, show_path
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 from paddock.workspace import DirectoryEntry, EntryKind, Listing, ReadPath, WorkspacePath
 
 _EVERY_ENTRY: Final = 2**62

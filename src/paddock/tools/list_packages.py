@@ -8,8 +8,8 @@ from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import EMPTY_DIRECTORY, limit_notice, path_text, show_path
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 from paddock.workspace import DirectoryEntry, EntryKind, ReadPath, first_entries
 
 _DEFAULT_ENTRIES: Final = 500

@@ -10,7 +10,7 @@ from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions
 from paddock.tools.versions import IF_VERSION, pinned_entry, telling_what_changed
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, EntryVersion, WritePath
 
 

@@ -15,9 +15,9 @@ from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, filled_text, optional_integer, optional_text
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
 from paddock.values.calls import Json
-from paddock.values.events import CHECKPOINT
+from paddock.values.decisions import Action
+from paddock.values.entries import CHECKPOINT
 
 LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
 _ENTRIES_DEFAULT: Final = 10

@@ -19,7 +19,7 @@ from paddock.tools.windows import (
     window_limits,
     window_notices,
 )
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.workspace import OpenFile, ReadPath, Window
 
 NOTICE: Final = "[paddock: "

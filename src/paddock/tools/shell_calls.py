@@ -35,9 +35,8 @@ from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.shell_port import shell_of
 from paddock.tools.shell_results import shell_output
 from paddock.tools.spec import Ports, ToolOutput
-from paddock.values.actions import Action
-from paddock.values.cancelling import LeftEffect
-from paddock.values.decisions import HELD_WHOLE, Held
+from paddock.values.calls import LeftEffect
+from paddock.values.decisions import HELD_WHOLE, Action, Held
 from paddock.workspace.listing import is_directory
 
 _DEV_TIMEOUT_DEFAULT_S: Final = 30

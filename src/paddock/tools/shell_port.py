@@ -5,7 +5,7 @@ from typing import Protocol
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.outcome import CommandLine, HeldLine, OnOutput, PreparedLine, ShellOutcome
 from paddock.tools.spec import Ports
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
 
 
 class Shell(Protocol):

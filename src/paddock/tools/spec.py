@@ -15,10 +15,8 @@ from typing import (
 
 from paddock.policy.settings import LoweredLimits
 from paddock.tools.arguments import Binder
-from paddock.values.actions import Action
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
-from paddock.values.decisions import Held
+from paddock.values.calls import NEVER, Cancel, Json
+from paddock.values.decisions import Action, Held
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from paddock.tools.outputs import WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions
 from paddock.tools.versions import IF_VERSION, pinned_file, telling_what_changed
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.workspace import WritePath
 
 

@@ -1,6 +1,6 @@
 """The actions that a resolved path stands for, and its name for the host."""
 
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.values.quick import quick
 from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
 

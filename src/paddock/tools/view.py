@@ -28,8 +28,8 @@ from paddock.tools.windows import (
     window_limits,
     window_notices,
 )
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 from paddock.workspace import (
     DirectoryEntry,
     EntryKind,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from paddock.errors import ToolError
 from paddock.tools.spec import Ports, Shown
 from paddock.tools.targets import path_actions
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 from paddock.workspace import ReadPath
 
 

@@ -11,8 +11,8 @@ from paddock.tools.arguments import ArgumentType, needed_text, plain_text
 from paddock.tools.effects import change_of_write
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 from paddock.workspace import Expected, Workspace, WritePath, WriteReceipt
 
 _FOLDER: Final = "outputs"

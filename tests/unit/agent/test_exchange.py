@@ -12,8 +12,7 @@ from paddock.providers.estimate import estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.scripted import Fail, Say, ScriptedModel
 from paddock.testing.memory_ledger import MemoryLedger
-from paddock.values.budgets import Account, BudgetMode
-from paddock.values.models import ModelTurn, Stop, Usage
+from paddock.values.models import Account, BudgetMode, ModelTurn, Stop, Usage
 from tests.support.agents import SESSION, Heard
 from tests.support.models import Waits, asking, gateway
 

@@ -17,7 +17,7 @@ from paddock.ledger.verify.verifying import verify
 from paddock.packages.bootstrap import load_packages
 from paddock.plane.contracts import contract_digests
 from paddock.runtime.approvals import NoApprover
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.planes import RISKY, Operator, operator_in
 
 POLICY = "HOT/config/policy.toml"

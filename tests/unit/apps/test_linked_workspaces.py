@@ -8,7 +8,7 @@ from paddock.plane.agents import AgentStore
 from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.environment import read_environment
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 @pytest.fixture

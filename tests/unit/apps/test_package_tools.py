@@ -218,7 +218,7 @@ def test_a_manifest_that_was_changed_with_the_file_does_not_help(operator):
     configured(operator)
     changed = TOOL.replace(b"len(content.split())", b"666")
     (operator.plane / PATH).write_bytes(changed)
-    from paddock.values.digests import digest_of
+    from paddock.values.entries import digest_of
 
     folder = operator.plane / f"HOT/installed/{PACKAGE}"
     before = folder.joinpath("manifest.json").read_bytes()

@@ -29,7 +29,7 @@ from paddock.packages.bootstrap import (
 )
 from paddock.packages.manifest import place_problem
 from paddock.packages.rows import ArchiveRefusedError, Failure
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from scripts.bootstrap_sources import generated_files
 from tests.support.bad_archives import BAD
 from tests.support.disks import tree
@@ -46,7 +46,7 @@ try:
 except locale.Error:
     pass
 from paddock.packages.bootstrap import build_bootstrap
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 print(digest_of(build_bootstrap()))
 """
 

@@ -34,7 +34,7 @@ from paddock.packages.signing import (
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import register_bare_plane
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 from tests.support.packages import NOW, Runner, archive_of, open_bench, plane_tree
 
 STRANGER = make_key("stranger/operator", b"x" * 32)

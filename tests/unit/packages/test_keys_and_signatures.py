@@ -27,7 +27,7 @@ from paddock.packages.signing import (
 from paddock.plane.environment import read_environment
 from paddock.plane.keys import operator_key_path
 from paddock.plane.layout import PlaneLayout
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 from tests.support.packages import KEY
 
 OTHER = make_key("other/operator", bytes(32))

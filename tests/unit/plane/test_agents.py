@@ -15,8 +15,7 @@ from paddock.plane.discovery import ProjectRoot
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import register_bare_plane
 from paddock.plane.tokens import find_bearer, make_token
-from paddock.values.agents import Agent, Permissions
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Agent, Permissions, PlaneKind
 
 
 @pytest.fixture

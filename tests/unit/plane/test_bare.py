@@ -12,7 +12,7 @@ from paddock.plane.bare import BARE_DIRECTORIES, Blueprint, MadePlane, make_bare
 from paddock.plane.discovery import ProjectRoot, find_root, is_bare_plane
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 BLUEPRINT = Blueprint(b"{}", {"HOT/schemas/s.json": b"schema", "HOT/config/policy.toml": b"# p\n"})
 MADE = {

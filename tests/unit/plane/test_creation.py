@@ -15,8 +15,7 @@ from paddock.plane.agents import AgentStore
 from paddock.plane.creation import OpenedPlane, open_plane
 from paddock.plane.discovery import ProjectRoot, plane_for
 from paddock.plane.layout import PlaneLayout, path_id
-from paddock.values.agents import Agent
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Agent, PlaneKind
 
 
 def tree(directory: Path) -> dict[str, str]:
@@ -198,7 +197,7 @@ from pathlib import Path
 from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.environment import read_environment
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 sys.stdin.readline()
 home, project = sys.argv[1:]
 opened = open_plane(ProjectRoot(Path(project), PlaneKind.PROJECT), read_environment({"HOME": home}))

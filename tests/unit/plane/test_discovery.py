@@ -9,7 +9,7 @@ from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot, find_root, plane_for
 from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 def make_bare(directory: Path) -> Path:

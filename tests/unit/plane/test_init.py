@@ -11,7 +11,7 @@ from paddock.plane.registry import register_bare_plane
 from paddock.plane.report import where_report
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import is_trusted
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ import pytest
 
 from paddock.plane.keys import ledger_key_path
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 PLANE = PlaneLayout(Path("/p"), PlaneKind.BARE)
 

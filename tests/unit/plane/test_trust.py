@@ -11,7 +11,7 @@ from paddock.plane.trust import (
     find_trust,
     is_trusted,
 )
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.trusting import record_trust
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -14,7 +14,7 @@ from paddock.policy.actions import (
     parse_pattern,
 )
 from paddock.policy.problems import PatternError
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from paddock.policy.settings import (
     ShellSettings,
 )
 from paddock.policy.shell import ShellChanges
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 from tests.support.policies import EVERYTHING
 
 LONG = '[[profiles.x.rules]]\noutcome = "ask"\n'

@@ -13,9 +13,8 @@ from paddock.runtime.together import dispatch_all
 from paddock.tools.arguments import ArgumentType, plain_text
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import READS, Change, Effects, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
-from paddock.values.calls import Refusal, ToolCall
-from paddock.values.cancelling import LeftEffect
+from paddock.values.calls import LeftEffect, Refusal, ToolCall
+from paddock.values.decisions import Action
 from tests.unit.runtime.conftest import Answers
 
 WRITES = Effects(reads_only=False)

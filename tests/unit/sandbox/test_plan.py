@@ -23,7 +23,7 @@ from paddock.sandbox.host.places import is_below, shared, topmost
 from paddock.sandbox.plan import compile_plan, plan_digest, plan_json
 from paddock.sandbox.strictest import line_network
 from paddock.sandbox.values import GitConfig, SandboxPlan
-from paddock.values.agents import Agent
+from paddock.values.decisions import Agent
 
 MAIN = (Agent("main", "standard"),)
 SYSTEM = (

@@ -9,7 +9,7 @@ from paddock.errors import InvalidArgumentsError
 from paddock.gates.results import PLANE_GATES, GateResult, Status, judged, not_applicable
 from paddock.packages.rows import Failure
 from paddock.tools.gate_check import SPEC
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 
 
 class Saying:

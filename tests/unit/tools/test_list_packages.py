@@ -7,7 +7,7 @@ import pytest
 
 from paddock.packages.rows import Failure, PackageRow, State
 from paddock.tools.list_packages import SPEC
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 
 ROW = PackageRow(
     "PKG-A",

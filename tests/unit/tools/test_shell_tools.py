@@ -28,7 +28,7 @@ from paddock.tools.effects import changes_from_bytes
 from paddock.tools.run_shell import run_shell_tool
 from paddock.tools.run_shell_dev import run_shell_dev_tool
 from paddock.tools.spec import Ports, RefusedPath
-from paddock.values.cancelling import Cancel, LeftEffect
+from paddock.values.calls import Cancel, LeftEffect
 from paddock.workspace import EntryKind, Workspace
 from paddock.workspace.changes import ChangedPath, EntryState
 from paddock.workspace.names import unchecked_path as at

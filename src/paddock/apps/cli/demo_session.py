@@ -16,7 +16,7 @@ from paddock.ledger.query import Filter
 from paddock.ledger.verify.verifying import verify
 from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name
-from paddock.values.events import TURN_RECORDED
+from paddock.values.entries import TURN_RECORDED
 
 _NOTE: Final = f"{TOUR}-session.md"
 _ROWS_MAX: Final = 8

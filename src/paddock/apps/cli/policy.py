@@ -27,10 +27,16 @@ from paddock.policy.questions.explain import explain, find_nearly, here_json
 from paddock.policy.questions.lint import LintFinding, lint
 from paddock.policy.questions.nearness import NearMiss
 from paddock.text.show import is_cut
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, Held, Outcome, confined, rule_as_json
+from paddock.values.decisions import (
+    Action,
+    AgentChain,
+    Decision,
+    Held,
+    Outcome,
+    confined,
+    rule_as_json,
+)
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
 _NOT_USABLE: Final = 2

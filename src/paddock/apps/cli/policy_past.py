@@ -50,10 +50,9 @@ from paddock.policy.questions.recorded import (
 )
 from paddock.policy.questions.replay import replay
 from paddock.text.show import quote
-from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import TOOL_STAGED
+from paddock.values.decisions import AgentChain
+from paddock.values.entries import TOOL_STAGED, Entry
 
 DEFAULT_LEDGER: Final = LedgerName.HO1M
 _TOLD_MAX: Final = 5

@@ -38,7 +38,7 @@ from paddock.plane.layout import LedgerName
 from paddock.policy.questions.explain_record import DENIED_UNASKED
 from paddock.sandbox.probe import find_rarely_confined, offered_outside
 from paddock.values.calls import Json
-from paddock.values.events import HOOK_DECISION
+from paddock.values.entries import HOOK_DECISION
 
 DENIALS_SHOWN: Final = 10
 _REFUSED: Final = 2

@@ -45,9 +45,8 @@ from paddock.plane.registry import bare_planes_below, registry_directory
 from paddock.plane.trust import trust_record_path
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
-from paddock.values.agents import AgentChain, Permissions
 from paddock.values.calls import Json
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import AgentChain, Permissions, PlaneKind
 
 IMAGES_MAX: Final = 200
 """Images that are kept; of more the oldest go."""

@@ -30,9 +30,7 @@ from paddock.policy.profiles import Finding as PolicyFinding
 from paddock.policy.rules import Profile, compile_rule
 from paddock.policy.rules import Rule as PolicyRule
 from paddock.policy.settings import HookSettings
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.decisions import Action, AgentChain, Outcome, RuleMatch
 
 
 class PolicyEngine:

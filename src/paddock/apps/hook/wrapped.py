@@ -37,8 +37,8 @@ from paddock.providers.cancel import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name
 from paddock.tools.shell_results import discarded_text
-from paddock.values.agents import client_kind
 from paddock.values.calls import Json, ToolResult
+from paddock.values.decisions import client_kind
 
 REFUSED: Final = 126
 """As a shell says of a command that may not be run (POSIX, Exit Status for Commands)."""

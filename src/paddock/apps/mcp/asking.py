@@ -31,8 +31,7 @@ from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.question import question_of
 from paddock.text.show import show_name
-from paddock.values.calls import ToolResult
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel, ToolResult
 
 KEY: Final = "approval"
 """Of the one question in a result that asks."""

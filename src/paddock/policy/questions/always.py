@@ -19,9 +19,7 @@ from paddock.policy.places import BUILT_IN
 from paddock.policy.problems import PatternError, quote_toml
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, AgentChain, Outcome
 
 _ASKED: Final = (Outcome.CONFINE, Outcome.ASK)
 """What a person may be asked about; a command that is to be confined where no sandbox holds it."""

@@ -27,9 +27,7 @@ from paddock.policy.questions.edits import (
     find_edits_for_any_command,
 )
 from paddock.policy.rules import Profile, compile_rule
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, AgentChain, Outcome
 
 _TRUST: Final = "paddock trust"
 _BESIDES: Final = "and besides: "

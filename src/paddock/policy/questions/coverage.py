@@ -28,8 +28,7 @@ from paddock.policy.problems import PatternError
 from paddock.policy.questions.sampling import common_row, path_parts
 from paddock.policy.rules import Rule
 from paddock.policy.tables import PathsTable
-from paddock.values.actions import WRITING_OPERATIONS
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import WRITING_OPERATIONS, Outcome
 
 FILL: Final = "\x01\x02"
 """A text that no pattern of a policy holds."""

@@ -27,10 +27,8 @@ from paddock.policy.questions.differences import (
     find_differences,
 )
 from paddock.policy.questions.witness_calls import calls_for, may_meet, may_meet_across
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, RuleMatch, rule_as_json
+from paddock.values.decisions import Action, Agent, AgentChain, Decision, RuleMatch, rule_as_json
 
 TRIES_MAX: Final = 50_000
 """Calls that are put to both policies; where that is not enough, the report says so."""

@@ -13,8 +13,7 @@ from typing import Final
 from paddock.policy.places import BUILT_IN
 from paddock.policy.questions.differences import UNTRUSTED, Differences, Item
 from paddock.policy.questions.replay import KINDS
-from paddock.values.actions import Action
-from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.values.decisions import Action, Decision, Outcome, RuleMatch
 
 CALLS_MAX: Final = 4
 """Calls that a row names; it counts the others."""

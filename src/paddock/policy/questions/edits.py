@@ -18,9 +18,7 @@ from paddock.policy.problems import PatternError
 from paddock.policy.profiles import CompiledProfile, Verdict
 from paddock.policy.rules import Profile, Rule, compile_rule
 from paddock.policy.tables import PathsTable
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, AgentChain, Outcome
 
 DEFAULT_FILE: Final = "paddock.toml"
 CLOSING_LISTS: Final = ("protected", "generated", "secret")

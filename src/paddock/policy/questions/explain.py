@@ -12,10 +12,10 @@ from paddock.policy.engine import Policy
 from paddock.policy.questions.changes import Change, propose_changes
 from paddock.policy.questions.nearness import NO_TELLING, NearMiss, near_misses
 from paddock.text.show import show_name
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.decisions import (
+    Action,
+    AgentChain,
     Decision,
     Held,
     Outcome,

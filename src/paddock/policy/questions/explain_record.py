@@ -12,13 +12,13 @@ from paddock.policy.problems import place_text, quote_toml
 from paddock.policy.questions.recorded import DECIDED_EVENTS
 from paddock.text.show import show_name
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import (
+from paddock.values.entries import (
     APPROVAL_ASKED,
     HOOK_DECISION,
     TOOL_INTENT,
     TOOL_RESULT,
     TOOL_STAGED,
+    Entry,
 )
 
 TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)

@@ -25,9 +25,8 @@ from paddock.policy.questions.coverage import (
 from paddock.policy.questions.interpreters import find_interpreter, find_unconfined
 from paddock.policy.rules import Profile, Rule
 from paddock.text.show import name_some
-from paddock.values.actions import Action
 from paddock.values.calls import Json
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, Outcome
 
 TRACKED_HINT: Final = (
     "git rm --cached takes a file out of what is tracked, and a new secret is needed: history"

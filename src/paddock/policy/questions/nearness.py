@@ -12,8 +12,7 @@ from paddock.policy.matching import comparison_of, names_directory, rule_matches
 from paddock.policy.patterns import Comparison, PathPattern, PathSet
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Rule
-from paddock.values.actions import Action
-from paddock.values.decisions import RuleMatch
+from paddock.values.decisions import Action, RuleMatch
 
 SHOWN_MAX: Final = 5
 SIMILAR: Final = 0.6

@@ -15,12 +15,19 @@ from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.lines import MAY_START, judge_line
 from paddock.policy.places import BUILT_IN
 from paddock.text.show import is_cut
-from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
-from paddock.values.agents import Agent, AgentChain, Permissions
 from paddock.values.calls import Json
-from paddock.values.decisions import Held, Outcome, RuleMatch
-from paddock.values.entries import Entry
-from paddock.values.events import HOOK_DECISION, TOOL_DENIED, TOOL_INTENT, TOOL_STAGED
+from paddock.values.decisions import (
+    OPERATIONS,
+    PATH_CATEGORIES,
+    Action,
+    Agent,
+    AgentChain,
+    Held,
+    Outcome,
+    Permissions,
+    RuleMatch,
+)
+from paddock.values.entries import HOOK_DECISION, TOOL_DENIED, TOOL_INTENT, TOOL_STAGED, Entry
 
 DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 """Entries that hold a decision about a call."""

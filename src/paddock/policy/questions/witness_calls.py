@@ -11,7 +11,7 @@ from paddock.policy.actions import NAMES_BY_OPERATION, TargetKind, is_normal_pat
 from paddock.policy.names import CLOSED_TARGETS, MCP_PREFIX
 from paddock.policy.questions.differences import EVERYTHING, Item
 from paddock.policy.questions.sampling import ANYTHING, PART_FILL, Parts, common_texts
-from paddock.values.actions import OPERATIONS, Action
+from paddock.values.decisions import OPERATIONS, Action
 
 _GENERAL_HEADS: Final = (
     ("file", "create"),

@@ -36,7 +36,7 @@ from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.values import ShownFile
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution, held_open
 

@@ -37,9 +37,7 @@ from paddock.sandbox.git.rules import (
 from paddock.sandbox.host.host_facts import GitOutside
 from paddock.sandbox.host.places import directories_above, is_covered
 from paddock.text.show import quote
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.values.decisions import Action, AgentChain, Decision, Outcome, RuleMatch
 from paddock.workspace.paths import parse_asked
 
 _NEW_DIRECTORY_MODE: Final = 0o755

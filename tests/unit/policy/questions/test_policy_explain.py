@@ -10,9 +10,7 @@ from paddock.policy import Policy, PolicySource, decide, load_policy, parse_acti
 from paddock.policy.questions.changes import Change
 from paddock.policy.questions.edits import exact_pattern
 from paddock.policy.questions.explain import Explanation, explain, find_nearly
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, Agent, Outcome, Permissions
 
 TEXT = """[paths]
 protected = [".git/", "conf/"]
