@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from paddock.errors import InvalidArgumentsError
-from paddock.text.json_object import parse_object
+from paddock.text.json import parse_object
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import ToolUse
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from paddock.errors import CallDroppedError, InvalidArgumentsError, UsageError
-from paddock.text.json_object import parse_object
+from paddock.text.json import parse_object
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 

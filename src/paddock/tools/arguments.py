@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
-from paddock.text.json_object import JSON_NAMES, json_name
+from paddock.text.json import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 

@@ -5,9 +5,8 @@ from typing import Final
 
 from paddock.errors import ToolError
 from paddock.text.changes import unified_diff
-from paddock.text.check import require_content
+from paddock.text.edit import require_content, snippet_of_head
 from paddock.text.show import show_name
-from paddock.text.snippet import snippet_of_head
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
 from paddock.tools.effects import change_of_write
 from paddock.tools.outputs import WORKSPACE_FAILURE, written_schema

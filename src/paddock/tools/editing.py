@@ -14,11 +14,21 @@ from paddock.errors import (
     TextEncodingError,
     TextUnchangedError,
 )
-from paddock.text.check import require_apart, require_content, require_text
-from paddock.text.locate import Span, find_apart, find_spans, lines_of
-from paddock.text.nearest import NearLine, find_nearest
+from paddock.text.edit import (
+    NearLine,
+    Span,
+    Spliced,
+    find_apart,
+    find_nearest,
+    find_spans,
+    lines_of,
+    require_apart,
+    require_content,
+    require_text,
+    splice,
+    splice_all,
+)
 from paddock.text.show import quote, show_line
-from paddock.text.splice import Spliced, splice, splice_all
 from paddock.workspace import Pieces
 
 _WITHOUT_CR = (

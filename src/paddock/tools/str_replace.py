@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
+from paddock.text.edit import snippet_around
 from paddock.text.show import show_name
-from paddock.text.snippet import snippet_around
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
 from paddock.tools.editing import Replacement, Wording, require_change
 from paddock.tools.outputs import WORKSPACE_FAILURE, written_schema

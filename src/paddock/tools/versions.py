@@ -9,7 +9,7 @@ from typing import Final
 
 from paddock.errors import FileChangedError, PathNotFoundError, TextError, ToolError
 from paddock.text.changes import unified_diff
-from paddock.text.check import require_text
+from paddock.text.edit import require_text
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Ports
 from paddock.workspace import EntryPath, EntryVersion, WorkspacePath, WritePath

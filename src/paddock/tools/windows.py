@@ -5,7 +5,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import BinaryFileError, TextEncodingError
 from paddock.policy.settings import LoweredLimits
-from paddock.text.check import KEEP_ENCODING
+from paddock.text.edit import KEEP_ENCODING
 from paddock.text.show import quote, text_of
 from paddock.workspace import OpenFile, Window, WindowLimits
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import PathNotFoundError, TextTooLargeError
-from paddock.text.check import require_content
+from paddock.text.edit import require_content
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, flag, needed_text, optional_text, plain_text
 from paddock.tools.effects import change_of_write

@@ -5,7 +5,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, PathExistsError
-from paddock.text.check import require_content
+from paddock.text.edit import require_content
 from paddock.text.show import name_notices, quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, plain_text
 from paddock.tools.effects import change_of_write

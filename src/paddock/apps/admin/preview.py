@@ -12,7 +12,7 @@ from paddock import limits
 from paddock.errors import HostError, ToolError
 from paddock.runtime.approvals import ApprovalRequest
 from paddock.text.changes import is_whole_diff, unified_diff
-from paddock.text.check import require_content
+from paddock.text.edit import require_content
 from paddock.text.show import show_name
 from paddock.tools.editing import Replacement, ReplacementOfAll, Wording
 from paddock.tools.versions import ABSENT

@@ -11,7 +11,7 @@ from paddock.errors import ConfigError, UsageError
 from paddock.plane.client_files import Edit, read_client_file
 from paddock.plane.client_homes import CLAUDE, CODEX
 from paddock.plane.strict_json import parse_object
-from paddock.text.json_edit import set_member
+from paddock.text.json import set_member
 from paddock.text.show import quote
 from paddock.values.calls import Json
 

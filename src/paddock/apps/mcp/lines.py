@@ -24,7 +24,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from paddock.text.json_object import find_twice, json_name
+from paddock.text.json import find_twice, json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
 

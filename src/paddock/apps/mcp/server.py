@@ -51,7 +51,7 @@ from paddock.errors import (
 from paddock.providers.cancel import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
-from paddock.text.json_object import json_name
+from paddock.text.json import json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal, ToolResult
 

@@ -10,7 +10,7 @@ from paddock.apps.mcp.install import NAME, Client, Scope, config_file, our_entry
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.client_files import ClientFile, Edit, read_client_file
 from paddock.plane.strict_json import parse_object
-from paddock.text.json_edit import remove_member
+from paddock.text.json import remove_member
 from paddock.values.calls import Json
 
 _MADE: Final = (b"", b'{\n  "mcpServers": {}\n}\n')
