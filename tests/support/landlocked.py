@@ -9,7 +9,7 @@ import pwd
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from paddock.kernel.reaping import adopt_orphans
+from paddock.kernel.processes import adopt_orphans
 from paddock.policy.engine import Policy, load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.closing import ReadJudge, WriteJudge

@@ -19,7 +19,7 @@ import resource
 import stat
 import struct
 
-from paddock.kernel import mounts, namespaces, processes, seccomp
+from paddock.kernel import mounts, processes, seccomp
 from paddock.sandbox.inside.layers import SHIELDED, Layers, caches_look, detach_into
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.serving import limit_processor_time
@@ -96,7 +96,7 @@ class Confinement:
             uid, gid = self._user, self._group
             # Our own ids are all that a plain user may map (user_namespaces(7)).
             users, groups = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
-            namespaces.write_id_maps(None, users, groups, keep_groups=False)
+            mounts.write_id_maps(None, users, groups, keep_groups=False)
             return
         if not os.read(self._released, 1):
             raise OSError(errno.EPERM, "the launcher could not map users")
@@ -109,7 +109,7 @@ class Confinement:
     def _open_mounts(self) -> None:
         # Threat: a user namespace of the command's own, in which it may mount again. The
         # filter refuses to make one; this refuses too, and goes on where a filter has a hole.
-        namespaces.forbid_user_namespaces()
+        mounts.forbid_user_namespaces()
         mounts.make_mounts_private()
         self._slash = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
