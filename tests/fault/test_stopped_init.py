@@ -19,10 +19,9 @@ from paddock.packages.installed import read_installed
 from paddock.packages.ledger import PackageLedger, find_deviations, replay
 from paddock.packages.signing import read_keys
 from paddock.packages.vouching import find_key_problems, read_vouched
-from paddock.plane.discovery import is_bare_plane
+from paddock.plane.discover import is_bare_plane, is_registered_bare_plane
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.registry import is_registered_bare_plane
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry
 from tests.support.changes import memory_directory

@@ -30,7 +30,7 @@ from paddock.packages.signing import (
 )
 from paddock.packages.vouching import approve, sign_installed_set
 from paddock.plane import records
-from paddock.plane.admin_config import parse_admin_config
+from paddock.plane.admin import parse_admin_config
 from paddock.plane.layout import PlaneLayout
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry, digest_of

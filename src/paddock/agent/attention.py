@@ -18,7 +18,7 @@ from paddock.errors import ConfigError, HostError, PaddockError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
-from paddock.plane.admin_config import Attention, Stage
+from paddock.plane.admin import Attention, Stage
 from paddock.text.show import cut
 from paddock.values.calls import Json
 

@@ -6,7 +6,7 @@ from paddock import limits
 from paddock.agent.contract_defaults import default_contracts
 from paddock.agent.contracts import Contracts, PromptContract, parse_contract
 from paddock.errors import ConfigError
-from paddock.plane.contracts import contract_names
+from paddock.plane.admin import contract_names
 from paddock.plane.files import read_file
 from paddock.text.show import quote
 

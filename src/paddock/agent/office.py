@@ -12,7 +12,7 @@ from paddock.agent.hands import Assignment
 from paddock.agent.records import Scribe
 from paddock.ledger.named import Ledgers
 from paddock.ledger.ports import Ledger
-from paddock.plane.admin_config import Attention
+from paddock.plane.admin import Attention
 from paddock.providers.budgets import Budget
 from paddock.values.calls import Json
 from paddock.values.entries import Entry

@@ -7,9 +7,9 @@ packages. Nothing else gives these toolsets to anybody.
 
 from typing import Final
 
-from paddock.plane.admin_config import AdminConfig
+from paddock.plane.admin import AdminConfig
 from paddock.plane.agent_files import AgentRecord
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout

@@ -10,10 +10,9 @@ from paddock.errors import ConfigError
 from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.sealing import KeptLedger
-from paddock.plane.environment import Environment
-from paddock.plane.keys import anchor_directory, plane_title
+from paddock.plane.environment import Environment, anchor_directory, plane_title
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.plane.policy_files import read_user_policy
+from paddock.plane.trust import read_user_policy
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import LedgerSettings
 from paddock.text.show import quote

@@ -9,7 +9,7 @@ from paddock.assembly.project import Project
 from paddock.errors import ConfigError
 from paddock.packages.archive import Archive
 from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
-from paddock.plane.contracts import is_contract
+from paddock.plane.admin import is_contract
 from paddock.text.show import quote
 
 _CONTRACTS: Final = "HO1/contracts"

@@ -19,8 +19,8 @@ from paddock.packages.founding import Founding, found
 from paddock.packages.ledger import LEDGER, PackageLedger
 from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.packages.transaction import Depot
-from paddock.plane import admin_config as config
-from paddock.plane.bare import Blueprint
+from paddock.plane import admin as config
+from paddock.plane.create import Blueprint
 from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout

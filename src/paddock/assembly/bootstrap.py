@@ -22,12 +22,11 @@ from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.signing import make_operator_key
 from paddock.packages.transaction import Depot
 from paddock.packages.vouching import approve, read_vouched, sign_installed_set
-from paddock.plane.bare import Blueprint, MadePlane, make_bare_plane
-from paddock.plane.discovery import is_bare_plane
+from paddock.plane.create import Blueprint, MadePlane, make_bare_plane
+from paddock.plane.discover import is_bare_plane
 from paddock.plane.dual_gate import ToolProfile
-from paddock.plane.environment import Environment
+from paddock.plane.environment import Environment, real_path
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.plane.paths import real_path
 from paddock.text.show import quote
 from paddock.values.entries import PLANE_CREATED
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from paddock.assembly.admin import CORE, DEVELOPMENT
 from paddock.errors import ConfigError
-from paddock.plane.admin_config import AdminConfig, DeclaredTool, read_admin_config
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.admin import AdminConfig, DeclaredTool, read_admin_config
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.plane.layout import PlaneLayout
 from paddock.text.show import quote

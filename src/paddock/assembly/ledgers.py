@@ -29,9 +29,8 @@ from paddock.ledger.sealing import USUAL_PACE, Above, Keeper, KeptLedger, Pace
 from paddock.ledger.signing import KeySigner, Signer
 from paddock.ledger.signing_program import ProgramSigner
 from paddock.ledger.store import LedgerFile
-from paddock.plane.environment import Environment
+from paddock.plane.environment import Environment, ledger_key_path, missing_key_hint
 from paddock.plane.files import host_errors, make_directories
-from paddock.plane.keys import ledger_key_path, missing_key_hint
 from paddock.plane.layout import LedgerName, PlaneLayout, path_id
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry

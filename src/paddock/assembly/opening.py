@@ -13,12 +13,11 @@ from paddock.assembly.project import Project, find_project, read_project
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query
 from paddock.plane import records
-from paddock.plane.contracts import contract_digests, is_contract
-from paddock.plane.creation import MAIN_AGENT, open_plane
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.admin import contract_digests, is_contract
+from paddock.plane.create import MAIN_AGENT, InitResult, open_plane
+from paddock.plane.create import init_project as make_project
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import Environment
-from paddock.plane.init import InitResult
-from paddock.plane.init import init_project as make_project
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import TrustRecord, find_trust_record
 from paddock.values.calls import Json
@@ -75,7 +74,7 @@ def _opened(found: Project) -> Project:
 
 
 def init_project(directory: Path, environment: Environment) -> InitResult:
-    """Make `directory` a governed project; see `paddock.plane.init`."""
+    """Make `directory` a governed project; see `paddock.plane.create`."""
 
     def record(root: ProjectRoot, trust: TrustRecord) -> None:
         project = read_project(root, environment)

@@ -40,7 +40,7 @@ from paddock.assembly.sound_packages import (
 from paddock.errors import InternalError
 from paddock.packages.installed import InstalledPackage
 from paddock.packages.manifest import Asset
-from paddock.plane.admin_config import PackageTool
+from paddock.plane.admin import PackageTool
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Effects, Plan, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.toolsets import all_tools

@@ -21,10 +21,10 @@ from paddock.packages.change import Recovered, recover_packages
 from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.packages.listing import PlanePackages
 from paddock.packages.transaction import Attic, Depot
-from paddock.plane.admin_config import parse_admin_config
+from paddock.plane.admin import parse_admin_config
 from paddock.plane.files import make_directories
 from paddock.plane.layout import LedgerName
-from paddock.plane.policy_files import PolicyFile
+from paddock.plane.trust import PolicyFile
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import PACKAGE_INSTALLED

@@ -35,7 +35,7 @@ from paddock.assembly.skills import skill_facts
 from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger
-from paddock.plane.admin_config import BudgetTable
+from paddock.plane.admin import BudgetTable
 from paddock.plane.layout import LedgerName
 from paddock.plane.session_lock import session_lock
 from paddock.providers.budgets import Budget, session_budget

@@ -13,7 +13,7 @@ from paddock.assembly.auditing import (
 from paddock.assembly.project import Project
 from paddock.ledger.keys import load_key
 from paddock.ledger.verify.verifying import Verification, verify
-from paddock.plane.keys import anchor_directory, ledger_key_path
+from paddock.plane.environment import anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName
 
 

@@ -35,8 +35,7 @@ from paddock.packages.installed import Receipt, parse_receipt
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import PLANE_MARKER, Acceptance
 from paddock.packages.rows import Failure
-from paddock.plane.admin_config import parse_admin_config
-from paddock.plane.contracts import is_contract
+from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.files import (
     FILE_MODE,
     create_file,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from paddock.plane.policy_files import PolicyFile
+from paddock.plane.trust import PolicyFile
 from paddock.policy.actions import ANY, HeadPattern
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.patterns import Comparison, PathList, PathPattern

@@ -6,12 +6,11 @@ Nothing here appends: whoever owns the ledger does, with its own times and place
 from collections.abc import Mapping
 from pathlib import Path
 
-from paddock.plane.admin_config import AdminConfig
+from paddock.plane.admin import AdminConfig
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.policy_files import PolicyFile, PolicyFiles
-from paddock.plane.trust import TrustRecord
+from paddock.plane.trust import PolicyFile, PolicyFiles, TrustRecord
 from paddock.values.calls import Json
 from paddock.values.decisions import Permissions
 from paddock.values.entries import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.plane.agents import AgentStore
-from paddock.plane.paths import real_path
+from paddock.plane.environment import real_path
 from paddock.policy.engine import Policy
 from paddock.sandbox.caches import DOWNLOADS, FOLDER, Caches
 from paddock.sandbox.host.git_outside import find_git_outside

@@ -17,7 +17,7 @@ from paddock.errors import (
     LedgerFullError,
     PaddockError,
 )
-from paddock.plane.admin_config import Attention, Stage
+from paddock.plane.admin import Attention, Stage
 from paddock.providers.cancel import CancelToken
 from paddock.providers.failures import FailureKind
 from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel

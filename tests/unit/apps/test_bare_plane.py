@@ -15,7 +15,7 @@ from paddock.assembly.project import find_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.ledger.verify.verifying import verify
 from paddock.packages.bootstrap import load_packages
-from paddock.plane.contracts import contract_digests
+from paddock.plane.admin import contract_digests
 from paddock.runtime.approvals import NoApprover
 from paddock.values.entries import digest_of
 from tests.support.planes import RISKY, Operator, operator_in

@@ -31,9 +31,9 @@ from paddock.packages.signing import (
     verify_signature,
     write_approval,
 )
+from paddock.plane.discover import register_bare_plane
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.registry import register_bare_plane
 from paddock.values.decisions import PlaneKind
 from tests.support.packages import NOW, Runner, archive_of, open_bench, plane_tree
 

@@ -9,7 +9,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.plane.admin_config import (
+from paddock.plane.admin import (
     DEFAULT_SYSTEM_PROMPT,
     AdminConfig,
     Attention,

@@ -5,12 +5,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.plane.trust import (
-    TrustAnswer,
-    TrustRecord,
-    find_trust,
-    is_trusted,
-)
+from paddock.plane.trust import TrustAnswer, TrustRecord, find_trust, is_trusted
 from paddock.values.entries import digest_of
 from tests.support.trusting import record_trust
 

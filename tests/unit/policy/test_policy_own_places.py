@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.plane.bare import BARE_DIRECTORIES
+from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, load_policy

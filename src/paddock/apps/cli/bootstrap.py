@@ -147,7 +147,7 @@ def _say_differences(differences: "tuple[Failure, ...]", console: Console) -> No
 def _install(options: Options, console: Console) -> int:
     from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
     from paddock.packages.bootstrap import load_packages
-    from paddock.plane.discovery import is_bare_plane
+    from paddock.plane.discover import is_bare_plane
     from paddock.plane.dual_gate import ToolProfile
 
     require_named("--root", options.root)

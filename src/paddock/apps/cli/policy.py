@@ -18,7 +18,7 @@ from paddock.assembly.client_agents import (
 from paddock.assembly.policies import find_policy_files, read_candidate
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PaddockError, UsageError
-from paddock.plane.discovery import find_root
+from paddock.plane.discover import find_root
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy

@@ -29,7 +29,7 @@ from paddock.ledger.decided import find_decided
 from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.plane.layout import LedgerName
-from paddock.plane.policy_files import PolicyFiles
+from paddock.plane.trust import PolicyFiles
 from paddock.policy.places import BUILT_IN
 from paddock.policy.questions.diff import diff
 from paddock.policy.questions.explain_now import Now, explain_now

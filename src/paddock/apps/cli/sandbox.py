@@ -11,7 +11,7 @@ from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
 from paddock.errors import HostError, UsageError
 from paddock.limits import shell_cache_bytes_max
-from paddock.plane.paths import real_path
+from paddock.plane.environment import real_path
 from paddock.sandbox.caches import FOLDER, Caches
 from paddock.sandbox.closing import ReadJudge
 from paddock.sandbox.facts import Asking, collect_facts

@@ -33,7 +33,7 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter
 from paddock.plane import scratch
-from paddock.plane.client_files import Edit
+from paddock.plane.clients import Edit
 from paddock.plane.layout import LedgerName
 from paddock.policy.questions.explain_record import DENIED_UNASKED
 from paddock.sandbox.probe import find_rarely_confined, offered_outside

@@ -29,8 +29,7 @@ from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import CallCancelledError, PaddockError, SandboxUnavailableError
 from paddock.limits import shell_timeout_raised_s
-from paddock.plane.environment import process_environment, process_variables
-from paddock.plane.paths import real_path
+from paddock.plane.environment import process_environment, process_variables, real_path
 from paddock.policy.grants import shell_for
 from paddock.policy.shell import covers
 from paddock.providers.cancel import CancelToken

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project, find_project
 from paddock.errors import UsageError
-from paddock.plane.client_files import Edit
+from paddock.plane.clients import Edit
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.tokens import make_token, token_path
 from paddock.text.show import quote

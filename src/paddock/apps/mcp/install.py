@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, cast
 
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.client_files import Edit, read_client_file
-from paddock.plane.client_homes import CLAUDE, CODEX
+from paddock.plane.clients import CLAUDE, CODEX, Edit, read_client_file
 from paddock.plane.strict_json import parse_object
 from paddock.text.json import set_member
 from paddock.text.show import quote

@@ -14,9 +14,9 @@ from paddock.assembly.ids import new_session_id
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import HostError
+from paddock.plane.discover import registry_directory
 from paddock.plane.layout import LedgerName
-from paddock.plane.policy_files import PROJECT_POLICY, PROJECT_POLICY_JSON
-from paddock.plane.registry import registry_directory
+from paddock.plane.trust import PROJECT_POLICY, PROJECT_POLICY_JSON
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.runtime import Runtime
 

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from paddock.apps.mcp.install import NAME, Client, Scope, config_file, our_entry
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.client_files import ClientFile, Edit, read_client_file
+from paddock.plane.clients import ClientFile, Edit, read_client_file
 from paddock.plane.strict_json import parse_object
 from paddock.text.json import remove_member
 from paddock.values.calls import Json

@@ -1,18 +1,24 @@
 """A client's own configuration file: read, an edit of it shown, and written only as it was read.
 
 Our entries stand there among what belongs to others.
+
+Also here:
+
+- Where coding agents' clients keep their own files: a project's, and their user's.
 """
 
 import difflib
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError
+from paddock.plane.environment import real_path
 from paddock.plane.files import (
     host_errors,
     make_directories,
@@ -20,7 +26,6 @@ from paddock.plane.files import (
     read_file_through_links,
     sync_directory,
 )
-from paddock.plane.paths import real_path
 from paddock.text.show import quote
 
 CLIENT_FILE_BYTES_MAX: Final = 16_000_000
@@ -148,3 +153,26 @@ def read_client_file(path: Path, *, follows: bool) -> ClientFile:
     real = real_path(path)
     content = read_file_through_links(real, CLIENT_FILE_BYTES_MAX)
     return ClientFile(real, content, _PRIVATE_MODE)
+
+
+# Paths alone.
+#
+# Sources: Claude Code's documentation of its settings, Codex's of its configuration. The hook's
+# lean path imports nothing of the plane, and names the variables again in `image.py`.
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHome:
+    """One client's folder: `folder` in a project and in a home, unless `variable` is set."""
+
+    folder: str
+    variable: str
+
+    def of_user(self, home: str, variables: Mapping[str, str]) -> str:
+        """The user's own folder. A variable's value stays as it is: also a relative one."""
+        return variables.get(self.variable) or f"{home.rstrip('/')}/{self.folder}"
+
+
+CLAUDE: Final = ClientHome(".claude", "CLAUDE_CONFIG_DIR")
+CODEX: Final = ClientHome(".codex", "CODEX_HOME")
+HOMES: Final = (CLAUDE, CODEX)

@@ -1,4 +1,11 @@
-"""Which directory is worked on: from where the user stands to a project or bare plane."""
+"""Which directory is worked on: from where the user stands to a project or bare plane.
+
+Also here:
+
+- What agents may work on and what governs them must not lie in each other.
+- The bare planes that this user made or accepted: kept in the user's state directory.
+- What a project's plane says about itself: `plane.json`.
+"""
 
 import os
 import stat
@@ -6,15 +13,224 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from paddock import limits
 from paddock.errors import ConfigError, HostError
-from paddock.plane.apart import contains, require_outside
-from paddock.plane.environment import Environment
-from paddock.plane.identity import read_identity
-from paddock.plane.layout import PlaneLayout, plane_name
-from paddock.plane.paths import real_directory, real_path, require_utf8
-from paddock.plane.registry import is_registered_bare_plane
+from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
+from paddock.plane.files import (
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+)
+from paddock.plane.layout import PlaneLayout, path_id, plane_name
+from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
+
+
+def contains(outer: Path, inner: Path) -> bool:
+    """Whether `inner` is `outer` or lies below it.
+
+    Compared by directory identity where both exist, so that another spelling (a
+    link, a bind mount, a case-insensitive file system) does not hide it.
+    """
+    return _contains_real(real_path(outer), real_path(inner))
+
+
+def _contains_real(outer: Path, inner: Path) -> bool:
+    if outer == inner or outer in inner.parents:
+        return True
+    wanted = _identity(outer)
+    if wanted is None:
+        return False
+    return any(_identity(directory) == wanted for directory in (inner, *inner.parents))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        # Not there, or not ours to see: then only its name can be compared.
+        return None
+    return status.st_dev, status.st_ino
+
+
+def require_outside(root: Path, environment: Environment) -> None:
+    """Refuse a root that holds the user's Paddock files, or lies among them.
+
+    Threat: what lies in a workspace can be written by an agent. State inside it
+    would let the agent trust its own policy, edit its own ledger, or read the
+    keys; a root inside the state directory is the same from the other side.
+
+    Raises:
+        ConfigError: they overlap.
+    """
+    real_root = real_path(root)
+    for what, name, directory in (
+        ("state", "PADDOCK_HOME", environment.paddock_home),
+        ("configuration", "XDG_CONFIG_HOME", environment.config_home),
+    ):
+        real = real_path(directory)
+        if _contains_real(real_root, real):
+            raise ConfigError(
+                f"Paddock's {what} directory {quote(str(directory))} lies inside"
+                f" {quote(str(root))}, where agents work",
+                where=str(root),
+                hint=f"work in a directory further down, or set {name} to one outside",
+            )
+        if _contains_real(real, real_root):
+            raise ConfigError(
+                f"{quote(str(root))} lies inside Paddock's {what} directory"
+                f" {quote(str(directory))}",
+                where=str(root),
+                hint="work in a directory of your own",
+            )
+
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneIdentity:
+    """Which project a plane governs."""
+
+    root: Path
+    """Real absolute path of the project."""
+    id: str
+    """`layout.path_id` of the root."""
+
+    def to_bytes(self) -> bytes:
+        """The content of `plane.json`."""
+        return write_object({"format": FORMAT, "root": str(self.root), "id": self.id})
+
+
+def identity_of(root: Path) -> PlaneIdentity:
+    """The identity of the plane of the project at the real path `root`."""
+    return PlaneIdentity(root, path_id(root))
+
+
+def read_identity(record: Path) -> PlaneIdentity | None:
+    """The identity in `record`, or None where there is no such file.
+
+    Raises:
+        ConfigError: it does not load, or is of another format.
+    """
+    content = read_file(record, limits.plane_record_bytes_max)
+    return None if content is None else parse_identity(content, str(record))
+
+
+def parse_identity(content: bytes, file: str) -> PlaneIdentity:
+    """The identity that `content` states; `file` is for messages.
+
+    Raises:
+        ConfigError: as `read_identity`.
+    """
+    fields = parse_object(content, file)
+    fields.require_only(frozenset({"format", "root", "id"}))
+    if fields.number("format") != FORMAT:
+        raise fields.error(
+            "format",
+            f"the plane has format {quote(fields.number('format'))}, this Paddock knows {FORMAT}",
+            "use the Paddock that made it",
+        )
+    root = fields.text("root")
+    if not root.startswith("/") or "\0" in root:
+        raise fields.error("root", f"{quote(root)} is not an absolute path", "restore the file")
+    return PlaneIdentity(Path(root), fields.text("id"))
+
+
+def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
+    """Refuse a plane that is another project's.
+
+    Threat: ids are cut hashes and files can be copied: without this, a project
+    could come to be governed by another one's agents and history.
+
+    Raises:
+        ConfigError: root or id differ.
+    """
+    if found == identity_of(root):
+        return
+    raise ConfigError(
+        f"the plane for {quote(str(root))} belongs to {quote(str(found.root))}"
+        f" (id {quote(found.id)})",
+        where=str(record),
+        hint="move that plane away, or set PADDOCK_HOME to another directory",
+    )
+
+
+# Threat: a clone, or an agent, can put `HOT/config/` with a generous policy
+# anywhere. Looking like a plane is therefore not enough to be one: a bare plane
+# that was not named by the user counts fully only when it is registered here.
+
+_FORMAT: Final = 1
+
+
+def register_bare_plane(root: Path, environment: Environment) -> bool:
+    """Remember the bare plane at the real path `root`; whether that was new."""
+    if is_registered_bare_plane(root, environment):
+        return False
+    record = _record_path(root, environment)
+    make_directories(record.parent)
+    require_private(record.parent)
+    replace_file(record, write_object({"format": _FORMAT, "path": str(root)}))
+    return True
+
+
+def is_registered_bare_plane(root: Path, environment: Environment) -> bool:
+    """Whether `root` was registered. A record that does not load counts as none."""
+    record = _record_path(root, environment)
+    try:
+        require_private(record.parent)
+        return _read_record(record) == root
+    except ConfigError:
+        # Unknown is no: the plane then counts as one that was never registered.
+        return False
+
+
+def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, ...]:
+    """Every bare plane registered below the real path `directory`, relative to it, sorted.
+
+    Also one that is not there any more: what came to stand in its place would count whole.
+
+    Raises: HostError where the records cannot be listed.
+    """
+    records = registry_directory(environment)
+    with host_errors("listing", records):
+        try:
+            names = os.listdir(records)
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+    found: list[str] = []
+    for name in names:
+        try:
+            root = _read_record(records / name) if name.endswith(".json") else None
+        except ConfigError:
+            continue  # It registers nothing.
+        if root is not None and directory in root.parents:
+            found.append(root.relative_to(directory).as_posix())
+    return tuple(sorted(found))
+
+
+def registry_directory(environment: Environment) -> Path:
+    """Where the records are: it changes whenever one is added."""
+    return environment.paddock_home / "bare"
+
+
+def _read_record(record: Path) -> Path | None:
+    """The plane that a record is about; raises ConfigError where it does not load."""
+    content = read_file(record, limits.plane_record_bytes_max)
+    if content is None:
+        return None
+    fields = parse_object(content, str(record))
+    fields.require_only(frozenset({"format", "path"}))
+    root = Path(fields.text("path"))
+    return root if fields.number("format") == _FORMAT else None
+
+
+def _record_path(root: Path, environment: Environment) -> Path:
+    return registry_directory(environment) / f"{path_id(root)}.json"
+
 
 POLICY_MARKERS: Final = ("paddock.toml", "paddock.json")
 """Policy keeps agents from making these at any depth."""

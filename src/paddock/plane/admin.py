@@ -6,6 +6,10 @@ That `tools` equals what is registered is checked where tools are known.
 
 A field that is absent has the default that stands here. What is not understood
 does not load: an unknown key, a value of another type, a profile by another name.
+
+Also here:
+
+- The files of a plane that hold prompt contracts: which they are, and their digests.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,7 +18,7 @@ from typing import Final, Literal
 
 from paddock import limits
 from paddock.plane.dual_gate import TOOL_PROFILES, ToolProfile
-from paddock.plane.files import read_file, require_private
+from paddock.plane.files import host_errors, read_file, require_private
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.text.show import quote
@@ -358,3 +362,37 @@ def _permissions(fields: Fields) -> Permissions:
         write=fields.texts("write", absent.write),
         forbidden=fields.texts("forbidden", absent.forbidden),
     )
+
+
+def contract_names(directory: Path) -> list[str]:
+    """The names of a directory's contracts, sorted; none where there is no directory.
+
+    Raises: ConfigError, HostError: it cannot be listed.
+    """
+    with host_errors("listing", directory):
+        try:
+            names = sorted(file.name for file in directory.iterdir())
+        except FileNotFoundError:
+            return []
+    return [name for name in names if is_contract(name)]
+
+
+def contract_digests(directory: Path, root: Path) -> dict[str, Json]:
+    """The digests of a directory's contracts by their names below `root`, which holds it.
+
+    Raises: ConfigError: one is no file, or too large.
+    """
+    return {
+        file.relative_to(root).as_posix(): _digest(file)
+        for file in (directory / name for name in contract_names(directory))
+    }
+
+
+def is_contract(name: str) -> bool:
+    file = name.rpartition("/")[2]
+    return file.startswith("PRC-") and file.endswith(".json")
+
+
+def _digest(file: Path) -> str:
+    content = read_file(file, limits.prompt_contract_bytes_max)
+    return digest_of(content or b"")
