@@ -34,8 +34,7 @@ from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
 from paddock.policy.matching import rule_matches
 from paddock.policy.presets import presets
 from paddock.policy.rules import compile_rule
-from paddock.tools.operations import HEADS
-from paddock.tools.spec import Effects, Tool
+from paddock.tools.spec import HEADS, Effects, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.decisions import OPERATIONS, Agent, Outcome
 

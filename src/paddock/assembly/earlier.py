@@ -20,7 +20,7 @@ _CHANGES_LOOKED_AT_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PlaneEarlier:
-    """Of the workspace that `agent` has now; see `paddock.tools.earlier.Earlier`."""
+    """Of the workspace that `agent` has now; see `paddock.tools.ports.Earlier`."""
 
     project: Project
     agent: str

@@ -52,7 +52,7 @@ class ShellGround:
 
 
 class LazyShell:
-    """See `paddock.tools.shell_port.Shell`. Safe for threads."""
+    """See `paddock.tools.ports.Shell`. Safe for threads."""
 
     def __init__(self, ground: ShellGround) -> None:
         self._ground = ground

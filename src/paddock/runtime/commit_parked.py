@@ -27,9 +27,8 @@ from paddock.policy.settings import Git
 from paddock.sandbox.changes.footing import Footing
 from paddock.sandbox.changes.parking import ParkedSet, digests_of
 from paddock.text.show import quote, show_name
-from paddock.tools.arguments import ArgumentType, needed_text
+from paddock.tools.arguments import ArgumentType, needed_text, result_schema
 from paddock.tools.effects import change_json, changes_of, within_entry
-from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import Json
 from paddock.values.decisions import Action

@@ -38,8 +38,7 @@ from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
 from paddock.runtime.records import Recorder, holds_contents, kept_arguments
-from paddock.tools.cancelling import StoppedCallError
-from paddock.tools.spec import Confining, Plan, Tool, ToolOutput
+from paddock.tools.spec import Confining, Plan, StoppedCallError, Tool, ToolOutput
 from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, Outcome, confined
 from paddock.values.entries import Entry, clean

@@ -28,14 +28,8 @@ from paddock.runtime.undo_plan import (
     verify_kept,
 )
 from paddock.text.show import quote, show_name
-from paddock.tools.arguments import ArgumentType, needed_text
-from paddock.tools.effects import (
-    change_json,
-    change_of_move,
-    changes_of,
-    within_entry,
-)
-from paddock.tools.outputs import result_schema
+from paddock.tools.arguments import ArgumentType, needed_text, result_schema
+from paddock.tools.effects import change_json, change_of_move, changes_of, within_entry
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, Workspace, WritePath

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.spec import Effects, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import path_actions
+from paddock.tools.spec import path_actions
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.openness import may_ever
-from paddock.tools.operations import HEADS
+from paddock.tools.spec import HEADS
 from paddock.tools.toolsets import all_tools
 from paddock.values.decisions import Agent, Permissions
 

@@ -11,8 +11,7 @@ from paddock.runtime.messages import Malformed
 from paddock.runtime.prepared import Bounds
 from paddock.runtime.together import dispatch_all
 from paddock.tools.arguments import ArgumentType, plain_text
-from paddock.tools.cancelling import StoppedCallError
-from paddock.tools.spec import READS, Change, Effects, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import READS, Change, Effects, StoppedCallError, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import Action
 from tests.unit.runtime.conftest import Answers

@@ -23,11 +23,9 @@ from paddock.sandbox.outcome import (
     Warned,
 )
 from paddock.sandbox.values import Ending, Enforced, Enforcement, SandboxPlan
-from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.effects import changes_from_bytes
-from paddock.tools.run_shell import run_shell_tool
-from paddock.tools.run_shell_dev import run_shell_dev_tool
-from paddock.tools.spec import Ports, RefusedPath
+from paddock.tools.shell import run_shell_dev_tool, run_shell_tool
+from paddock.tools.spec import Ports, RefusedPath, StoppedCallError
 from paddock.values.calls import Cancel, LeftEffect
 from paddock.workspace import EntryKind, Workspace
 from paddock.workspace.changes import ChangedPath, EntryState

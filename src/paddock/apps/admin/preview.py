@@ -14,8 +14,8 @@ from paddock.runtime.approvals import ApprovalRequest
 from paddock.text.changes import is_whole_diff, unified_diff
 from paddock.text.edit import require_content
 from paddock.text.show import show_name
-from paddock.tools.editing import Replacement, ReplacementOfAll, Wording
-from paddock.tools.versions import ABSENT
+from paddock.tools.effects import ABSENT
+from paddock.tools.replace import Replacement, ReplacementOfAll, Wording
 from paddock.values.calls import Json
 from paddock.workspace import Workspace, version_of
 

@@ -35,7 +35,7 @@ from paddock.policy.shell import covers
 from paddock.providers.cancel import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name
-from paddock.tools.shell_results import discarded_text
+from paddock.tools.shell import discarded_text
 from paddock.values.calls import Json, ToolResult
 from paddock.values.decisions import client_kind
 

@@ -1,4 +1,9 @@
-"""The port by which the shell tools run commands."""
+"""The port by which the shell tools run commands.
+
+Also here:
+
+- The port that tells what a file held before.
+"""
 
 from typing import Protocol
 
@@ -47,3 +52,15 @@ def shell_of(ports: Ports) -> Shell:
             "this workspace was opened without a shell", hint="do it with the other tools"
         )
     return ports.shell
+
+
+class Earlier(Protocol):
+    """What the files of one agent's workspace held before they were changed."""
+
+    def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
+        """What stood at this very path, workspace-relative, at that version.
+
+        None where nobody knows that it stood there, where it is not kept (any more), and
+        where it is larger than `bytes_max`. Never raises: it is asked in a refusal.
+        """
+        ...
