@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from paddock.policy import Policy, PolicySource, decide, load_policy
 from paddock.policy.decide import writer_of
-from paddock.policy.questions.diff import diff
-from paddock.policy.questions.recorded import PastDecision, read_recorded
+from paddock.policy.questions.compare import diff
+from paddock.policy.questions.record import PastDecision, read_recorded
 from paddock.policy.questions.replay import decide_again, replay
 from paddock.runtime.prepared import Judged
 from paddock.runtime.records import Caller, Recorder

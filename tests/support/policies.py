@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from paddock.policy import Policy
-from paddock.policy.questions.recorded import PastDecision
+from paddock.policy.questions.record import PastDecision
 from paddock.values.decisions import Agent, AgentChain, client_kind
 
 

@@ -13,7 +13,7 @@ from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
-from paddock.policy.permissions import compile_permissions
+from paddock.policy.matching import compile_permissions
 from paddock.values.decisions import Agent
 
 ADMIN_AGENT: Final = "admin"

@@ -21,7 +21,7 @@ from paddock.errors import (
 )
 from paddock.plane.agent_files import AgentRecord
 from paddock.policy.actions import parse_concrete
-from paddock.policy.problems import PatternError
+from paddock.policy.places import PatternError
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
 from paddock.runtime.inbox_approver import (
     ACTIONS_CHANGED,

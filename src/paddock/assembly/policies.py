@@ -19,7 +19,7 @@ from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
-from paddock.policy.questions.recorded import Door, PastDecision
+from paddock.policy.questions.record import Door, PastDecision
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 

@@ -29,9 +29,9 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
+from paddock.policy.decide import may_ever
 from paddock.policy.engine import Policy
-from paddock.policy.openness import may_ever
-from paddock.policy.permissions import compile_permissions
+from paddock.policy.matching import compile_permissions
 from paddock.runtime.approvals import (
     ApprovalRequest,
     Approver,

@@ -46,8 +46,8 @@ from paddock.plane.files import (
 )
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object, write_object
-from paddock.policy.patterns import Comparison, PathList, compile_target
-from paddock.policy.problems import PatternError
+from paddock.policy.pathset import Comparison, PathList, compile_target
+from paddock.policy.places import PatternError
 from paddock.text.show import quote
 from paddock.values.calls import Json
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError
-from paddock.policy.names import find_judged_as
+from paddock.policy.actions import find_judged_as
 from paddock.text.show import quote
 from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.decisions import Action

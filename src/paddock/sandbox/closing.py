@@ -9,9 +9,8 @@ from enum import Enum
 from typing import Final, Protocol
 
 from paddock.policy.decide import judge_for
-from paddock.policy.engine import Policy
-from paddock.policy.guards import Writer
-from paddock.policy.permissions import AgentPermissions, compile_permissions
+from paddock.policy.engine import Policy, Writer
+from paddock.policy.matching import AgentPermissions, compile_permissions
 from paddock.values.decisions import Action, AgentChain, Outcome
 from paddock.workspace.temporary import is_temporary_name
 

@@ -17,8 +17,8 @@ from typing import Final
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
 from paddock.plane.files import host_error
-from paddock.policy.grants import names_line, shell_for
-from paddock.policy.shell import covers
+from paddock.policy.decide import names_line, shell_for
+from paddock.policy.settings import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
 from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import gaps_over

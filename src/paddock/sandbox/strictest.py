@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 from paddock.errors import ConfigError
-from paddock.policy.decide import ChainJudge, judge_for
+from paddock.policy.decide import ChainJudge, judge_for, shell_for
 from paddock.policy.engine import Policy
-from paddock.policy.grants import shell_for
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.settings import (
     COMMITS,

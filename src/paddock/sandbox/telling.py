@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock.policy.engine import Policy
-from paddock.policy.lines import written_path
 from paddock.policy.places import BUILT_IN
+from paddock.policy.profiles import written_path
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.changes.settling import written_bytes
 from paddock.sandbox.outcome import PreparedLine, RefusedChange, ShellOutcome, Stream, Warned

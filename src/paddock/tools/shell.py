@@ -25,7 +25,7 @@ from paddock.errors import (
     PathNotADirectoryError,
     PathTraversalError,
 )
-from paddock.policy.lines import written_path
+from paddock.policy.profiles import written_path
 from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome, Stream
 from paddock.sandbox.values import Ending
 from paddock.text.show import quote, show_name

@@ -13,7 +13,7 @@ from paddock.policy.actions import (
     parse_head,
     parse_pattern,
 )
-from paddock.policy.problems import PatternError
+from paddock.policy.places import PatternError
 from paddock.values.decisions import Action
 
 

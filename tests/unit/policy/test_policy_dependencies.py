@@ -3,8 +3,7 @@
 import pytest
 
 from paddock.policy.decide import decide
-from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.guards import Writer
+from paddock.policy.engine import Policy, PolicySource, Writer, load_policy
 from paddock.policy.presets import INSTALLED_FOLDERS, MIXED_FOLDERS
 from paddock.values.decisions import Action, Agent, Decision
 

@@ -19,10 +19,10 @@ from paddock.policy.settings import (
     McpSettings,
     ProviderSettings,
     Settings,
+    ShellChanges,
     ShellLimits,
     ShellSettings,
 )
-from paddock.policy.shell import ShellChanges
 from paddock.values.decisions import PlaneKind
 from tests.support.policies import EVERYTHING
 

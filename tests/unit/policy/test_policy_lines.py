@@ -10,8 +10,8 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
 from paddock.policy.commands import parse_line
-from paddock.policy.grants import names_line
-from paddock.policy.lines import written_path
+from paddock.policy.decide import names_line
+from paddock.policy.profiles import written_path
 from paddock.policy.settings import SYSTEM_READ, ShellLimits, ShellSettings
 from paddock.values.decisions import Action, Agent, Held, Outcome, confined
 

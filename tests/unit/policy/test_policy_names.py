@@ -7,7 +7,7 @@ import pytest
 from paddock.apps.hook.lean import wanted
 from paddock.apps.hook.lean.asked import parse_asked
 from paddock.gates.results import ALL_GATES
-from paddock.policy.names import (
+from paddock.policy.actions import (
     CLOSED_TARGETS,
     GATES,
     JUDGED_AS,

@@ -7,8 +7,7 @@ import pytest
 from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.decide import decide
-from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.guards import Writer
+from paddock.policy.engine import Policy, PolicySource, Writer, load_policy
 from paddock.policy.presets import OWN_FILES
 from paddock.values.decisions import WRITING_OPERATIONS, Action, Agent, Decision, Outcome, PlaneKind
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from paddock.errors import ConfigError
+from paddock.policy.decide import shell_for
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.grants import shell_for
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.git_config import take_git
 from paddock.sandbox.host.host_facts import (

@@ -22,10 +22,8 @@ from paddock.plane.discover import find_root
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
-from paddock.policy.questions.examples import ExampleResult, run_examples
-from paddock.policy.questions.explain import explain, find_nearly, here_json
-from paddock.policy.questions.lint import LintFinding, lint
-from paddock.policy.questions.nearness import NearMiss
+from paddock.policy.questions.explain import NearMiss, explain, find_nearly, here_json
+from paddock.policy.questions.lint import ExampleResult, LintFinding, lint, run_examples
 from paddock.text.show import is_cut
 from paddock.values.calls import Json
 from paddock.values.decisions import (

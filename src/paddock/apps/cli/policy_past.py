@@ -31,22 +31,20 @@ from paddock.ledger.query import BadRow, Filter, query
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles
 from paddock.policy.places import BUILT_IN
-from paddock.policy.questions.diff import diff
-from paddock.policy.questions.explain_now import Now, explain_now
-from paddock.policy.questions.explain_record import (
+from paddock.policy.questions.compare import diff
+from paddock.policy.questions.explain import Now, explain_now
+from paddock.policy.questions.record import (
+    DECIDED_EVENTS,
     TOLD_EVENTS,
     Kept,
-    RecordedCall,
-    tell_calls,
-    with_question,
-)
-from paddock.policy.questions.recorded import (
-    DECIDED_EVENTS,
     Lost,
     PastDecision,
     Recorded,
+    RecordedCall,
     Why,
     read_recorded,
+    tell_calls,
+    with_question,
 )
 from paddock.policy.questions.replay import replay
 from paddock.text.show import quote

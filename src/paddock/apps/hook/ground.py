@@ -23,7 +23,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.plane.clients import CLAUDE, CODEX
 from paddock.plane.environment import Environment, read_environment, real_path
-from paddock.policy.grants import shell_for
+from paddock.policy.decide import shell_for
 from paddock.policy.presets import LOCKED
 from paddock.values.decisions import Agent, AgentChain
 

@@ -30,8 +30,8 @@ from paddock.assembly.runtimes import open_runtime
 from paddock.errors import CallCancelledError, PaddockError, SandboxUnavailableError
 from paddock.limits import shell_timeout_raised_s
 from paddock.plane.environment import process_environment, process_variables, real_path
-from paddock.policy.grants import shell_for
-from paddock.policy.shell import covers
+from paddock.policy.decide import shell_for
+from paddock.policy.settings import covers
 from paddock.providers.cancel import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name

@@ -23,8 +23,7 @@ from paddock.errors import (
     SpecialFileError,
 )
 from paddock.policy.decide import decide
-from paddock.policy.engine import Policy
-from paddock.policy.guards import Writer
+from paddock.policy.engine import Policy, Writer
 from paddock.policy.settings import Commit, Git
 from paddock.sandbox.git.rules import (
     GitChange,

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from paddock.policy.guards import PathGuards
+from paddock.policy.engine import PathGuards
 from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.differences import Layers
 from paddock.sandbox.changes.judging import ChangeKind

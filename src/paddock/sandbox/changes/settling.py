@@ -19,7 +19,7 @@ from paddock.errors import (
     PermissionDeniedError,
     ReadOnlyPathError,
 )
-from paddock.policy.guards import PathGuards
+from paddock.policy.engine import PathGuards
 from paddock.policy.settings import Commit
 from paddock.sandbox.changes.differences import Difference, Differences, Layers, paths_of
 from paddock.sandbox.changes.judging import (

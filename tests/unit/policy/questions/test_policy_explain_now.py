@@ -3,9 +3,8 @@
 import pytest
 
 from paddock.policy import Policy, PolicySource, load_policy
-from paddock.policy.questions.explain import explain
-from paddock.policy.questions.explain_now import CHANGED, SHOWN_MAX, Now, explain_now
-from paddock.policy.questions.recorded import MEANINGS, Door, Lost, PastDecision, Recorded, Why
+from paddock.policy.questions.explain import CHANGED, SHOWN_MAX, Now, explain, explain_now
+from paddock.policy.questions.record import MEANINGS, Door, Lost, PastDecision, Recorded, Why
 from paddock.values.decisions import Action, Agent, Outcome
 
 CHAIN = (Agent("main", "standard"),)

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
-from paddock.policy.questions.examples import run_examples
-from paddock.policy.questions.lint import lint
+from paddock.policy.questions.lint import lint, run_examples
 from paddock.values.decisions import Agent
 
 
