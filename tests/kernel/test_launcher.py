@@ -13,9 +13,9 @@ import pytest
 from paddock.errors import HostError
 from paddock.kernel import mounts, processes
 from paddock.sandbox.area import StagingArea
+from paddock.sandbox.backends import examine_host
 from paddock.sandbox.canary import Canary, Ground, gaps_over, try_stage, try_workspace
 from paddock.sandbox.conversation import ConfinementError
-from paddock.sandbox.examine import examine_host
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.values import Ending, Enforcement, Verdict
 from tests.support.disks import mounted_tmpfs

@@ -46,7 +46,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
-from paddock.sandbox.outcome import Progress
+from paddock.sandbox.values import Progress
 from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.decisions import AgentChain, PlaneKind, client_kind

@@ -16,7 +16,7 @@ from paddock.errors import UsageError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.policy.engine import Policy
-from paddock.sandbox.outcome import (
+from paddock.sandbox.values import (
     CommandLine,
     HeldLine,
     OnOutput,
@@ -97,7 +97,7 @@ class LazyShell:
             return self._shell
 
     def _make(self) -> "SandboxShell":
-        from paddock.sandbox.changes.committing import Place  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.changes.commit import Place  # noqa: PLC0415 - late on purpose
         from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
             Ground,
             SandboxShell,

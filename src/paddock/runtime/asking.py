@@ -23,7 +23,7 @@ from paddock.runtime.contents import DigestsAlone
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import Bounds, Judged
 from paddock.runtime.records import Recorder, kept_arguments
-from paddock.sandbox.outcome import HeldLine
+from paddock.sandbox.values import HeldLine
 from paddock.tools.shell import as_pending
 from paddock.tools.spec import Pinning, Plan, Staging, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall

@@ -24,7 +24,7 @@ from paddock.errors import (
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
 from paddock.policy.settings import Git
-from paddock.sandbox.changes.footing import Footing
+from paddock.sandbox.changes.commit import Footing
 from paddock.sandbox.changes.parking import ParkedSet, digests_of
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema

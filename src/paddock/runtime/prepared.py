@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from paddock.errors import InternalError
-from paddock.sandbox.outcome import OnOutput
+from paddock.sandbox.values import OnOutput
 from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import Decision

@@ -24,7 +24,7 @@ from paddock.policy.settings import (
     ShellLimits,
     ShellSettings,
 )
-from paddock.sandbox.host.places import shared
+from paddock.sandbox.host.host_facts import shared
 from paddock.values.decisions import Action, AgentChain
 
 Places = Callable[[tuple[str, ...]], tuple[str, ...]]

@@ -8,7 +8,7 @@ Also here:
 from typing import Protocol
 
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.outcome import CommandLine, HeldLine, OnOutput, PreparedLine, ShellOutcome
+from paddock.sandbox.values import CommandLine, HeldLine, OnOutput, PreparedLine, ShellOutcome
 from paddock.tools.spec import Ports
 from paddock.values.calls import Cancel
 

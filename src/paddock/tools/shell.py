@@ -26,8 +26,7 @@ from paddock.errors import (
     PathTraversalError,
 )
 from paddock.policy.profiles import written_path
-from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome, Stream
-from paddock.sandbox.values import Ending
+from paddock.sandbox.values import CommandLine, Ending, HeldLine, PreparedLine, ShellOutcome, Stream
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import (
     ArgumentType,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from paddock.history.notes import DoingEntry, DoingKind
     from paddock.ledger.named import Ledgers
     from paddock.packages.rows import Packages
-    from paddock.sandbox.outcome import HeldLine, OnOutput, WaitingChanges
+    from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
     from paddock.tools.ports import Earlier, Shell
 
 

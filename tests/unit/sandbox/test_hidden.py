@@ -8,8 +8,8 @@ import pytest
 from paddock import limits
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
 from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.plan import Closing, ReadJudge, WriteJudge
 from paddock.values.decisions import Agent, Permissions
 from paddock.workspace import Openat2Resolution, WalkResolution
 from tests.support.disks import dig

@@ -18,8 +18,10 @@ from paddock.sandbox.host.host_facts import (
     Listing,
     Standing,
     Toolchain,
+    is_below,
+    shared,
+    topmost,
 )
-from paddock.sandbox.host.places import is_below, shared, topmost
 from paddock.sandbox.plan import compile_plan, plan_digest, plan_json
 from paddock.sandbox.strictest import line_network
 from paddock.sandbox.values import GitConfig, SandboxPlan

@@ -13,16 +13,19 @@ from paddock.errors import (
     SandboxUnavailableError,
 )
 from paddock.policy.settings import ShellLimits
-from paddock.sandbox.outcome import (
+from paddock.sandbox.values import (
     CommandLine,
+    Ending,
+    Enforced,
+    Enforcement,
     KeptOutput,
     PreparedLine,
     RefusedChange,
+    SandboxPlan,
     ShellOutcome,
     Stream,
     Warned,
 )
-from paddock.sandbox.values import Ending, Enforced, Enforcement, SandboxPlan
 from paddock.tools.effects import changes_from_bytes
 from paddock.tools.shell import run_shell_dev_tool, run_shell_tool
 from paddock.tools.spec import Ports, RefusedPath, StoppedCallError

@@ -15,7 +15,7 @@ from paddock.ledger.verify.verifying import Verification
 from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action
 from paddock.policy.questions.explain import explain
-from paddock.sandbox.probe import probe_host
+from paddock.sandbox.backends import probe_host
 from paddock.sandbox.values import Enforcement
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import RuleMatch

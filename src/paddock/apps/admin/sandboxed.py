@@ -5,8 +5,7 @@ from paddock.assembly.project import Project
 from paddock.assembly.shell import STAGING
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.decide import shell_for
-from paddock.sandbox.backends import choose_backend
-from paddock.sandbox.examine import examine_host
+from paddock.sandbox.backends import choose_backend, examine_host
 from paddock.sandbox.values import Enforcement, Verdict
 
 

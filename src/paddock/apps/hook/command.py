@@ -36,7 +36,7 @@ from paddock.plane import scratch
 from paddock.plane.clients import Edit
 from paddock.plane.layout import LedgerName
 from paddock.policy.questions.record import DENIED_UNASKED
-from paddock.sandbox.probe import find_rarely_confined, offered_outside
+from paddock.sandbox.backends import find_rarely_confined, offered_outside
 from paddock.values.calls import Json
 from paddock.values.entries import HOOK_DECISION
 

@@ -33,8 +33,7 @@ from paddock.sandbox.git.rules import (
     find_git_place,
     judge_git,
 )
-from paddock.sandbox.host.host_facts import GitOutside
-from paddock.sandbox.host.places import directories_above, is_covered
+from paddock.sandbox.host.host_facts import GitOutside, directories_above, is_covered
 from paddock.text.show import quote
 from paddock.values.decisions import Action, AgentChain, Decision, Outcome, RuleMatch
 from paddock.workspace.paths import parse_asked

@@ -25,9 +25,9 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
         sys.modules[_name].__path__ = [_path]
 
 from paddock.kernel import mounts, processes, seccomp  # noqa: E402 - after the path
-from paddock.sandbox.inside import confine, removal, stages  # noqa: E402 - after the path
+from paddock.sandbox.inside import confine, stages  # noqa: E402 - after the path
+from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.first import First  # noqa: E402 - after the path
-from paddock.sandbox.inside.layers import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.orders import NOT_CONFINED, Base, Report  # noqa: E402 - after the path
 from paddock.sandbox.inside.serving import KILL_SIGNAL, send_report  # noqa: E402 - after the path
 
@@ -130,7 +130,7 @@ class Loop:
                 # Whoever ends a launcher by force removes the whole area, and must be alone.
                 processes.set_death_signal(KILL_SIGNAL)
                 os.close(self._life_kept)
-                removal.remove_tree(area, os.fsdecode(name))
+                stages.remove_tree(area, os.fsdecode(name))
             finally:
                 processes.end_process(0)
         os.close(area)

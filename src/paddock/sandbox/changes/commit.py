@@ -10,29 +10,46 @@ before any of it changes.
 Owners: what is replaced keeps its owner and group. What is new belongs to whoever runs
 Paddock, in a directory with a setgid bit to that directory's group: as when a file tool
 makes it. A command cannot give files away.
+
+Also here:
+
+- What a command's changes stand on besides the entries that they name, asked as they land.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
+from paddock.history.objects import ObjectStore
 from paddock.policy.engine import Policy
 from paddock.policy.settings import Git
 from paddock.sandbox.changes.differences import Difference, Differences, Layers, status_of_look
-from paddock.sandbox.changes.footing import Footing
 from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.changes.parking import park_phases
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Kind, Look
-from paddock.sandbox.git.rules import NodeKind
-from paddock.sandbox.host.places import directories_above
-from paddock.sandbox.outcome import RefusedChange
-from paddock.text.show import name_some, show_name
+from paddock.sandbox.git.layout import Touched, find_repositories
+from paddock.sandbox.git.rules import (
+    ARMING_NAMES,
+    CONTENT_BYTES_MAX,
+    GitChange,
+    GitDirectory,
+    GitRuling,
+    NodeKind,
+    find_git_place,
+    judge_git,
+    wants_content,
+)
+from paddock.sandbox.host.host_facts import directories_above, find_content
+from paddock.sandbox.values import RefusedChange
+from paddock.text.show import name_some, quote, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
+from paddock.workspace.change_looks import conflict
 from paddock.workspace.changes import (
     Absent,
     ChangedPath,
@@ -46,12 +63,143 @@ from paddock.workspace.changes import (
     Seen,
     SetMetadata,
     StagedChange,
+    StoredContent,
     WriteFile,
 )
 from paddock.workspace.locks import Identity, identity_of
-from paddock.workspace.names import unchecked_path
+from paddock.workspace.names import WorkspacePath, unchecked_path
 from paddock.workspace.noting import NotingWitness
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
+
+# A set is judged on the tree of one moment and comes into that of another: after a wait for
+# the locks of another set, or, where somebody was asked first, up to a day later. Each change
+# says what it believes of its own path, and that is not all.
+#
+# The directories above have to be those that the command saw: what is to come into one does
+# not belong into another that has its name by now.
+#
+# What the git preset allowed lies in other paths, too: a directory is a repository by its
+# names, and by others it is armed (`repositories`).
+#
+# Threat: two commands, at once or both waiting for an answer. One writes `config` and `hooks/`
+# into a directory, the other makes it a repository. Each is harmless on the tree before both.
+#
+# Most of these names stand in the directory itself, which whoever makes one locks. For those
+# that stand deeper it is locked besides.
+
+_DEEP_NAMES: Final = tuple(name for name in ARMING_NAMES if "/" in name)
+_MODE: Final = 0o644
+_CREATIONS: Final = (WriteFile, MakeDirectory, MakeLink)
+_REMOVALS: Final = (RemoveFile, RemoveDirectory)
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """What has to hold for a set as it lands; see `changes.Condition`."""
+
+    root_fd: int
+    phases: Phases
+    store: ObjectStore
+    git: Git
+    above: Mapping[str, Identity]
+    """The directories that hold what the set changes and stood there already, the root as `.`."""
+    resolution: Resolution = field(default_factory=detect_resolution)
+
+    def directories(self) -> Sequence[WorkspacePath]:
+        """See `Condition`: those that something deep in them arms."""
+        if self.git == "none":
+            return ()
+        made = {each.path for each in self._changes() if isinstance(each, _CREATIONS)}
+        armed = {
+            unchecked_path(path.relative[: -len(name) - 1] or ".")
+            for path in made
+            for name in _DEEP_NAMES
+            if f"/{path.relative}".endswith(f"/{name}")
+        }
+        # One that the set makes is nobody else's yet.
+        return tuple(armed - made)
+
+    def verify(self) -> None:
+        """See `Condition`.
+
+        Raises: FileChangedError: a directory is another one, or the git preset refuses some of
+            it by now.
+        """
+        others = [path for path, known in self.above.items() if not self._is_same(path, known)]
+        if others:
+            raise conflict([unchecked_path(path) for path in others])
+        if self.git != "none":
+            self._verify_git()
+
+    def _is_same(self, path: str, known: Identity) -> bool:
+        try:
+            fd = self.resolution.open(self.root_fd, path, PASS_DIRECTORY)
+        except OSError:
+            return False
+        with held_open(fd):
+            return identity_of(fd) == known
+
+    def _changes(self) -> Iterable[StagedChange]:
+        return (change for phase in self.phases for change in phase)
+
+    def _verify_git(self) -> None:
+        gone = {each.path.relative for each in self._changes() if isinstance(each, _REMOVALS)}
+        present = {
+            each.path.relative for each in self._changes() if not isinstance(each, _REMOVALS)
+        }
+        touched = Touched(frozenset(present), frozenset(gone))
+        known = {
+            each.path: each for each in find_repositories(self.root_fd, touched, self.resolution)
+        }
+        for change in self._changes():
+            ruling = self._judge(change, known)
+            if ruling is not None and not ruling.is_allowed:
+                raise FileChangedError(
+                    f"{quote(change.path.relative)} is not committed by the git preset as the"
+                    f" workspace is now: {ruling.reason}",
+                    hint="nothing was changed; look at what stands there, then repeat the call",
+                )
+
+    def _judge(self, change: StagedChange, known: Mapping[str, GitDirectory]) -> GitRuling | None:
+        """None for what lies in no git directory."""
+        place = find_git_place(change.path.relative, known)
+        if place is None:
+            return None
+        directory = known[place.directory]
+        is_removed = isinstance(change, _REMOVALS)
+        content = None
+        if not is_removed and wants_content(place.name, directory.nested):
+            content = self._content(change)
+        mode = _MODE
+        if isinstance(change, WriteFile | MakeDirectory | SetMetadata) and change.mode is not None:
+            mode = change.mode
+        return judge_git(
+            GitChange(place.name, _node(change), mode, content, is_removed), directory, self.git
+        )
+
+    def _content(self, change: StagedChange) -> bytes | None:
+        if isinstance(change, SetMetadata):
+            path = change.path.relative
+            return find_content(self.root_fd, path, CONTENT_BYTES_MAX, self.resolution)
+        if not isinstance(change, WriteFile):
+            return None
+        content = change.content
+        if isinstance(content, GivenContent):
+            return find_content(content.dir_fd, content.path, CONTENT_BYTES_MAX)
+        if not isinstance(content, StoredContent):
+            raise TypeError(f"content of the kind {type(content).__name__} is no command's")
+        # No larger than `approval_staged_bytes_max`: `parking` kept it.
+        return self.store.read(content.digest)
+
+
+def _node(change: StagedChange) -> NodeKind:
+    if isinstance(change, MakeLink):
+        return NodeKind.LINK
+    if isinstance(change, SetMetadata):
+        is_directory = isinstance(change.old, Seen) and change.old.status.is_directory
+        return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
+    is_directory = isinstance(change, MakeDirectory | RemoveDirectory)
+    return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
 
 
 @dataclass(frozen=True, slots=True)
