@@ -9,9 +9,9 @@ from paddock.agent.deadline import Timer, real_timer
 from paddock.agent.events import TurnListener
 from paddock.agent.exchange import ModelDoor
 from paddock.providers.budgets import Budget
+from paddock.runtime.dispatch import NOBODY, CallWatcher, Done
 from paddock.runtime.messages import Asked
 from paddock.runtime.prepared import FREE, Bounds
-from paddock.runtime.together import NOBODY, CallWatcher, Done
 from paddock.values.models import Message, ToolSchema
 from paddock.values.orders import WorkOrder
 

@@ -22,9 +22,9 @@ from paddock.agent.steps import (
     next_step,
 )
 from paddock.errors import CallCancelledError, CallDroppedError, LedgerUnknownError
+from paddock.runtime.dispatch import Done
 from paddock.runtime.messages import Asked, Malformed
 from paddock.runtime.prepared import Bounds
-from paddock.runtime.together import Done
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.models import (
     AssistantMessage,

@@ -17,8 +17,8 @@ from paddock.plane.locks import locked
 from paddock.plane.trust import own_policy_path, plan_trust, write_trust
 from paddock.policy.engine import PolicySource
 from paddock.policy.questions.always import Always, Sources, plan_always
-from paddock.runtime.approval_records import ALWAYS
 from paddock.runtime.parked import Parked
+from paddock.runtime.records import ALWAYS
 
 _NEW_FILE_MODE = 0o644
 

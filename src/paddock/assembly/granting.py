@@ -23,12 +23,7 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.policy.actions import parse_concrete
 from paddock.policy.places import PatternError
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
-from paddock.runtime.inbox_approver import (
-    ACTIONS_CHANGED,
-    AGENT_CHANGED,
-    POLICY_CHANGED,
-    TARGET_CHANGED,
-)
+from paddock.runtime.asking import ACTIONS_CHANGED, AGENT_CHANGED, POLICY_CHANGED, TARGET_CHANGED
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked
 from paddock.runtime.records import Caller

@@ -17,11 +17,10 @@ from paddock.assembly.workspaces import workspace_with_git
 from paddock.errors import ApprovalExpiredError, UnknownToolError, UsageError
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import approval_digest
-from paddock.runtime.commit_parked import commit_tool
+from paddock.runtime.asking import ChangedSince
 from paddock.runtime.inbox import Inbox
-from paddock.runtime.inbox_approver import ChangedSince
 from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.parked import Parked
+from paddock.runtime.parked import Parked, commit_tool
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.sandbox.changes.parking import unpark_set

@@ -32,20 +32,14 @@ from paddock.plane.scratch import ignore_new_folder
 from paddock.policy.decide import may_ever
 from paddock.policy.engine import Policy
 from paddock.policy.matching import compile_permissions
-from paddock.runtime.approvals import (
-    ApprovalRequest,
-    Approver,
-    CallbackApprover,
-    NoApprover,
-)
+from paddock.runtime.approvals import ApprovalRequest, Approver, CallbackApprover, NoApprover
+from paddock.runtime.asking import InboxApprover, Limited
 from paddock.runtime.contents import KeptContents
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.embedding import has_to_be_awaited
-from paddock.runtime.inbox_approver import InboxApprover, Limited
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
-from paddock.runtime.runtime import Runtime
+from paddock.runtime.runtime import Runtime, has_to_be_awaited
 from paddock.sandbox.values import Progress
 from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import all_tools

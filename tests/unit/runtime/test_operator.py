@@ -1,8 +1,7 @@
 import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.operator import OperatorJudge
+from paddock.runtime.judge import OperatorJudge, PolicyJudge
 from paddock.values.decisions import Action, Agent, Decision, Outcome, RuleMatch
 
 DENYING = b'[profiles.standard]\ndeny = ["tool:file:* **"]\n'

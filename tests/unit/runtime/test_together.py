@@ -7,9 +7,9 @@ import pytest
 
 from paddock.errors import LedgerDamagedError
 from paddock.providers.cancel import CancelToken
+from paddock.runtime.dispatch import dispatch_all
 from paddock.runtime.messages import Malformed
 from paddock.runtime.prepared import Bounds
-from paddock.runtime.together import dispatch_all
 from paddock.tools.arguments import ArgumentType, plain_text
 from paddock.tools.spec import READS, Change, Effects, StoppedCallError, Tool, ToolOutput, ToolSpec
 from paddock.values.calls import LeftEffect, Refusal, ToolCall

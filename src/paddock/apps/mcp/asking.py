@@ -27,9 +27,8 @@ from pydantic import ValidationError
 
 from paddock import limits
 from paddock.errors import ApprovalExpiredError, ApprovalRefusedError, ApprovalUnavailableError
-from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 from paddock.runtime.inbox import Inbox
-from paddock.runtime.question import question_of
 from paddock.text.show import show_name
 from paddock.values.calls import Cancel, ToolResult
 

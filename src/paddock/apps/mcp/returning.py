@@ -24,10 +24,10 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.runtime.answers import refusal_without, with_question
-from paddock.runtime.approval_records import REFUSED
 from paddock.runtime.approvals import Approval
 from paddock.runtime.parked import Parked
 from paddock.runtime.prepared import Bounds
+from paddock.runtime.records import REFUSED
 from paddock.values.calls import Json, ToolResult
 
 
