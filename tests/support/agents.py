@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paddock.agent.contract_defaults import default_contracts
-from paddock.agent.contracts import Boundary, Contracts, PromptContract, parse_template
-from paddock.agent.conversation import Conversation
+from paddock.agent.context import Conversation
+from paddock.agent.contracts import (
+    Boundary,
+    Contracts,
+    PromptContract,
+    default_contracts,
+    parse_template,
+)
 from paddock.agent.events import Event, OneAtATime
-from paddock.agent.exchange import ModelDoor
-from paddock.agent.executor import Execution, Executor
-from paddock.agent.hands import Assignment, Hands
-from paddock.agent.office import Charter, Office, OrderNumbers
+from paddock.agent.executor import Assignment, Execution, Executor, Hands
 from paddock.agent.records import Scribe
-from paddock.agent.supervisor import Supervisor
+from paddock.agent.steps import ModelDoor
+from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
 from paddock.ledger.query import Filter, Rows
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.providers.budgets import Budget, session_budget

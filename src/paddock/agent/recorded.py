@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paddock.agent.conversation import Conversation, said
+from paddock.agent.context import Conversation, said
 from paddock.agent.results import TurnOutcome
 from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-from paddock.agent.contract_files import parse_contract_file
+from paddock.agent.contracts import parse_contract_file
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError
 from paddock.packages.archive import Archive

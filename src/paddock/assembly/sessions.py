@@ -9,20 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from paddock import limits
-from paddock.agent.contract_files import load_contracts
-from paddock.agent.contracts import Contracts
-from paddock.agent.conversation import Conversation
-from paddock.agent.deadline import Timer, real_timer
+from paddock.agent.context import Conversation
+from paddock.agent.contracts import Contracts, load_contracts
 from paddock.agent.events import HeardApprover, OneAtATime, Silence, TurnListener
-from paddock.agent.exchange import ModelDoor
-from paddock.agent.executor import Executor
-from paddock.agent.hands import Hands
-from paddock.agent.office import Charter, Office, OrderNumbers
+from paddock.agent.executor import Executor, Hands, Timer, real_timer
 from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.records import Scribe, TurnRecord
 from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Child, Session, SessionParts
-from paddock.agent.supervisor import Supervisor
+from paddock.agent.steps import ModelDoor
+from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
 from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.gate_record import record_gate

@@ -3,8 +3,8 @@
 import pytest
 
 from paddock.agent.events import Noticed
-from paddock.agent.exchange import ModelDoor
 from paddock.agent.records import Scribe
+from paddock.agent.steps import ModelDoor
 from paddock.errors import BudgetExhaustedError, ConfigError
 from paddock.providers.budgets import Budget, session_budget
 from paddock.providers.cancel import CancelToken

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from paddock import limits
-from paddock.agent.contract_defaults import SYNTHESIZE
-from paddock.agent.contracts import Boundary, PromptContract, parse_template
+from paddock.agent.contracts import SYNTHESIZE, Boundary, PromptContract, parse_template
 from paddock.agent.events import CallFinished, Noticed, TextPiece
 from paddock.agent.results import TurnOutcome
 from paddock.errors import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.agent.attention import attend
+from paddock.agent.context import attend
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.assembly.skills import installed_skills, skill_facts

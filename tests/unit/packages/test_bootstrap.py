@@ -15,8 +15,7 @@ import jsonschema
 import pytest
 
 import paddock
-from paddock.agent.contract_defaults import default_contracts
-from paddock.agent.contract_files import load_contracts
+from paddock.agent.contracts import default_contracts, load_contracts
 from paddock.errors import ConfigError, UsageError
 from paddock.packages.archive import PackedFile, read_members, write_hashes, write_members
 from paddock.packages.bootstrap import (
