@@ -23,7 +23,7 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
 from paddock.plane.admin import Attention, Stage
-from paddock.providers.estimate import MESSAGE_TOKENS
+from paddock.providers.budgets import MESSAGE_TOKENS
 from paddock.providers.transcript import message_as_json
 from paddock.text.show import cut
 from paddock.values.calls import Json

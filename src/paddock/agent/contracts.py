@@ -32,7 +32,7 @@ from paddock.plane.admin import contract_names
 from paddock.plane.files import read_file
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.providers.structured import require_schema, schema_problem
-from paddock.providers.wire_json import as_map
+from paddock.providers.wire import as_map
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
 from paddock.runtime.dispatch import Done
 from paddock.runtime.prepared import Judged

@@ -43,8 +43,7 @@ from paddock.errors import (
     PaddockError,
 )
 from paddock.providers.budgets import Budget
-from paddock.providers.cancel import CancelToken
-from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.failures import CancelToken, FailureKind, ProviderError
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Done
 from paddock.runtime.messages import Asked, Malformed
 from paddock.runtime.prepared import FREE, Bounds

@@ -17,7 +17,7 @@ from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
 from paddock.providers.transcript import message_from_json
-from paddock.providers.wire_json import as_count, as_list, as_map, as_text
+from paddock.providers.wire import as_count, as_list, as_map, as_text
 from paddock.values import entries
 from paddock.values.calls import Json
 from paddock.values.models import AssistantMessage, Message, Usage, UserMessage

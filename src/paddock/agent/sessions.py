@@ -13,7 +13,7 @@ from paddock.agent.results import TurnResult
 from paddock.agent.supervisor import Charter, Office, Plan, Supervisor
 from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
-from paddock.providers.cancel import stopped_by
+from paddock.providers.failures import stopped_by
 from paddock.runtime.messages import text_of
 from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.orders import Constraints, OrderType, WorkOrder

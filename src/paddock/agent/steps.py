@@ -18,8 +18,7 @@ from paddock.agent.events import Noticed, Silence, TurnListener
 from paddock.agent.records import Exchange, Scribe, no_turn
 from paddock.errors import ConfigError
 from paddock.ledger.ports import Ledger
-from paddock.providers.budgets import Budget, Reservation
-from paddock.providers.estimate import estimate_input_tokens
+from paddock.providers.budgets import Budget, Reservation, estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import Gateway
 from paddock.providers.ports import TextSink

@@ -19,7 +19,7 @@ from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import Key
 from paddock.providers.ports import Provider, TextSink
-from paddock.providers.wire_json import as_count, as_map, as_text
+from paddock.providers.wire import as_count, as_map, as_text
 from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn
 

@@ -17,8 +17,7 @@ from paddock.errors import (
     PaddockError,
 )
 from paddock.plane.admin import Attention, Stage
-from paddock.providers.cancel import CancelToken
-from paddock.providers.failures import FailureKind
+from paddock.providers.failures import CancelToken, FailureKind
 from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel
 from paddock.values.entries import Entry
 from paddock.values.models import AssistantMessage, Stop, Usage, UserMessage

@@ -16,7 +16,7 @@ from paddock.errors import (
     LedgerFullError,
     UsageError,
 )
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover, YesApprover
 from paddock.runtime.asking import (
     ACTIONS_CHANGED,

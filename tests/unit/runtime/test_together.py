@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from paddock.errors import LedgerDamagedError
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.runtime.dispatch import dispatch_all
 from paddock.runtime.messages import Malformed
 from paddock.runtime.prepared import Bounds

@@ -25,7 +25,7 @@ from paddock.apps.admin.commands_tools import CallCommand, ExpandCommand, ToolsC
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.desk import Desk
 from paddock.errors import UsageError
-from paddock.providers.wire_json import as_map
+from paddock.providers.wire import as_map
 from paddock.text.show import quote
 
 _COMMAND: Final = re.compile(r"/(\S+)\s*(.*)", re.DOTALL)

@@ -5,7 +5,7 @@ from typing import Final
 from paddock.apps.admin.blocks import Look, Span, Table, row
 from paddock.apps.admin.desk import Desk
 from paddock.errors import UnknownToolError, UsageError
-from paddock.providers.builtin_syntax import parse_call
+from paddock.providers.builtin import parse_call
 from paddock.text.json import parse_object
 from paddock.text.show import quote
 from paddock.values.calls import Json

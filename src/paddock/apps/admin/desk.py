@@ -17,8 +17,8 @@ from paddock.assembly.lazy_packages import is_made_with_dev
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session
-from paddock.providers.cancel import CancelToken, stopped_by
-from paddock.providers.wire_json import as_map, as_text
+from paddock.providers.failures import CancelToken, stopped_by
+from paddock.providers.wire import as_map, as_text
 from paddock.runtime.approvals import Approver
 from paddock.runtime.messages import asked_call
 from paddock.runtime.prepared import Bounds

@@ -32,7 +32,7 @@ from paddock.limits import shell_timeout_raised_s
 from paddock.plane.environment import process_environment, process_variables, real_path
 from paddock.policy.decide import shell_for
 from paddock.policy.settings import covers
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name
 from paddock.tools.shell import discarded_text

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 from mcp.server.session import ServerSession
 
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.sandbox.streams import LastLine
 
 T = TypeVar("T")

@@ -48,7 +48,7 @@ from paddock.errors import (
     UnknownToolError,
     UsageError,
 )
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
 from paddock.text.json import json_name

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from paddock.apps.mcp.calls import Calls
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.sandbox.streams import LastLine
 
 
