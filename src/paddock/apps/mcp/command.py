@@ -202,8 +202,7 @@ class Mcp:
         return 0 if is_wanted else 1
 
     def _uninstall(self, options: Options, console: Console) -> int:
-        from paddock.apps.mcp.install import config_file
-        from paddock.apps.mcp.uninstall import find_elsewhere, plan_uninstall
+        from paddock.apps.mcp.install import config_file, find_elsewhere, plan_uninstall
 
         project = _find(options, console)
         client, scope = options.client, _scope(options)
