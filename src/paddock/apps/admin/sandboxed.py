@@ -1,6 +1,6 @@
 """What this host can enforce on commands, tried once when the shell starts."""
 
-from paddock.apps.admin.status import Sandboxed
+from paddock.apps.admin.show import Sandboxed
 from paddock.assembly.project import Project
 from paddock.assembly.shell import STAGING
 from paddock.errors import SandboxUnavailableError
