@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.agent.contracts import CLASSIFY, EXECUTE, SYNTHESIZE, PromptContract, default_contracts
-from paddock.assembly.blueprint import admin_config_bytes
+from paddock.assembly.bootstrap_sources import admin_config_bytes
 from paddock.packages.archive import write_hashes
 from paddock.packages.bootstrap import SOURCES
 from paddock.plane.admin_schema import admin_config_schema_bytes

@@ -35,7 +35,7 @@ BROAD_DOORS: Final = frozenset(
         # Its own tool: whatever it raises is that tool's failure, and no defect of ours.
         "runtime/runtime.py",
         # A package's module: whatever it raises, there is no such tool.
-        "assembly/package_tools.py",
+        "assembly/extensions.py",
     }
 )
 """The modules where an `except Exception` may stand."""

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly.auditing import Audit, audit_ledger
+from paddock.assembly.auditing import ORDER, Audit, audit_ledger
 from paddock.assembly.bootstrap import init_bare_plane
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import find_project
-from paddock.assembly.rollback import ORDER
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.installed import read_installed
 from paddock.packages.ledger import PackageLedger, find_deviations, replay

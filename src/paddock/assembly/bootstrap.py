@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock import limits
-from paddock.assembly.auditing import was_signed
-from paddock.assembly.blueprint import Founder, bare_plane_blueprint
+from paddock.assembly.auditing import ORDER, accept_rollback, find_gone_back, was_signed
+from paddock.assembly.bootstrap_sources import Founder, bare_plane_blueprint
 from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
 from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
-from paddock.assembly.rollback import ORDER, accept_rollback, find_gone_back
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query_lines

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
+from paddock.assembly.auditing import PlaneWitness
 from paddock.assembly.history import settle_sets
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.packages import (
@@ -19,7 +20,6 @@ from paddock.assembly.packages import (
     require_bare,
 )
 from paddock.assembly.project import Project
-from paddock.assembly.witness import PlaneWitness
 from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.gates.ground import NOBODY, Ground, Tools, Watcher

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddock.assembly.acceptance import ShellAcceptance
-from paddock.assembly.core_tools import require_registered
+from paddock.assembly.auditing import PlaneWitness
+from paddock.assembly.bootstrap_sources import require_registered
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, policy_of
-from paddock.assembly.witness import PlaneWitness
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger

@@ -125,7 +125,7 @@ def read_agents(root: ProjectRoot, environment: Environment) -> AgentStore:
 def _bare_agents(
     root: ProjectRoot, layout: PlaneLayout, environment: Environment
 ) -> tuple[AgentStore, AdminConfig, DualGate]:
-    from paddock.assembly.core_tools import load_admin_config  # noqa: PLC0415 - loads every tool
+    from paddock.assembly.bootstrap_sources import load_admin_config  # noqa: PLC0415 - loads every tool
 
     config = load_admin_config(root, layout)
     gate = find_gate(root, config, environment)

@@ -96,7 +96,7 @@ def _existing(
     """Every tool there is for somebody with these toolsets, and what was not loaded."""
     if PACKAGE not in toolsets:
         return all_tools(), ()
-    from paddock.assembly.package_tools import load_package_tools  # noqa: PLC0415 - few have one
+    from paddock.assembly.extensions import load_package_tools  # noqa: PLC0415 - few have one
 
     loaded = load_package_tools(project)
     return [*all_tools(), *loaded.tools], loaded.notices

@@ -21,13 +21,13 @@ from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
 from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.auditing import verify_not_gone
+from paddock.assembly.extensions import skill_facts
 from paddock.assembly.gate_record import record_gate
 from paddock.assembly.ids import new_session_id
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.models import chosen_model, gateway_of, open_model
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
-from paddock.assembly.skills import skill_facts
 from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger

@@ -79,7 +79,7 @@ def review_trust(
 
 
 def _review_plane(path: Path, environment: Environment) -> TrustReview:
-    from paddock.assembly.core_tools import require_registered  # noqa: PLC0415 - loads every tool
+    from paddock.assembly.bootstrap_sources import require_registered  # noqa: PLC0415 - loads every tool
 
     root = ProjectRoot(path, PlaneKind.BARE, accepted=is_registered_bare_plane(path, environment))
     config = read_admin_config(PlaneLayout(path, PlaneKind.BARE))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddock.apps.mcp.served import Agents
+from paddock.assembly.extensions import EFFECTS
 from paddock.assembly.opening import open_project
-from paddock.assembly.package_tools import EFFECTS
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.runtime.approvals import NoApprover
 from tests.support.packages import archive_bytes

@@ -8,9 +8,8 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
-from paddock.assembly.auditing import ledgers_known
+from paddock.assembly.auditing import WentBack, accept_rollback, find_gone_back, ledgers_known
 from paddock.assembly.ledgers import open_plane_ledger
-from paddock.assembly.rollback import WentBack, accept_rollback, find_gone_back
 from paddock.assembly.site import PlaneSite
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes

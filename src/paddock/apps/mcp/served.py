@@ -22,9 +22,9 @@ from paddock.apps.mcp.asking import (
     approval_of,
 )
 from paddock.assembly.approvals import open_inbox
+from paddock.assembly.granting import grant_here, resume
 from paddock.assembly.ids import new_session_id
 from paddock.assembly.project import Project
-from paddock.assembly.resuming import grant_here, resume
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import (
     ApprovalExpiredError,

@@ -20,31 +20,106 @@ package code as well, whatever its plan says, it counts as one that changes some
 whatever it says of itself, and it takes no name that is taken.
 
 A tool that is not loaded does not exist; who opens the plane is told why.
+
+Also here:
+
+- Skills: text that packages bring, and of which an agent is told by name.
+- Packages whose files may be used as what they are: installed, approved, unchanged.
 """
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Final, cast
 
 from paddock import limits
 from paddock.assembly.admin import PACKAGE
+from paddock.assembly.packages import is_development_plane, package_ledger
 from paddock.assembly.project import Project
-from paddock.assembly.sound_packages import (
-    SoundPackages,
-    UnsoundPackageError,
-    open_sound_packages,
-)
-from paddock.errors import InternalError
-from paddock.packages.installed import InstalledPackage
+from paddock.errors import InternalError, PaddockError
+from paddock.packages.installed import InstalledPackage, InstalledSet, check_package, read_installed
+from paddock.packages.ledger import RecordedPackage, replay
 from paddock.packages.manifest import Asset
 from paddock.plane.admin import PackageTool
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Effects, Plan, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.toolsets import all_tools
+from paddock.values.calls import Json
 from paddock.values.decisions import Action
+from paddock.values.entries import digest_of
+from paddock.workspace import Workspace
+
+# Threat: whoever changes a file of a package, with its manifest and receipt beside it, would
+# have what it wants loaded or read to a model. So each question is answered by somebody else:
+# what is installed by the packages ledger, verified, and by the plane; who stands for it by
+# the approval that the ledger names; what a file holds by the manifest of that digest. The
+# bytes that are used are those whose digest was compared; nothing is read a second time.
+
+
+class UnsoundPackageError(Exception):
+    """A package, or a file of one, that may not be used, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoundPackages:
+    """One plane, as it was looked at once."""
+
+    workspace: Workspace
+    installed: InstalledSet
+    recorded: Mapping[str, RecordedPackage]
+    plane_is_dev: bool
+
+    def find(self, package_id: str) -> InstalledPackage:
+        """The package, every file of it looked at now. Raises: UnsoundPackageError."""
+        package, told = self.installed.packages.get(package_id), self.recorded.get(package_id)
+        if package is None or told is None:
+            raise UnsoundPackageError("the package is not installed")
+        if package.manifest.digest != told.digest:
+            raise UnsoundPackageError("its manifest is not the one that was installed")
+        if told.wo_id is None and not self.plane_is_dev:
+            raise UnsoundPackageError("no operator approved the package")
+        failures = check_package(package, self.workspace)
+        if failures:
+            raise UnsoundPackageError(f"{failures[0].file}: {failures[0].reason}")
+        return package
+
+    def content(self, package: InstalledPackage, asset: Asset, bytes_max: int) -> bytes:
+        """A file of a package, read once, exactly as it was brought.
+
+        Raises: UnsoundPackageError.
+        """
+        if self.installed.owner_of(asset.path) is not package:
+            raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
+        try:
+            path = self.workspace.resolve_entry(asset.path).path
+            content = self.workspace.read_all(path, bytes_max).content
+        except PaddockError as error:
+            raise UnsoundPackageError(error.message) from error
+        if digest_of(content) != asset.sha256:
+            raise UnsoundPackageError(f"{asset.path} is not as the package brought it")
+        return content
+
+
+@contextmanager
+def open_sound_packages(project: Project) -> Generator[SoundPackages]:
+    """The packages of a bare plane.
+
+    Raises:
+        HostError: the plane cannot be read.
+        LedgerDamagedError: nobody can tell what was installed.
+    """
+    entries = package_ledger(project).read().entries
+    with Workspace.open(str(project.layout.root)) as workspace:
+        yield SoundPackages(
+            workspace,
+            read_installed(project.layout),
+            replay(entries).packages,
+            is_development_plane(project),
+        )
+
 
 CLASSIFICATION: Final = "tool"
 """Of a file that is a tool: a Python module, called after it, with a function `tool`."""
@@ -196,3 +271,72 @@ class _Guarded:
 
     def _defect(self, what: str) -> InternalError:
         return InternalError(f"the tool {quote(self._head.target)} {what}")
+
+
+# A skill is `…/<name>/SKILL.md`, classified `skill`, and begins with its name and with one
+# sentence that says when to read it. What a model is told is these two and the path; it reads
+# the text like any file, by a call that is judged. A skill that is not exactly as its package
+# brought it, or whose package nobody approved, is not mentioned.
+
+SKILL_CLASSIFICATION: Final = "skill"
+_HEAD: Final = re.compile(
+    r"---\nname: ([a-z0-9][a-z0-9-]{0,63})\ndescription: ([^\n]{1,300})\n---\n", re.ASCII
+)
+
+
+def skill_facts(project: Project) -> dict[str, Json]:
+    """The skills that a model is told of, and how many more there are where it is not told of all.
+
+    Limits: `skills_max`. Raises: as `installed_skills`.
+    """
+    found = installed_skills(project)
+    named = limits.skills_max
+    if len(found) <= named:
+        return {"skills": found}
+    more = f"{len(found) - named} more skills are not named: {named} are, the first by path"
+    return {"skills": found[:named], "skills_left_out": more}
+
+
+def installed_skills(project: Project) -> list[Json]:
+    """Each skill of the plane as `{name, description, path}`, by path.
+
+    Raises: HostError, LedgerDamagedError.
+    """
+    if not project.root.accepted or not project.layout.installed.is_dir():
+        return []
+    with open_sound_packages(project) as packages:
+        found = sorted(_skills(packages))
+    return [
+        {"name": name, "description": description, "path": path}
+        for path, name, description in found
+    ]
+
+
+def _skills(packages: SoundPackages) -> Iterator[tuple[str, str, str]]:
+    for package_id, package in packages.installed.packages.items():
+        assets = [
+            asset
+            for asset in package.manifest.assets
+            if asset.classification == SKILL_CLASSIFICATION
+        ]
+        if not assets:
+            continue
+        try:
+            sound = packages.find(package_id)
+            for asset in assets:
+                content = packages.content(sound, asset, limits.skill_bytes_max)
+                told = _told(asset.path, content)
+                if told is not None:
+                    yield told
+        except UnsoundPackageError:
+            continue  # what is wrong with it is for list_packages and the gates to say
+
+
+def _told(path: str, content: bytes) -> tuple[str, str, str] | None:
+    """Path, name and description; None where it does not begin as a skill does."""
+    head = _HEAD.match(content.decode("utf-8", errors="replace"))
+    folder = path.rpartition("/")[0].rpartition("/")[2]
+    # Threat: a description is read to a model: one line, nothing that hides or redirects.
+    if head is None or head[1] != folder or show_name(head[2]) != head[2]:
+        return None
+    return path, head[1], head[2]
