@@ -334,13 +334,9 @@ def absolute(workspace: Workspace, path: WorkspacePath) -> str:
     return f"{workspace.root.rstrip('/')}/{path.relative}"
 
 
-#     if ports.cancel.is_cancelled:
-#         raise StoppedCallError(LeftEffect.NONE)
-#
-# A handler that runs something long stops it when `ports.cancel` says so (`on_cancel`
-# calls back at once), waits until nothing of it is left, and raises this with what
-# was done by then. A call that has not begun is never handed to its handler.
-
+# A handler that runs something long stops it when `ports.cancel` says so (`on_cancel` calls back
+# at once), waits until nothing of it is left, and raises StoppedCallError with what was done by
+# then. A call that has not begun is never handed to its handler.
 _HINTS: Final = {
     LeftEffect.NONE: "it changed nothing",
     LeftEffect.PARTIAL: "part of it was done: look at what it changed before going on",
