@@ -3,7 +3,7 @@
     explain.py record.py                          why a decision is what it is; of a call on record
     flip.py                                       near misses; the smallest change that flips it
     always.py                                     from an approved call to the rules for it
-    lint.py                                       rules that do nothing, grants that give much
+    lint.py coverage.py                           rules that do nothing, grants that give much;
                                                     `policy test`: each rule's own examples
     compare.py replay.py                          two policies: calls that they answer differently
     witness_calls.py sampling.py                  which calls are worth putting to both
