@@ -22,19 +22,20 @@ from paddock.collector.chains import (
     Progress,
     Refused,
 )
-from paddock.collector.rows import (
+from paddock.collector.store import (
+    GRANTS,
     HEADS,
     LOCKED_CHAIN,
     LOCKED_OFFER,
     OFFERS,
+    OFFERS_MAX,
     REFUSED,
+    SCHEMA,
     accepted_of,
     bytes_of,
     offer_of,
     refused_of,
 )
-from paddock.collector.schema import GRANTS, SCHEMA
-from paddock.collector.store import OFFERS_MAX
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.format.lines import VerifierKey
 
@@ -104,7 +105,6 @@ class PostgresStore:
         self._connection.close()
 
     def _begin(self) -> None:
-        """Look whether it keeps text as it is, and set how long to wait."""
         encoding = self._connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise HostError(
@@ -273,7 +273,6 @@ class PostgresStore:
 
     @contextmanager
     def _asking(self, what: str) -> Generator[None]:
-        """Turn what the library raises into our error. Raises: HostError."""
         try:
             yield
         except psycopg.Error as fault:

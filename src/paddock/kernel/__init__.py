@@ -1,10 +1,11 @@
 """Every ctypes call of Paddock, each constant with its ABI reason.
 
-    calls        system calls by number          machine     what differs between machines
-    files        openat2, renameat2, syncfs      mounts      mounts by descriptor
-    namespaces   a child in new ones             processes   what a process gives up for good
-    landlock     rights that are given up        seccomp     a filter over system calls
-    reaping      a process that keeps others
+    syscalls   system calls by number, and what differs between machines
+    files      openat2, renameat2, syncfs
+    mounts     mounts by descriptor, a child in new namespaces
+    processes  what a process gives up for good, one that keeps others
+    landlock   rights that are given up
+    seccomp    a filter over system calls
 
 A leaf: it knows nothing of workspaces or policy, takes plain integers and bytes
 and raises plain `OSError`, as the functions of `os` do. Who calls it converts.

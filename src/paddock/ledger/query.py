@@ -28,10 +28,9 @@ from paddock.ledger.index import Covered, Index, StaleIndexError
 from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader, stands
 from paddock.ledger.segments import LedgerPaths
 from paddock.plane.layout import LedgerName
-from paddock.values.actions import PATH_CATEGORIES
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TOOL_RESULT
+from paddock.values.decisions import PATH_CATEGORIES
+from paddock.values.entries import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TOOL_RESULT, Entry
 
 # Pure.
 

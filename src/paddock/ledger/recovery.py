@@ -71,9 +71,7 @@ from paddock.ledger.segments import (
     list_starts,
     sync_directory,
 )
-from paddock.values.digests import DIGEST_PREFIX
-from paddock.values.entries import Entry
-from paddock.values.events import LEDGER_RECOVERED
+from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 
 _GENESIS_BYTES_USUAL: Final = 4096
 _PENDING: Final = ".pending"

@@ -32,8 +32,7 @@ from paddock.ledger.format.encoding import (
     leaf_hash,
 )
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import GENESIS
+from paddock.values.entries import GENESIS, Entry
 
 FIELDS: Final = (
     "id",

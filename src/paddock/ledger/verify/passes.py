@@ -30,7 +30,7 @@ from paddock.ledger.head import Mark
 from paddock.ledger.ports import Head
 from paddock.ledger.read import LINE_OPENING, LedgerReader, whole_lines
 from paddock.ledger.verify.results import ChainFault, Problem, Remembered, Unanswered
-from paddock.values.events import GENESIS, TOOL_INTENT, TOOL_RESULT
+from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
 
 _LEAF: Final = sha256(b"\0")
 _EVENT_AT: Final = len(

@@ -1,4 +1,4 @@
-"""Whether one pattern of a policy leaves another one nothing to decide.
+"""Find whether one pattern of a policy leaves another one nothing to decide.
 
 Decided on samples: the covered pattern with its wildcards filled in, by nothing
 and by texts that no pattern names. A pattern that matches all of them matches
@@ -13,9 +13,10 @@ from itertools import product
 from typing import Final
 
 from paddock.policy.actions import ActionPattern
+from paddock.policy.engine import Layers, PathGuards
 from paddock.policy.globs import CharClass, Segment, Wild
-from paddock.policy.guards import Layers, PathGuards
-from paddock.policy.patterns import (
+from paddock.policy.load import PathsTable
+from paddock.policy.pathset import (
     ROOT,
     Comparison,
     MatchedPattern,
@@ -24,12 +25,10 @@ from paddock.policy.patterns import (
     PathSet,
     compile_pattern,
 )
-from paddock.policy.problems import PatternError
+from paddock.policy.places import PatternError
 from paddock.policy.questions.sampling import common_row, path_parts
 from paddock.policy.rules import Rule
-from paddock.policy.tables import PathsTable
-from paddock.values.actions import WRITING_OPERATIONS
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import WRITING_OPERATIONS, Outcome
 
 FILL: Final = "\x01\x02"
 """A text that no pattern of a policy holds."""

@@ -2,19 +2,24 @@
 
 Nothing here stops a load or changes a decision. A finding is sound for the cases
 it names; it is no proof that a policy without findings is good.
+
+Also here:
+
+- Programs that a rule for them says too little about: what they run, or what they need.
+- `policy test`: each example of each rule, judged again and reported one by one.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.policy.actions import HeadPattern
-from paddock.policy.document import PolicyDocument
-from paddock.policy.engine import Policy
-from paddock.policy.guards import Writer
-from paddock.policy.places import BUILT_IN, Place
-from paddock.policy.presets import presets
-from paddock.policy.problems import quote_toml
+from paddock.policy.actions import HeadPattern, parse_concrete
+from paddock.policy.engine import Policy, Writer
+from paddock.policy.load import PolicyDocument
+from paddock.policy.matching import rule_matches
+from paddock.policy.places import BUILT_IN, Place, quote_toml
+from paddock.policy.presets import RARELY_CONFINED, presets
 from paddock.policy.questions.coverage import (
     IdleException,
     covering_rules,
@@ -22,12 +27,70 @@ from paddock.policy.questions.coverage import (
     is_swallowed,
     path_samples,
 )
-from paddock.policy.questions.interpreters import find_interpreter, find_unconfined
+from paddock.policy.reader import Text
 from paddock.policy.rules import Profile, Rule
 from paddock.text.show import name_some
-from paddock.values.actions import Action
 from paddock.values.calls import Json
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, Outcome
+
+INTERPRETERS: Final = frozenset(
+    (
+        "awk bash bun busybox dash deno docker env eval find gawk ksh lua make node npx parallel "
+        "perl php pip podman python python3 ruby sed sh sudo tclsh uv uvx vim xargs zsh"
+    ).split()
+)
+"""Programs that run whatever their arguments or a file say."""
+
+RUNNERS: Final = frozenset(
+    (
+        "IPython asyncio bdb bpython cProfile code codeop coverage debugpy doctest execnet idlelib "
+        "inspect invoke ipdb ipykernel jupyter kernprof line_profiler memory_profiler memray nox "
+        "pdb pickle pipx poetry profile profiling ptpython pudb py_spy pydoc pyinstrument pyperf "
+        "rlcompleter runpy scalene slipcover sqlite3 timeit torch.distributed tox trace trepan "
+        "viztracer watchfiles xonsh"
+    ).split()
+)
+"""Modules that run a text, a file or a module that their arguments name, as `python` does."""
+
+
+def find_interpreter(rule: Rule) -> str:
+    """Return the program or module of an allow whose star covers what it runs; else empty.
+
+    A module that `-m` names is looked at in place of Python, as the decision itself does.
+    """
+    words = rule.pattern.target.split()
+    program = words[0].rpartition("/")[2]
+    if program not in INTERPRETERS or not words[-1].endswith("*"):
+        return ""
+    module = _module(rule) if program.startswith("python") else ""
+    if not module:
+        return program
+    packages = module.split(".")
+    names = {".".join(packages[:count]) for count in range(1, len(packages) + 1)}
+    return f"{program} -m {module}" if names & (RUNNERS | INTERPRETERS) else ""
+
+
+def find_unconfined(rule: Rule) -> str:
+    """Return the program of a rule that rarely works in a sandbox; else empty."""
+    words = rule.pattern.target.split()
+    program = words[0].rpartition("/")[2] if words else ""
+    return program if program in RARELY_CONFINED else ""
+
+
+def _module(rule: Rule) -> str:
+    """Return the module of `python -m MODULE …` where the rule has it word for word."""
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    if rule.command is None:
+        return ""
+    texts: list[str] = []
+    for word in rule.command.words:
+        if not word.is_literal:
+            break
+        texts.append(word.parts[0])
+    command = parse_line(shlex.join(texts)).commands[0]
+    return texts[command.starts[1]] if len(command.starts) > 1 else ""
+
 
 TRACKED_HINT: Final = (
     "git rm --cached takes a file out of what is tracked, and a new secret is needed: history"
@@ -357,3 +420,43 @@ def _ways(document: PolicyDocument, key: tuple[str, str]) -> Iterator[tuple[str,
     if key[0] == "shell":
         for profile in document.profiles:
             yield "profiles", profile.name, *key
+
+
+# A file with a false example does not load, so a policy that exists has none; the
+# report shows which promises were kept, and how many.
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleResult:
+    """One example: `wanted` is whether it should match, `holds` whether that is so."""
+
+    profile: str
+    pattern: str
+    example: Text
+    wanted: bool
+    holds: bool
+
+    def render(self) -> str:
+        verdict = "ok" if self.holds else "FALSE"
+        verb = "matches" if self.wanted else "does not match"
+        return f"{verdict}: {self.example.text!r} {verb} {self.pattern!r} ({self.example.place})"
+
+
+def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
+    """Judge every example of the policy's profiles, in the order of the files."""
+    # A rule that other profiles have from its own is judged once.
+    return tuple({(each.example, each.pattern): each for each in _results(policy)}.values())
+
+
+def _results(policy: Policy) -> Iterator[ExampleResult]:
+    for profile in (*policy.profile_table, *policy.overlays):
+        for rule in profile.rules:
+            for example in rule.match:
+                yield _result(profile.name, rule, example, wanted=True)
+            for example in rule.not_match:
+                yield _result(profile.name, rule, example, wanted=False)
+
+
+def _result(profile: str, rule: Rule, example: Text, wanted: bool) -> ExampleResult:
+    holds = rule_matches(rule, parse_concrete(example.text)) is wanted
+    return ExampleResult(profile, rule.pattern.text, example, wanted, holds)
