@@ -11,6 +11,7 @@ from pathlib import Path
 
 from paddock.history.journal import Journal
 from paddock.history.objects import ObjectStore
+from paddock.storage.disk import Disk
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     Absent,
@@ -25,7 +26,6 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
 from paddock.workspace.metadata import status_from
 from paddock.workspace.names import unchecked_path as at
 from paddock.workspace.resolution import Resolution

@@ -25,10 +25,10 @@ from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.transaction import AcceptanceResult, Depot, NoAcceptance
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
+from paddock.storage.disk import Disk
 from paddock.values.digests import digest_of
 from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
-from paddock.workspace.disk import Disk
 
 PROGRAM = b"#!/bin/sh\nexit 0\n"
 NOW = 1_800_000_000.0
@@ -294,7 +294,7 @@ class Meddling(Disk):
         self.content = content
         self.is_armed = False
 
-    def create(self, dir_fd: int, name: str, mode: int) -> int:
+    def create(self, dir_fd: int, name: str, mode: int = 0o600) -> int:
         if self.is_armed and name.endswith(".entry"):
             self.is_armed = False
             self.path.write_bytes(self.content)

@@ -7,7 +7,7 @@ from paddock.agent.contract_defaults import default_contracts
 from paddock.agent.contracts import Contracts, PromptContract, parse_contract
 from paddock.errors import ConfigError
 from paddock.plane.contracts import contract_names
-from paddock.plane.files import read_file
+from paddock.storage.atomic import read_file
 from paddock.text.show import quote
 
 

@@ -31,9 +31,9 @@ from paddock.ledger.verify.verifying import (
     verify,
 )
 from paddock.plane.environment import Environment
-from paddock.plane.files import make_directories, read_file, replace_file
 from paddock.plane.keys import anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
+from paddock.storage.atomic import make_directories, read_file, replace_file
 from paddock.values.calls import Json
 from paddock.values.events import CHECKPOINT, ROLLBACK_ACCEPTED
 

@@ -26,10 +26,10 @@ from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.policy.settings import HistorySettings
+from paddock.storage.disk import Disk
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.change_recovery import recover
-from paddock.workspace.disk import Disk
 
 _LEFTOVERS: Final = (
     "HOT/ledger/",

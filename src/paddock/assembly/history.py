@@ -9,8 +9,8 @@ from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.history.looking import SeenStore
 from paddock.policy.engine import Policy
+from paddock.storage.disk import Disk
 from paddock.workspace.change_recovery import Recovered, Settled, recover
-from paddock.workspace.disk import Disk
 from paddock.workspace.resolution import detect_resolution
 
 JOURNAL: Final = "journal"

@@ -30,9 +30,9 @@ from paddock.ledger.signing import KeySigner, Signer
 from paddock.ledger.signing_program import ProgramSigner
 from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import Environment
-from paddock.plane.files import host_errors, make_directories
 from paddock.plane.keys import ledger_key_path, missing_key_hint
 from paddock.plane.layout import LedgerName, PlaneLayout, path_id
+from paddock.storage.atomic import host_errors, make_directories
 from paddock.values.entries import Entry
 from paddock.values.planes import PlaneKind
 

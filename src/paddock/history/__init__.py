@@ -14,7 +14,6 @@
     journal_format  one entry of it, and what a crash tore
     blobs        contents that the ledger names by a salted digest, and that can be erased
     pins         contents that wait for an answer, and are not pruned meanwhile
-    disk         every call that changes the store
 
 Before a file changes, its content stands in the store, durably; then its call's note
 does; then it changes. So at any moment of a crash the old content is in its place or

@@ -14,8 +14,8 @@ from typing import Final
 
 from paddock.errors import IntegrityError
 from paddock.history.objects import ObjectStore
-from paddock.plane.files import make_directories
-from paddock.plane.forking import call_after_fork
+from paddock.storage.atomic import make_directories
+from paddock.storage.locks import call_after_fork
 from paddock.values.digests import DIGEST_PREFIX
 
 SALT_BYTES: Final = 16

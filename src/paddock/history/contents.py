@@ -6,8 +6,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from paddock.errors import HostError, IntegrityError
-from paddock.history.disk import READ
 from paddock.history.packing import PACKED, chunks_of, name_of, unpacked
+from paddock.storage.disk import READ
 from paddock.text.show import quote
 from paddock.values.digests import DIGEST_PREFIX
 

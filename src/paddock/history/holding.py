@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from paddock.errors import FileChangedError, HostError, StorageFullError
-from paddock.history.disk import READ
 from paddock.history.locking import StoreLock
 from paddock.history.packing import name_of
 from paddock.history.shelf import Shelf
+from paddock.storage.disk import READ
 
 HELD_BYTES_MIN: Final = 4096
 """Smaller files are copied: a new file and the removal of the old one cost less there than

@@ -29,14 +29,13 @@ child to end or to execute another program.
 """
 
 import contextlib
-import errno
 import os
 import re
 import secrets
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PaddockError, StorageFullError
@@ -52,49 +51,17 @@ from paddock.history.journal_format import (
     intent_payload,
     mark_payload,
 )
-from paddock.plane.files import require_private
-from paddock.plane.locks import try_lock, unlock
+from paddock.storage.atomic import require_private
+from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, Disk, converting
+from paddock.storage.locks import leads_to, try_lock, unlock
 from paddock.text.show import quote
 
 _SUFFIX: Final = ".entry"
 _NAME: Final = re.compile(r"[0-9a-f]{32}\.entry")
 TOKEN_CHARS: Final = 24
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NAMES_TRIED_MAX: Final = 16
 _VOID: Final = b"\0" * 64
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
-class JournalDisk(Protocol):
-    """The calls by which the journal changes the disk; a workspace's disk has them."""
-
-    def create(self, dir_fd: int, name: str, mode: int) -> int:
-        """A new file of that name, open for writing; EEXIST if anything has it."""
-        ...
-
-    def write(self, fd: int, content: bytes) -> None: ...
-
-    def sync(self, fd: int) -> None:
-        """Wait until the file or the directory is on the device."""
-        ...
-
-    def unlink(self, dir_fd: int, name: str) -> None:
-        """Remove a name."""
-        ...
-
-
-@contextlib.contextmanager
-def _converting(act: str) -> Generator[None]:
-    try:
-        yield
-    except OSError as failure:
-        said = os.strerror(failure.errno or 0)
-        if failure.errno in _FULL:
-            raise StorageFullError(
-                f"no space is left to {act}: {said}", hint="nothing was changed"
-            ) from failure
-        raise HostError(f"cannot {act}: {said}") from failure
 
 
 class JournalEntry:
@@ -102,7 +69,7 @@ class JournalEntry:
 
     __slots__ = ("_dir_fd", "_disk", "_fd", "_last_digest", "_offset", "name", "records")
 
-    def __init__(self, disk: JournalDisk, dir_fd: int, name: str, fd: int) -> None:
+    def __init__(self, disk: Disk, dir_fd: int, name: str, fd: int) -> None:
         self._disk = disk
         self._dir_fd = dir_fd
         self._fd = fd
@@ -118,7 +85,7 @@ class JournalEntry:
             IntegrityError: it cannot be read; see `decode`.
             HostError: the disk fails.
         """
-        with _converting("read the journal"):
+        with converting("read the journal"):
             size_bytes = os.fstat(self._fd).st_size
             if size_bytes > limits.journal_entry_bytes_max:
                 raise IntegrityError(
@@ -172,13 +139,13 @@ class JournalEntry:
 
     def forget(self) -> None:
         """Remove the entry: nothing that it speaks of is left in the tree."""
-        with _converting("remove a journal entry"):
+        with converting("remove a journal entry"):
             self._disk.unlink(self._dir_fd, self.name)
         self.release()
 
     def abandon(self) -> None:
         """Remove an entry that was not committed, durably: it must not come back."""
-        with _converting("remove a journal entry"):
+        with converting("remove a journal entry"):
             self._disk.unlink(self._dir_fd, self.name)
             self._disk.sync(self._dir_fd)
         self.release()
@@ -196,7 +163,7 @@ class JournalEntry:
     def _append(self, content: bytes, line_bytes: int, digest: str) -> None:
         # write → sync, each record. After a failed write or sync the place of the next
         # record stays: what stands there then is a torn record, and is written over.
-        with _converting("write the journal"):
+        with converting("write the journal"):
             os.lseek(self._fd, self._offset, os.SEEK_SET)
             self._disk.write(self._fd, content)
             self._disk.sync(self._fd)
@@ -204,7 +171,7 @@ class JournalEntry:
         self._last_digest = digest
 
     def _sync_directory(self) -> None:
-        with _converting("write the journal"):
+        with converting("write the journal"):
             self._disk.sync(self._dir_fd)
 
 
@@ -221,25 +188,25 @@ class Journal:
 
     __slots__ = ("_dir_fd", "_disk")
 
-    def __init__(self, disk: JournalDisk, dir_fd: int) -> None:
+    def __init__(self, disk: Disk, dir_fd: int) -> None:
         self._disk = disk
         self._dir_fd = dir_fd
 
     @classmethod
-    def open(cls, directory: str, disk: JournalDisk) -> Self:
+    def open(cls, directory: str, disk: Disk) -> Self:
         """Open the journal in `directory`, which is made where it is missing; its parent is not.
 
         Raises:
             ConfigError: a link or no directory stands there, or others may write to it.
             HostError: it cannot be opened.
         """
-        with _converting(f"open the journal {quote(directory)}"):
+        with converting(f"open the journal {quote(directory)}"):
             with contextlib.suppress(FileExistsError):
-                os.mkdir(directory, 0o700)
+                os.mkdir(directory, PRIVATE_DIRECTORY_MODE)
             # Threat: whoever can write here can have names moved in any tree that the
             # plane's user may change.
             require_private(Path(directory))
-            return cls(disk, os.open(directory, _DIRECTORY))
+            return cls(disk, os.open(directory, DIRECTORY))
 
     def __enter__(self) -> Self:
         return self
@@ -259,12 +226,12 @@ class Journal:
         Raises:
             StorageFullError, HostError.
         """
-        with _converting("write the journal"):
+        with converting("write the journal"):
             for _ in range(_NAMES_TRIED_MAX):
                 name = secrets.token_hex(16) + _SUFFIX
-                fd = self._disk.create(self._dir_fd, name, 0o600)
+                fd = self._disk.create(self._dir_fd, name)
                 # Between the two calls somebody may have taken it for a dead one.
-                if try_lock(fd) and _stands(self._dir_fd, name, fd):
+                if try_lock(fd) and leads_to(self._dir_fd, name, fd):
                     return JournalEntry(self._disk, self._dir_fd, name, fd)
                 os.close(fd)
         raise HostError("no journal entry can be made: each is taken away at once")
@@ -279,7 +246,7 @@ class Journal:
         Raises:
             HostError: the journal cannot be listed.
         """
-        with _converting("list the journal"):
+        with converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))
         for name in names:
             entry = self._claim(name)
@@ -302,7 +269,7 @@ class Journal:
             return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
         try:
             # Looked at again under the lock: it may have been forgotten before we had it.
-            if try_lock(fd) and _stands(self._dir_fd, name, fd):
+            if try_lock(fd) and leads_to(self._dir_fd, name, fd):
                 return JournalEntry(self._disk, self._dir_fd, name, fd)
         except OSError as failure:
             os.close(fd)
@@ -321,14 +288,6 @@ def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:
         f"the journal entry {name} belongs to user {owner} and cannot be opened: {said}; "
         "it is settled when that user opens the plane"
     )
-
-
-def _stands(dir_fd: int, name: str, fd: int) -> bool:
-    try:
-        found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(found, os.fstat(fd))
 
 
 def _read_all(fd: int, size_bytes: int) -> bytes:

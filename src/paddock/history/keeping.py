@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from paddock.errors import HostError, StorageFullError
-from paddock.history.disk import StoreDisk, converting
 from paddock.history.holding import Held
 from paddock.history.newest import mark_newest
 from paddock.history.notes import CallMark, Doing, Notes
 from paddock.history.objects import ObjectStore
-from paddock.plane.forking import call_after_fork
+from paddock.storage.disk import Disk, converting
+from paddock.storage.locks import call_after_fork
 
 
 class Kept(Protocol):
@@ -189,7 +189,7 @@ class History:
         "_opened",
     )
 
-    def __init__(self, directory: str, *, bytes_max: int, disk: StoreDisk | None = None) -> None:
+    def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
         self._directory = directory
         self._bytes_max = bytes_max
         self._disk = disk

@@ -1,10 +1,4 @@
-"""Who may change the store when: many put at once, one prunes alone.
-
-flock(2) on the store's own directory. A put shares it until whatever names the content
-is on disk, so that pruning cannot take it away in between. flock belongs to the open file,
-so a process has one of its own for this, which its threads share and count; a forked child
-opens another.
-"""
+"""Who may change the store when: many put at once, one prunes alone."""
 
 import fcntl
 import os
@@ -12,12 +6,19 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from paddock.history.disk import DIRECTORY, converting, wait_for_lock
-from paddock.plane.forking import call_after_fork
-from paddock.plane.locks import try_lock
+from paddock import limits
+from paddock.errors import HostError
+from paddock.storage.disk import DIRECTORY, converting
+from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lock
 
 
 class StoreLock:
+    """flock(2) on the store's directory, which a put shares until its content has a name.
+
+    flock belongs to the open file, so a process has one of its own for this, which its
+    threads share and count; a forked child opens another.
+    """
+
     __slots__ = ("__weakref__", "_count", "_dir_fd", "_fd", "_mutex")
 
     def __init__(self, dir_fd: int) -> None:
@@ -28,7 +29,7 @@ class StoreLock:
         call_after_fork(self, StoreLock._after_fork)
 
     def _after_fork(self) -> None:
-        """Leave the parent its lock, with all the shares in it."""
+        # The parent keeps its lock, with all the shares in it.
         self._mutex = threading.Lock()
         fd, self._fd, self._count = self._fd, -1, 0
         if fd >= 0:
@@ -37,13 +38,17 @@ class StoreLock:
     def close(self) -> None:
         with self._mutex:
             if self._fd >= 0:
-                self._unlock()
-                os.close(self._fd)
-                self._fd = -1
+                fd, self._fd = self._fd, -1
+                unlock(fd)
 
-    def shared(self) -> "Sharing":
+    @contextmanager
+    def shared(self) -> Generator[None]:
         """While it lasts nothing is pruned. May be taken again inside itself."""
-        return Sharing(self)
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
 
     def acquire(self) -> None:
         """Share the lock until `release`. Raises: HostError, not in time."""
@@ -51,7 +56,7 @@ class StoreLock:
             if self._count == 0:
                 self._open()
                 with converting("lock the history"):
-                    wait_for_lock(self._fd, fcntl.LOCK_SH)
+                    wait_for_store(self._fd, fcntl.LOCK_SH)
             self._count += 1
 
     def release(self) -> None:
@@ -83,21 +88,14 @@ class StoreLock:
         return try_lock(self._fd)
 
     def _unlock(self) -> None:
-        # Not by closing: a child forked meanwhile holds a copy and would keep the lock.
         if self._fd >= 0:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
-class Sharing:
-    """One share of the lock, for as long as a block lasts."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self, lock: StoreLock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+def wait_for_store(fd: int, kind: int) -> None:
+    """Take a lock of the store. Raises: HostError, not in time."""
+    if not wait_for_lock(fd, kind):
+        raise HostError(
+            f"the history is locked by another process, for over {limits.path_lock_timeout_s:g} s",
+            hint="try again",
+        )

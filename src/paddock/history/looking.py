@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from paddock.history.contents import OpenObject
-from paddock.history.disk import READ, StoreDisk, converting
 from paddock.history.notes import Note, Notes
 from paddock.history.objects import ObjectStore
 from paddock.history.packing import digest_of_file
 from paddock.history.shelf import Shelf
-from paddock.plane.files import require_private
+from paddock.storage.atomic import require_private
+from paddock.storage.disk import READ, Disk, converting
 
 _NOWHERE: Final = "/"
 """Looked at where there is no store: no object has a name there."""
@@ -43,7 +43,7 @@ class SeenStore(ObjectStore):
         """
         require_private(Path(directory))
         with converting("read the history"):
-            return cls(Shelf.look(StoreDisk(), directory, _NOWHERE), 0)
+            return cls(Shelf.look(Disk(), directory, _NOWHERE), 0)
 
     def notes(self) -> tuple[Note, ...]:
         """See `Notes.read_all`. Raises: HostError."""

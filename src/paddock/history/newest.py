@@ -19,9 +19,9 @@ import time
 from collections.abc import Collection
 from typing import Final
 
-from paddock.history.disk import READ
 from paddock.history.packing import chunks_of, name_of
 from paddock.history.shelf import Shelf, names_in, open_directory
+from paddock.storage.disk import READ
 
 _NEWEST: Final = "newest"
 _TIME_DIGITS: Final = 20

@@ -20,11 +20,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self, TypeAlias, cast
 
-from paddock.history.disk import DIRECTORY, READ, StoreDisk, converting
 from paddock.history.packing import chunks_of
 from paddock.history.shelf import Shelf, names_in, open_directory
-from paddock.plane.forking import call_after_fork
-from paddock.plane.locks import try_lock
+from paddock.storage.disk import DIRECTORY, READ, Disk, converting
+from paddock.storage.locks import call_after_fork, try_lock
 from paddock.values.calls import Json
 
 _NOTES: Final = "notes"
@@ -191,7 +190,7 @@ class Notes:
 class _OwnFile:
     """The file of this process."""
 
-    disk: StoreDisk
+    disk: Disk
     dir_fd: int
     name: str
     fd: int
@@ -200,7 +199,7 @@ class _OwnFile:
     size_bytes: int = 0
 
     @classmethod
-    def begin(cls, disk: StoreDisk, dir_fd: int) -> Self:
+    def begin(cls, disk: Disk, dir_fd: int) -> Self:
         name = secrets.token_hex(16) + _SUFFIX
         fd = disk.create(dir_fd, name)
         try:

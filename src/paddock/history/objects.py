@@ -23,7 +23,6 @@ from typing import Final, Self
 
 from paddock.errors import HostError
 from paddock.history.contents import OpenObject, content_of, open_object
-from paddock.history.disk import StoreDisk, converting
 from paddock.history.holding import Held, can_be_held, hold
 from paddock.history.locking import StoreLock
 from paddock.history.packing import digest_of_file, name_of
@@ -31,8 +30,9 @@ from paddock.history.pins import pinned, remove_pin, write_pin
 from paddock.history.pruning import prune, remove
 from paddock.history.shelf import Shelf, Staged
 from paddock.history.usage import add_usage, read_usage
-from paddock.plane.files import require_private
-from paddock.plane.forking import call_after_fork
+from paddock.storage.atomic import require_private
+from paddock.storage.disk import Disk, converting
+from paddock.storage.locks import call_after_fork
 from paddock.values.digests import digest_of
 
 _STAGED_MAX: Final = 64
@@ -85,7 +85,7 @@ class ObjectStore:
         self._uncounted = self._uncounted_bytes = 0
 
     @classmethod
-    def open(cls, directory: str, *, bytes_max: int, disk: StoreDisk | None = None) -> Self:
+    def open(cls, directory: str, *, bytes_max: int, disk: Disk | None = None) -> Self:
         """Open the store in `directory`, made if it is missing; its parent is there.
 
         Raises:
@@ -93,7 +93,7 @@ class ObjectStore:
         """
         require_private(Path(directory))
         with converting("open the history"):
-            return cls(Shelf.open(disk or StoreDisk(), directory), bytes_max)
+            return cls(Shelf.open(disk or Disk(), directory), bytes_max)
 
     def __enter__(self) -> Self:
         return self

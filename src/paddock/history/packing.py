@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable
 from typing import Final
 
 from paddock.errors import IntegrityError
-from paddock.history.disk import StoreDisk
+from paddock.storage.disk import Disk
 from paddock.text.show import quote
 from paddock.values.digests import DIGEST_PREFIX
 
@@ -53,7 +53,7 @@ def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:
         offset += len(chunk)
 
 
-def written(pieces: Iterable[bytes], disk: StoreDisk, fd: int) -> str:
+def written(pieces: Iterable[bytes], disk: Disk, fd: int) -> str:
     """Write the pieces to an open file; the digest of them all."""
     digest = hashlib.sha256()
     for piece in pieces:
@@ -76,7 +76,7 @@ def pays(fd: int) -> bool:
     return len(zlib.compress(sample, 1)) < len(sample) * _PAYS_BELOW
 
 
-def pack(disk: StoreDisk, from_fd: int, to_fd: int, size_bytes: int) -> str:
+def pack(disk: Disk, from_fd: int, to_fd: int, size_bytes: int) -> str:
     """Write the packed content; return the digest of what was packed."""
     packer = zlib.compressobj(_LEVEL)
     digest = hashlib.sha256()

@@ -15,9 +15,9 @@ from collections.abc import Collection
 from typing import Final
 
 from paddock.errors import InternalError
-from paddock.history.disk import READ
 from paddock.history.packing import chunks_of, name_of
 from paddock.history.shelf import Shelf, names_in, open_directory
+from paddock.storage.disk import READ
 from paddock.text.show import quote
 
 _PINS: Final = "pins"

@@ -18,7 +18,6 @@ from collections.abc import Collection
 from operator import attrgetter
 from typing import Final
 
-from paddock.history.disk import READ
 from paddock.history.newest import newest
 from paddock.history.packing import (
     PACKED,
@@ -30,6 +29,7 @@ from paddock.history.packing import (
 )
 from paddock.history.shelf import Shelf
 from paddock.history.usage import Row, list_objects, reset_usage
+from paddock.storage.disk import READ
 
 _PACKED_PER_RUN_BYTES: Final = 64_000_000
 _SAMPLED_BYTES: Final = 65_536
@@ -107,7 +107,7 @@ def _packed(shelf: Shelf, row: Row, fd: int) -> int:
         shelf.disk.sync(staged.fd)
         more = shelf.place(staged, row.name + PACKED)
         # It is not kept anew: its age stays.
-        os.utime(row.name + PACKED, ns=(row.touched_ns, row.touched_ns), dir_fd=shelf.fd)
+        shelf.disk.touch(shelf.fd, row.name + PACKED, row.touched_ns)
         shelf.disk.sync(shelf.fd)
         shelf.disk.unlink(shelf.fd, row.name)
         return row.size_bytes - more

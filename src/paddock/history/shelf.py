@@ -15,8 +15,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Final, Self
 
-from paddock.history.disk import DIRECTORY, READ, StoreDisk
 from paddock.history.packing import chunks_of, name_of, written
+from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, READ, Disk
 
 _INCOMING: Final = "incoming"
 _DRAFT: Final = ".part"
@@ -37,12 +37,12 @@ class Staged:
 class Shelf:
     """The descriptors of the store's directories, and the disk they are on."""
 
-    disk: StoreDisk
+    disk: Disk
     fd: int
     incoming_fd: int
 
     @classmethod
-    def open(cls, disk: StoreDisk, directory: str) -> Self:
+    def open(cls, disk: Disk, directory: str) -> Self:
         """Open them, made where they are missing. Raises: OSError."""
         fd = open_directory(disk, None, directory)
         try:
@@ -52,7 +52,7 @@ class Shelf:
             raise
 
     @classmethod
-    def look(cls, disk: StoreDisk, directory: str, nowhere: str) -> Self:
+    def look(cls, disk: Disk, directory: str, nowhere: str) -> Self:
         """Open them for reading; what is missing is not made: `nowhere` stands for it.
 
         Raises: OSError.
@@ -173,13 +173,13 @@ def names_in(dir_fd: int) -> list[str]:
         os.close(fd)
 
 
-def open_directory(disk: StoreDisk, dir_fd: int | None, name: str) -> int:
+def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
     """A directory of ours, made durably if it is missing."""
     try:
         return os.open(name, DIRECTORY, dir_fd=dir_fd)
     except FileNotFoundError:
         try:
-            disk.make_directory(dir_fd, name)
+            disk.make_directory(dir_fd, name, PRIVATE_DIRECTORY_MODE)
         except FileExistsError:
             return os.open(name, DIRECTORY, dir_fd=dir_fd)
     fd = os.open(name, DIRECTORY, dir_fd=dir_fd)

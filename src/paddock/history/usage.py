@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.history.disk import wait_for_lock
+from paddock.history.locking import wait_for_store
 from paddock.history.packing import OBJECT_NAME
 from paddock.history.shelf import names_in
 
@@ -36,7 +36,7 @@ def reset_usage(dir_fd: int, size_bytes: int) -> None:
 def _set(dir_fd: int, more: int, counted: int | None) -> int:
     fd = os.open(_NAME, _FLAGS, 0o600, dir_fd=dir_fd)
     try:
-        wait_for_lock(fd, fcntl.LOCK_EX)
+        wait_for_store(fd, fcntl.LOCK_EX)
         base = _parsed(os.pread(fd, _DIGITS + 1, 0)) if counted is None else counted
         # When it is counted, what is added stands there already.
         total = count_usage(dir_fd) if base is None else max(0, base + more)

@@ -25,8 +25,8 @@ from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import read_first
 from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tree import Edge, TreeFiles
-from paddock.plane.files import make_directories, read_file, replace_file
-from paddock.plane.locks import locked, try_locked
+from paddock.storage.atomic import make_directories, read_file, replace_file
+from paddock.storage.locks import locked, try_locked
 
 _FOLDER: Final = "checkpoints"
 

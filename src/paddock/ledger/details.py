@@ -9,7 +9,7 @@ from typing import Final
 from paddock.ledger.checkpoints import checkpoints_folder
 from paddock.ledger.format.posting_files import FOLDERS
 from paddock.ledger.paths import LedgerPaths
-from paddock.plane.files import is_temporary_name
+from paddock.storage.atomic import is_temporary_name
 
 _PATHS: Final = LedgerPaths("NAME.jsonl")
 _CHECKPOINTS: Final = checkpoints_folder(_PATHS.ledger).name

@@ -16,7 +16,7 @@ from typing import Final
 
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.format.genesis import ALGORITHM_ED25519, VerifierKey, is_key_name
-from paddock.plane.files import FILE_MODE, create_file
+from paddock.storage.atomic import FILE_MODE, create_file
 
 _PREFIX: Final = "PRIVATE+KEY+"
 _SEED_BYTES: Final = 32

@@ -6,7 +6,7 @@ from typing import Final
 
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.paths import LedgerPaths
-from paddock.plane.files import host_errors
+from paddock.storage.atomic import host_errors
 
 _PATHS: Final = LedgerPaths("")
 _BEFORE: Final = frozenset(os.path.basename(path) for path in (_PATHS.lock, _PATHS.new))

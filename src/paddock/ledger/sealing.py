@@ -23,7 +23,7 @@ from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.ports import Head, Pending, Receipt, Reservation
 from paddock.ledger.store import LedgerFile
-from paddock.plane.forking import call_after_fork
+from paddock.storage.locks import call_after_fork
 from paddock.values.entries import Entry
 from paddock.values.events import (
     APPROVAL_ANSWERED,

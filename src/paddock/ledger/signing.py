@@ -24,7 +24,7 @@ from paddock.ledger.format.notes import (
     parse_note,
 )
 from paddock.ledger.keys import SigningKey, load_key
-from paddock.plane.files import read_file, replace_file
+from paddock.storage.atomic import read_file, replace_file
 
 SIGNED_SUFFIX: Final = ".signed"
 """Beside the key: what was signed last."""

@@ -48,7 +48,8 @@ from paddock.packages.transaction import (
     Transaction,
     sweep_drafts,
 )
-from paddock.plane.files import FILE_MODE, read_file
+from paddock.storage.atomic import FILE_MODE, read_file
+from paddock.storage.disk import Disk
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
@@ -65,7 +66,6 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryKind
 
 

@@ -36,9 +36,9 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import Signature, parse_signature
-from paddock.plane.files import host_errors, read_file
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.storage.atomic import host_errors, read_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of

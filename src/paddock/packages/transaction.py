@@ -37,7 +37,10 @@ from paddock.packages.manifest import PLANE_MARKER, Acceptance
 from paddock.packages.rows import Failure
 from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.contracts import is_contract
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.policy.engine import PolicySource, load_policy
+from paddock.storage.atomic import (
     FILE_MODE,
     create_file,
     host_errors,
@@ -48,10 +51,7 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.locks import locked, shared, try_locked, try_shared
-from paddock.plane.strict_json import Fields, parse_object, write_object
-from paddock.policy.engine import PolicySource, load_policy
+from paddock.storage.locks import locked, shared, try_locked, try_shared
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of

@@ -1,8 +1,8 @@
 """Where things are on disk, whose word counts, and who may act.
 
     environment, paths, discovery   what the process was started with; the root that is worked on
-    layout, files, strict_json   the plane's paths, and its small files read and written
-    locks, session_lock, forking   one writer, one session, and what a forked child makes anew
+    layout, strict_json      the plane's paths, and JSON that a person may have written
+    session_lock             one session at a time
     init, creation, template, identity   a project's plane, made once
     bare, registry           planes that govern themselves, and which of them the user accepted
     policy_files, trust      the policy in force, and whether the user has looked at it

@@ -14,9 +14,9 @@ from typing import Final, Literal
 
 from paddock import limits
 from paddock.plane.dual_gate import TOOL_PROFILES, ToolProfile
-from paddock.plane.files import read_file, require_private
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object
+from paddock.storage.atomic import read_file, require_private
 from paddock.text.show import quote
 from paddock.values.agents import Permissions
 from paddock.values.budgets import BudgetMode

@@ -22,7 +22,15 @@ from paddock.plane.agent_files import (
     write_agent,
 )
 from paddock.plane.environment import Environment
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.paths import real_directory
+from paddock.plane.tokens import remove_token
+from paddock.plane.workspaces import (
+    require_new_workspace,
+    require_within_parent,
+    require_workspace,
+)
+from paddock.storage.atomic import (
     FILE_MODE,
     create_file,
     host_errors,
@@ -32,15 +40,7 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.locks import locked
-from paddock.plane.paths import real_directory
-from paddock.plane.tokens import remove_token
-from paddock.plane.workspaces import (
-    require_new_workspace,
-    require_within_parent,
-    require_workspace,
-)
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.agents import Agent, AgentChain, Permissions
 

@@ -20,7 +20,10 @@ from paddock.errors import ConfigError, UsageError
 from paddock.plane.apart import require_outside
 from paddock.plane.discovery import is_bare_plane
 from paddock.plane.environment import Environment
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.paths import real_directory, real_path
+from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
+from paddock.storage.atomic import (
     DIRECTORY_MODE,
     FILE_MODE,
     create_file,
@@ -31,10 +34,7 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.locks import locked
-from paddock.plane.paths import real_directory, real_path
-from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 

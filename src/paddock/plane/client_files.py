@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError
-from paddock.plane.files import (
+from paddock.plane.paths import real_path
+from paddock.storage.atomic import (
     host_errors,
     make_directories,
     read_file,
     read_file_through_links,
     sync_directory,
 )
-from paddock.plane.paths import real_path
 from paddock.text.show import quote
 
 CLIENT_FILE_BYTES_MAX: Final = 16_000_000

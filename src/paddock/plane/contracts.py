@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from paddock import limits
-from paddock.plane.files import host_errors, read_file
+from paddock.storage.atomic import host_errors, read_file
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
 

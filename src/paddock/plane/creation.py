@@ -12,7 +12,9 @@ from paddock.errors import ConfigError, HostError
 from paddock.plane.agent_files import write_agent
 from paddock.plane.discovery import ProjectRoot, plane_for
 from paddock.plane.environment import Environment
-from paddock.plane.files import (
+from paddock.plane.identity import identity_of, parse_identity, require_identity
+from paddock.plane.layout import PlaneLayout
+from paddock.storage.atomic import (
     DIRECTORY_MODE,
     FILE_MODE,
     create_file,
@@ -22,9 +24,7 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.identity import identity_of, parse_identity, require_identity
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.locks import locked
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.agents import Agent
 from paddock.values.planes import PlaneKind

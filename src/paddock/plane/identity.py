@@ -6,9 +6,9 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.plane.files import read_file
 from paddock.plane.layout import path_id
 from paddock.plane.strict_json import parse_object, write_object
+from paddock.storage.atomic import read_file
 from paddock.text.show import quote
 
 FORMAT: Final = 1

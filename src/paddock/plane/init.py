@@ -12,12 +12,12 @@ from paddock.plane.apart import require_outside
 from paddock.plane.creation import MAIN_AGENT, OpenedPlane, open_plane
 from paddock.plane.discovery import ProjectRoot, is_bare_plane
 from paddock.plane.environment import Environment
-from paddock.plane.files import create_file, host_errors
 from paddock.plane.paths import real_directory, real_path
 from paddock.plane.policy_files import own_policy_path, read_own_policy
 from paddock.plane.registry import is_registered_bare_plane
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import TrustRecord, is_trusted, plan_trust, write_trust
+from paddock.storage.atomic import create_file, host_errors
 from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 

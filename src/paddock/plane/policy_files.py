@@ -8,17 +8,17 @@ from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.environment import Environment
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.paths import real_path
+from paddock.plane.registry import bare_planes_below
+from paddock.plane.trust import find_trust
+from paddock.storage.atomic import (
     read_file,
     read_private_file,
     require_own_link,
     require_private,
     trusted_owners,
 )
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.paths import real_path
-from paddock.plane.registry import bare_planes_below
-from paddock.plane.trust import find_trust
 from paddock.text.show import quote
 from paddock.values.digests import digest_of
 from paddock.values.planes import PlaneKind

@@ -12,15 +12,15 @@ from typing import Final
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.environment import Environment
-from paddock.plane.files import (
+from paddock.plane.layout import path_id
+from paddock.plane.strict_json import parse_object, write_object
+from paddock.storage.atomic import (
     host_errors,
     make_directories,
     read_file,
     replace_file,
     require_private,
 )
-from paddock.plane.layout import path_id
-from paddock.plane.strict_json import parse_object, write_object
 
 _FORMAT: Final = 1
 

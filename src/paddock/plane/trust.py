@@ -13,10 +13,10 @@ from typing import Final
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.environment import Environment
-from paddock.plane.files import make_directories, read_file, replace_file, require_private
 from paddock.plane.layout import path_id
 from paddock.plane.paths import real_path
 from paddock.plane.strict_json import parse_object, write_object
+from paddock.storage.atomic import make_directories, read_file, replace_file, require_private
 from paddock.values.digests import digest_of
 
 _KEYS: Final = frozenset({"path", "digest", "trusted_at"})

@@ -22,7 +22,13 @@ from paddock.errors import (
     ConfigError,
     UsageError,
 )
-from paddock.plane.files import (
+from paddock.runtime.approval_records import GRANTED, REFUSED, USED
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.inbox_broken import BrokenRequest
+from paddock.runtime.inbox_names import ending_for, id_in, is_id, is_name, name_of
+from paddock.runtime.inbox_ports import ApprovalBook, PinnedContents
+from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
+from paddock.storage.atomic import (
     create_file,
     host_errors,
     make_directories,
@@ -31,13 +37,7 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.locks import locked
-from paddock.runtime.approval_records import GRANTED, REFUSED, USED
-from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.runtime.inbox_broken import BrokenRequest
-from paddock.runtime.inbox_names import ending_for, id_in, is_id, is_name, name_of
-from paddock.runtime.inbox_ports import ApprovalBook, PinnedContents
-from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000

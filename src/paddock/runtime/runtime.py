@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Literal, Self, TypeVar
 
 from paddock.errors import UsageError
-from paddock.plane.forking import call_after_fork
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.embedding import EmbeddedHandler, embedded_tool
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
@@ -14,6 +13,7 @@ from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.registry import Registry
 from paddock.runtime.together import NOBODY, CallWatcher, Done, dispatch_all
 from paddock.sandbox.streams import Decoding
+from paddock.storage.locks import call_after_fork
 from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 from paddock.values.cancelling import Cancel

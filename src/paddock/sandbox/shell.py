@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
-from paddock.plane.files import host_error
 from paddock.policy.grants import names_line, shell_for
 from paddock.policy.shell import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
@@ -56,6 +55,7 @@ from paddock.sandbox.telling import (
 )
 from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
+from paddock.storage.atomic import host_error
 from paddock.text.show import quote
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from paddock.errors import ApprovalUnavailableError, HostError
-from paddock.plane.files import host_error
 from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.committing import (
     Committed,
@@ -40,6 +39,7 @@ from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.tracked_view import ShownNames, TrackedFiles, TrackedView, differing
 from paddock.sandbox.values import CommandEnd, CommandRequest
+from paddock.storage.atomic import host_error
 from paddock.values.calls import Json
 from paddock.workspace.beside import Beside
 

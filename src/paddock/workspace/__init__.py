@@ -14,7 +14,7 @@
     beside       a directory elsewhere that a set of changes takes in
     change_*     its plan, first look, drafts, steps, taking, trees and recovery
     locks        one writer at a time   parents        directories made on the way
-    metadata     what survives a write  disk           every call that changes anything
+    metadata     what survives a write
     failures     OSError → paddock.errors, in one place
 
 Whether a path may be touched is policy's business, not decided here.

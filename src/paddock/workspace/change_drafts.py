@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Final
 
+from paddock.storage.disk import Disk
 from paddock.values.digests import DIGEST_PREFIX
 from paddock.workspace.change_looks import state_of
 from paddock.workspace.change_plan import CreatedBranch
@@ -26,7 +27,6 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, carry_metadata, status_at, status_of
 from paddock.workspace.names import WorkspacePath

@@ -27,10 +27,10 @@ from typing import Final
 from paddock.errors import FileChangedError, PaddockError, PathError
 from paddock.history.journal import Journal, JournalEntry, UnclaimedEntry
 from paddock.history.journal_format import Intent, Step
+from paddock.storage.disk import Disk, sync_file_systems
 from paddock.workspace.beside import BesideResolution, HeldBeside
 from paddock.workspace.change_steps import BoundStep, StepState, bind
 from paddock.workspace.change_trees import remove_any
-from paddock.workspace.disk import Disk
 from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.names import WorkspacePath, child_of, unchecked_path
 from paddock.workspace.resolution import PASS_DIRECTORY, Resolution
@@ -159,7 +159,7 @@ class _Recovery:
         bound = self._bind(steps)
         settled, changed_since = self._decide(bound)
         if settled is not Settled.ENDED:
-            self._sync()
+            sync_file_systems(self.disk, self.fds.values())
             self.entry.end()
         changed_since = [*self.gone, *changed_since]
         if clean_all(self.entry, bound):
@@ -201,10 +201,6 @@ class _Recovery:
             for name in os.listdir(fd):
                 if name.startswith(prefix) and is_temporary_name(name):
                     remove_any(self.disk, fd, name)
-
-    def _sync(self) -> None:
-        for fd in {os.fstat(fd).st_dev: fd for fd in self.fds.values()}.values():
-            self.disk.sync_file_system(fd)
 
     def _report(self, settled: Settled, changed_since: Sequence[WorkspacePath] = ()) -> Recovered:
         intent, paths = self.intent, tuple(changed_since)

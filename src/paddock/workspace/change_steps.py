@@ -24,8 +24,8 @@ from enum import Enum
 from typing import Final, Protocol
 
 from paddock.history.journal_format import Mark, MarkKind, Metadata, MetadataStep, Step, SwapStep
+from paddock.storage.disk import Disk
 from paddock.workspace.change_trees import fits, held_in, remove_any, remove_held
-from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import changed
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.names import WorkspacePath

@@ -9,10 +9,10 @@ import os
 import stat
 from typing import Final
 
+from paddock.storage.disk import Disk
 from paddock.workspace.change_looks import state_of
 from paddock.workspace.change_plan import CreatedBranch
 from paddock.workspace.changes import EntryState, GivenContent, MakeDirectory, MakeLink
-from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import changed
 from paddock.workspace.metadata import status_at, status_of
 from paddock.workspace.names import WorkspacePath

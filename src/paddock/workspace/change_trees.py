@@ -16,11 +16,11 @@ from typing import Final
 from paddock import limits
 from paddock.errors import InvalidPathError
 from paddock.history.journal_format import Mark, MarkKind
-from paddock.plane.locks import unlock
+from paddock.storage.disk import Disk
+from paddock.storage.locks import unlock
 from paddock.text.show import quote
-from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import changed
-from paddock.workspace.locks import lock
+from paddock.workspace.locks import lock_directory
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.names import WorkspacePath, child_of
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY
@@ -138,7 +138,7 @@ def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int,
         )
     fd = os.open(name, _OPEN, dir_fd=dir_fd)
     try:
-        lock(fd, path, _LOCK_WAIT_S)
+        lock_directory(fd, path, _LOCK_WAIT_S)
     except BaseException:
         os.close(fd)
         raise

@@ -35,6 +35,8 @@ from paddock.history.journal_format import (
     Step,
     SwapStep,
 )
+from paddock.storage.disk import sync_file_systems
+from paddock.storage.locks import identity_of
 from paddock.workspace.beside import beside_of, without_beside
 from paddock.workspace.change_drafts import Drafts
 from paddock.workspace.change_looks import Look, Looked, conflict, state_of
@@ -56,7 +58,6 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.drafts import changed
 from paddock.workspace.failures import converting
-from paddock.workspace.locks import identity_of
 from paddock.workspace.metadata import FileStatus, status_at
 from paddock.workspace.names import ROOT, WorkspacePath
 from paddock.workspace.resolution import PASS_DIRECTORY
@@ -230,11 +231,8 @@ class _Commit:
             entry.abandon()
 
     def _sync(self) -> None:
-        """One wait for each file system: what is mounted in the workspace has one of its own."""
-        devices = {os.fstat(fd).st_dev: fd for fd in self.fds.values()}
         with converting(ROOT, "write"):
-            for fd in devices.values():
-                self.site.disk.sync_file_system(fd)
+            sync_file_systems(self.site.disk, self.fds.values())
 
     # After it
 

@@ -27,8 +27,8 @@ from typing import Final, Self
 
 from paddock.errors import FileChangedError
 from paddock.history.keeping import Keeper, Kept
+from paddock.storage.disk import Disk
 from paddock.text.show import quote
-from paddock.workspace.disk import Disk
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.temporary import TemporaryName
@@ -123,7 +123,7 @@ class Draft:
         disk, dir_fd, name = self.place.disk, self.place.dir_fd, self.place.name
         try:
             if self._name is None:
-                disk.link_unnamed(self.fd, dir_fd, name)
+                disk.link_open(self.fd, dir_fd, name)
             else:
                 disk.move_new(dir_fd, self._name, dir_fd, name)
             disk.sync(dir_fd)
@@ -147,7 +147,7 @@ class Draft:
                 self._exchange(self._name, old, kept)
                 return
             with self.place.temporary() as name:
-                self.place.disk.link_unnamed(self.fd, self.place.dir_fd, name)
+                self.place.disk.link_open(self.fd, self.place.dir_fd, name)
                 self._exchange(name, old, kept)
         except BaseException:
             kept.release()
@@ -158,7 +158,7 @@ class Draft:
         require_untouched(self.place, old, kept)
         try:
             if not disk.exchange(dir_fd, name, self.place.name):
-                disk.replace(dir_fd, name, self.place.name)
+                disk.replace(dir_fd, name, dir_fd, self.place.name)
                 disk.sync(dir_fd)
                 kept.settle()
                 return

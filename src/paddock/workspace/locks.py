@@ -1,4 +1,4 @@
-"""Locks on directories: two calls on one path come one after the other.
+"""Locks on directories of a workspace: two calls on one path come one after the other.
 
 flock(2) on a descriptor of the parent directory itself: no lock file, so two planes on
 one tree, or a thread and another process, exclude each other without knowing of each
@@ -15,20 +15,18 @@ Rules kept here:
     meanwhile holds a copy of it, and would keep the lock for as long as it lives.
 """
 
+import fcntl
 import os
 import resource
-import time
 from typing import Final
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathError, StorageFullError
-from paddock.plane.locks import try_lock, unlock
+from paddock.storage.locks import Identity, identity_of, unlock, wait_for_lock
 from paddock.text.show import quote
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
 
-_FIRST_PAUSE_S: Final = 0.0005
-_LONGEST_PAUSE_S: Final = 0.02
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
 """So few directories are not worth the look."""
@@ -37,33 +35,18 @@ _SPARE: Final = 64
 _USED_AT_MOST: Final = 128
 """Where the system does not tell what is open."""
 
-Identity = tuple[int, int]
-"""Device and inode."""
 
-
-def identity_of(fd: int) -> Identity:
-    """What a descriptor stands for."""
-    status = os.fstat(fd)
-    return status.st_dev, status.st_ino
-
-
-def lock(fd: int, path: WorkspacePath, wait_s: float) -> None:
+def lock_directory(fd: int, path: WorkspacePath, wait_s: float) -> None:
     """Wait for the exclusive lock, at most `wait_s`.
 
     Raises:
         PathError: the time is over.
     """
-    deadline_s = time.monotonic() + wait_s
-    pause_s = _FIRST_PAUSE_S
-    while not try_lock(fd):
-        if time.monotonic() >= deadline_s:
-            raise PathError(
-                f"directory {quote(path.relative)} is locked by another write, "
-                f"for over {wait_s:g} s",
-                hint="try again",
-            )
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+    if not wait_for_lock(fd, fcntl.LOCK_EX, wait_s):
+        raise PathError(
+            f"directory {quote(path.relative)} is locked by another write, for over {wait_s:g} s",
+            hint="try again",
+        )
 
 
 def _require_descriptors(wanted: int) -> None:
@@ -116,6 +99,9 @@ class LockedDirectories:
     def __enter__(self) -> tuple[int, ...]:
         return self.acquire()
 
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
     def acquire(self) -> tuple[int, ...]:
         """Open and lock all of them; `release` gives them up again.
 
@@ -127,42 +113,40 @@ class LockedDirectories:
         """
         _require_descriptors(len(self._paths))
         for _ in range(_REOPENS_MAX):
-            names = self._lock_all()
-            if all(self._still_there(path, names[path]) for path in self._paths):
-                return tuple(self._fds[names[path]] for path in self._paths)
+            found = self._lock_all()
+            if all(map(self._still_there, self._paths, found)):
+                return tuple(self._fds[identity] for identity in found)
             self.release()
         raise FileChangedError(
             f"directory {quote(self._paths[0].relative)} keeps being replaced",
             hint="try again when nobody else changes it",
         )
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def _lock_all(self) -> dict[WorkspacePath, Identity]:
-        names: dict[WorkspacePath, Identity] = {}
+    def _lock_all(self) -> list[Identity]:
+        found: list[Identity] = []
         try:
             for path in self._paths:
                 fd = self._resolution.open(self._root_fd, path.relative, READ_DIRECTORY)
-                name = names[path] = identity_of(fd)
-                if name in self._fds:
+                identity = identity_of(fd)
+                found.append(identity)
+                if identity in self._fds:
                     os.close(fd)
                 else:
-                    self._fds[name] = fd
-            for name in sorted(self._fds):
-                lock(self._fds[name], self._paths[0], self._wait_s)
+                    self._fds[identity] = fd
+            for identity in sorted(self._fds):
+                lock_directory(self._fds[identity], self._paths[0], self._wait_s)
         except BaseException:
             self.release()
             raise
-        return names
+        return found
 
-    def _still_there(self, path: WorkspacePath, name: Identity) -> bool:
+    def _still_there(self, path: WorkspacePath, identity: Identity) -> bool:
         try:
             fd = self._resolution.open(self._root_fd, path.relative, PASS_DIRECTORY)
         except OSError:
             return False  # opened again, and then it says what is wrong
         try:
-            return identity_of(fd) == name
+            return identity_of(fd) == identity
         finally:
             os.close(fd)
 

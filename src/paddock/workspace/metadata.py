@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.errors import ReadOnlyPathError
+from paddock.storage.disk import Disk
 from paddock.text.show import quote
-from paddock.workspace.disk import Disk
 from paddock.workspace.failures import converted
 from paddock.workspace.names import WorkspacePath
 

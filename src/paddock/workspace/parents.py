@@ -8,8 +8,8 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from paddock.plane.locks import try_lock, unlock
-from paddock.workspace.disk import Disk
+from paddock.storage.disk import Disk
+from paddock.storage.locks import try_lock, unlock
 from paddock.workspace.names import WorkspacePath, child_of, join_parts
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
 

@@ -32,7 +32,7 @@ import secrets
 from typing import Final
 
 from paddock.errors import PaddockError
-from paddock.workspace.disk import Disk
+from paddock.storage.disk import Disk
 from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.names import ROOT, WorkspacePath, unchecked_path
 from paddock.workspace.resolution import READ_DIRECTORY, Resolution

@@ -11,6 +11,7 @@ from paddock.errors import (
 )
 from paddock.history.journal import Journal
 from paddock.history.keeping import Keeper, NoKeeper
+from paddock.storage.disk import Disk
 from paddock.text.show import quote, show_name
 from paddock.workspace.beside import Beside, BesideResolution, beside_of, find_beside
 from paddock.workspace.changes import (
@@ -25,7 +26,6 @@ from paddock.workspace.changes import (
     Witness,
 )
 from paddock.workspace.changeset import SetName, commit
-from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
 from paddock.workspace.failures import converting
 from paddock.workspace.known import KnownFiles

@@ -31,8 +31,8 @@ from paddock.errors import (
 )
 from paddock.history.keeping import Keeper, NoKeeper
 from paddock.history.notes import Doing, DoingKind
+from paddock.storage.disk import Disk
 from paddock.text.show import quote
-from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import Draft, Place, changed
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting
 from paddock.workspace.locks import LockedDirectories

@@ -19,10 +19,10 @@ from paddock.history.objects import ObjectStore
 from paddock.packages.swap import given
 from paddock.packages.transaction import Attic
 from paddock.plane.layout import plane_name
+from paddock.storage.disk import Disk
 from paddock.testing.failing_disk import FailingDisk, Fault
 from paddock.workspace import Workspace
 from paddock.workspace.changes import AtVersion, WriteFile
-from paddock.workspace.disk import Disk
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
 

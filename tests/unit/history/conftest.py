@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 from paddock.history import ObjectStore
-from tests.support.stores import STORE_DISKS
+from paddock.storage.disk import Disk
+from tests.support.disks import NamedOnlyDisk
 
 BYTES_MAX = 1_000_000
 
 
-@pytest.fixture(params=STORE_DISKS)
+@pytest.fixture(params=[Disk, NamedOnlyDisk], ids=["whole", "named-only"])
 def disk(request):
-    return STORE_DISKS[request.param]()
+    return request.param()
 
 
 @pytest.fixture

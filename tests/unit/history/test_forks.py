@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from paddock.history import ObjectStore
-from paddock.history.disk import StoreDisk
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark, Doing
+from paddock.storage.disk import Disk
 from paddock.values.digests import digest_of
 from tests.support.children import end_of, start
 
@@ -20,7 +20,7 @@ PATIENCE_S = 60
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 
-class StopsAt(StoreDisk):
+class StopsAt(Disk):
     """Writes one content when it is let go, and all others at once."""
 
     def __init__(self, content: bytes) -> None:
@@ -99,11 +99,11 @@ def test_a_childs_share_of_the_lock_is_its_own(place):
 
 def test_a_child_opens_a_history_that_a_thread_of_its_parent_is_opening(place):
     class Slow(StopsAt):
-        def make_directory(self, dir_fd, name):
+        def make_directory(self, dir_fd, name, mode):
             if threading.current_thread() is not threading.main_thread():
                 self.reached.set()
                 assert self.let_go.wait(PATIENCE_S)
-            super().make_directory(dir_fd, name)
+            super().make_directory(dir_fd, name, mode)
 
     disk = Slow(b"")
     history = History(str(place), bytes_max=1_000_000, disk=disk)

@@ -7,8 +7,9 @@ import pytest
 from paddock.errors import FileChangedError
 from paddock.history import ObjectStore
 from paddock.history.holding import HELD_BYTES_MIN
+from paddock.testing.failing_disk import FailingDisk, Fault
 from paddock.values.digests import digest_of
-from tests.support.stores import FailingStoreDisk, objects_in
+from tests.support.stores import objects_in
 from tests.support.users import plain_ids
 
 LARGE = os.urandom(HELD_BYTES_MIN + 1)
@@ -147,9 +148,9 @@ def test_what_a_living_process_holds_is_not_swept(store, place, fd):
 
 
 def test_another_file_system_is_no_reason_to_fail(tmp_path, file, fd):
-    disk = FailingStoreDisk(code=errno.EXDEV)
+    disk = FailingDisk()
     with ObjectStore.open(str(tmp_path / "objects"), bytes_max=1 << 20, disk=disk) as store:
-        disk.fails_at = len(disk.steps)
+        disk.trouble = Fault(len(disk.steps), errno.EXDEV)
         assert store.hold_file(fd, DIGEST) is None
         assert disk.steps[-1] == "link_open"
 
@@ -157,14 +158,14 @@ def test_another_file_system_is_no_reason_to_fail(tmp_path, file, fd):
 def test_whatever_fails_in_the_end_the_content_is_kept(tmp_path, file, fd):
     for index in range(4):
         place = tmp_path / f"objects{index}"
-        disk = FailingStoreDisk(code=errno.EIO)
+        disk = FailingDisk()
         with ObjectStore.open(str(place), bytes_max=1 << 20, disk=disk) as store:
             held = store.hold_file(fd, DIGEST)
-            disk.fails_at = len(disk.steps) + index
+            disk.trouble = Fault(len(disk.steps) + index, errno.EIO)
             held.settle()
         with ObjectStore.open(str(place), bytes_max=1 << 20) as after:
             after.recover()
-            assert after.read(DIGEST) == LARGE, disk.steps[disk.fails_at]
+            assert after.read(DIGEST) == LARGE, disk.steps[disk.trouble.step]
         file.unlink(missing_ok=True)
         file.write_bytes(LARGE)
         os.dup2(os.open(file, os.O_RDONLY), fd)

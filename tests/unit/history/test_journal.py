@@ -8,8 +8,8 @@ import pytest
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
 from paddock.history.journal import Journal
 from paddock.history.journal_format import Intent, Mark, MarkKind, Records, SwapStep
+from paddock.storage.disk import Disk
 from paddock.testing.failing_disk import FailingDisk, Fault, Moment
-from paddock.workspace.disk import Disk
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 INTENT = Intent("/root", 1, "a" * 24, (".",), "C-1")

@@ -7,7 +7,7 @@ from paddock.history.keeping import History, NoHistory, NoKeeper
 from paddock.history.notes import CallMark
 from paddock.values.digests import digest_of
 from paddock.workspace import Expected, Workspace
-from tests.support.stores import NoSyncStoreDisk, objects_in
+from tests.support.stores import NoSyncDisk, objects_in
 
 MARK = CallMark("CALL-1", "create_file", "main", "SES-1")
 
@@ -23,7 +23,7 @@ class Kept:
     def __init__(self, base: Path, bytes_max: int = 1 << 30) -> None:
         self.root, self.place = base / "ws", base / "objects"
         self.root.mkdir(exist_ok=True)
-        self.history = History(str(self.place), bytes_max=bytes_max, disk=NoSyncStoreDisk())
+        self.history = History(str(self.place), bytes_max=bytes_max, disk=NoSyncDisk())
         self.workspace = Workspace.open(str(self.root), keeper=self.history.keeper(Generated()))
 
     def write(self, path: str, content: bytes, mark: CallMark = MARK) -> None:

@@ -1,11 +1,13 @@
+import errno
 import os
 import time
 
 import pytest
 
 from paddock.history.newest import mark_newest, newest
+from paddock.testing.failing_disk import FailingDisk, Fault
 from paddock.values.digests import digest_of
-from tests.support.stores import FailingStoreDisk, objects_in
+from tests.support.stores import objects_in
 
 ONE, TWO = digest_of(b"one"), digest_of(b"two")
 
@@ -34,7 +36,7 @@ def test_whoever_writes_late_takes_nothing_from_a_newer_call(store, place):
 def test_what_cannot_be_written_leaves_what_was_the_newest(place, store):
     mark_newest(store.shelf, [ONE])
     for step in (0, 1):
-        disk = FailingStoreDisk(step)
+        disk = FailingDisk(Fault(step, errno.ENOSPC))
         with (
             type(store).open(str(place), bytes_max=1, disk=disk) as failing,
             pytest.raises(OSError, match="No space"),

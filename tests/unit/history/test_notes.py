@@ -1,3 +1,4 @@
+import errno
 import os
 import time
 from dataclasses import replace
@@ -7,8 +8,8 @@ import pytest
 from paddock.errors import StorageFullError
 from paddock.history import ObjectStore
 from paddock.history.notes import CallMark, Doing, Notes
+from paddock.testing.failing_disk import FailingDisk, Fault
 from tests.support.children import end_of
-from tests.support.stores import FailingStoreDisk
 
 CALL = CallMark("CALL-1", "str_replace", "main", "SES-1")
 OTHER = CallMark("CALL-2", "delete_file", "main", "SES-1")
@@ -131,12 +132,12 @@ def test_a_file_is_removed_once_its_process_is_gone_and_not_before(store, notes,
 
 
 def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_path):
-    disk = FailingStoreDisk()
+    disk = FailingDisk()
     with ObjectStore.open(str(tmp_path / "objects"), bytes_max=10, disk=disk) as store:
         notes = Notes(store.shelf)
         notes.write(CALL, EDIT)
         for step, name in enumerate(["write", "sync"]):
-            disk.fails_at = len(disk.steps) + step
+            disk.trouble = Fault(len(disk.steps) + step, errno.ENOSPC)
             with pytest.raises(StorageFullError):
                 notes.write(OTHER, DELETE)
             assert disk.steps[-1] == name

@@ -11,7 +11,8 @@ import pytest
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
 from paddock.history import ObjectStore
 from paddock.history.packing import pack
-from tests.support.stores import FailingStoreDisk, objects_in
+from paddock.testing.failing_disk import FailingDisk, Fault
+from tests.support.stores import objects_in
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 
@@ -189,11 +190,11 @@ def test_a_damaged_object_is_never_given_out(store, place, tmp_path, damage, is_
 
 
 def pack_object(file):
-    from paddock.history.disk import StoreDisk
+    from paddock.storage.disk import Disk
 
     packed = file.with_name(file.name + ".z")
     with file.open("rb") as source, packed.open("wb") as target:
-        pack(StoreDisk(), source.fileno(), target.fileno(), file.stat().st_size)
+        pack(Disk(), source.fileno(), target.fileno(), file.stat().st_size)
     file.unlink()
     return packed
 
@@ -282,7 +283,7 @@ def test_threads_share_one_store(store):
 
 
 def steps_of_a_put(place) -> list[str]:
-    disk = FailingStoreDisk()
+    disk = FailingDisk()
     with ObjectStore.open(str(place), bytes_max=1000, disk=disk) as store:
         disk.steps.clear()
         store.put_bytes(b"content")
@@ -296,9 +297,9 @@ def test_a_put_that_fails_at_any_step_leaves_nothing_and_is_told(tmp_path, code)
     assert steps == ["open_unnamed", "write", "sync", "link_open", "sync"]
     for index in range(len(steps)):
         place = tmp_path / f"objects{index}"
-        disk = FailingStoreDisk(code=code)
+        disk = FailingDisk()
         with ObjectStore.open(str(place), bytes_max=1000, disk=disk) as store:
-            disk.fails_at = len(disk.steps) + index
+            disk.trouble = Fault(len(disk.steps) + index, code)
             expected = StorageFullError if code == errno.ENOSPC else HostError
             with pytest.raises(expected):
                 put(store, b"content")
@@ -308,7 +309,7 @@ def test_a_put_that_fails_at_any_step_leaves_nothing_and_is_told(tmp_path, code)
 
 
 def test_the_content_is_on_the_device_before_it_has_a_name(place):
-    disk = FailingStoreDisk()
+    disk = FailingDisk()
     with ObjectStore.open(str(place), bytes_max=1000, disk=disk) as store:
         disk.steps.clear()
         put(store, b"content")

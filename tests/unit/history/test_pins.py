@@ -1,12 +1,14 @@
 """What is pinned is not pruned, whatever the size of the store, until its time is over."""
 
+import errno
 import os
 
 import pytest
 
 from paddock.errors import IntegrityError, InternalError, StorageFullError
 from paddock.history import ObjectStore
-from tests.support.stores import FailingStoreDisk, objects_in
+from paddock.testing.failing_disk import FailingDisk, Fault
+from tests.support.stores import objects_in
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def test_a_pin_with_rubbish_in_it_pins_what_it_names(full, place):
 
 
 def test_a_pin_that_cannot_be_written_is_told_and_leaves_the_old_one(place):
-    disk = FailingStoreDisk()
+    disk = FailingDisk()
     with ObjectStore.open(str(place), bytes_max=0, disk=disk) as store:
         one, two = put(store, b"one"), put(store, b"two")
         store.pin("a", [one])
@@ -104,9 +106,9 @@ def test_a_pin_that_cannot_be_written_is_told_and_leaves_the_old_one(place):
         steps = disk.steps[done:]
         assert steps == ["create", "write", "sync", "replace", "sync"]
         for step in range(4):
-            disk.fails_at = len(disk.steps) + step
+            disk.trouble = Fault(len(disk.steps) + step, errno.ENOSPC)
             with pytest.raises(StorageFullError):
                 store.pin("a", [two])
-            disk.fails_at = None
+            disk.trouble = None
         store.prune([])
         assert [store.has(one), store.has(two)] == [True, False]

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from paddock.history import ObjectStore
-from tests.support.stores import NoSyncStoreDisk, objects_in
+from tests.support.stores import NoSyncDisk, objects_in
 
 
 def text(number: int) -> bytes:
@@ -21,7 +21,7 @@ def noise(number: int) -> bytes:
 @pytest.fixture
 def open_store(place):
     def opened(bytes_max: int) -> ObjectStore:
-        return ObjectStore.open(str(place), bytes_max=bytes_max, disk=NoSyncStoreDisk())
+        return ObjectStore.open(str(place), bytes_max=bytes_max, disk=NoSyncDisk())
 
     return opened
 

@@ -8,11 +8,11 @@ import signal
 import pytest
 
 from paddock.history.journal import Journal
+from paddock.storage.disk import Disk
 from paddock.testing.failing_disk import Death, FailingDisk
 from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.change_recovery import Recovered, Settled, recover
 from paddock.workspace.changes import Absent, RemoveFile, WriteFile
-from paddock.workspace.disk import Disk
 from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.names import unchecked_path as at
 from tests.support.changes import (

@@ -18,7 +18,8 @@ from paddock.errors import (
     ReadOnlyPathError,
     SpecialFileError,
 )
-from paddock.plane.locks import try_lock
+from paddock.storage.disk import Disk
+from paddock.storage.locks import try_lock
 from paddock.workspace import Openat2Resolution, WalkResolution
 from paddock.workspace.changes import (
     Absent,
@@ -35,7 +36,6 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryKind
 from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.names import ROOT

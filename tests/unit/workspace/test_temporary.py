@@ -5,9 +5,9 @@ import os
 
 import pytest
 
+from paddock.storage.disk import Disk
 from paddock.workspace import Workspace, is_temporary_name
 from paddock.workspace import temporary as module
-from paddock.workspace.disk import Disk
 from paddock.workspace.names import ROOT, unchecked_path
 from paddock.workspace.temporary import TemporaryName
 from tests.support.disks import tree

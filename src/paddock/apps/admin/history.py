@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from paddock.errors import ConfigError
-from paddock.plane.files import (
+from paddock.storage.atomic import (
     FILE_MODE,
     host_errors,
     make_directories,

@@ -12,8 +12,8 @@ from paddock.ledger.format.merkle import HASH_BYTES
 from paddock.ledger.format.notes import parse_checkpoint
 from paddock.ledger.keys import create_key
 from paddock.ledger.signing import KeySigner, read_signed
-from paddock.plane.files import make_directories
-from paddock.plane.locks import locked
+from paddock.storage.atomic import make_directories
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 
 _INPUT_CHARS_MAX = limits.checkpoint_note_bytes_max

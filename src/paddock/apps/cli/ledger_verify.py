@@ -16,8 +16,8 @@ from paddock.ledger.index import find_wrong_runs
 from paddock.ledger.presence import gone_error
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.verify.verifying import ChainFault, Held, Problem, Verification
-from paddock.plane.files import read_file_through_links
 from paddock.plane.layout import LedgerName
+from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 

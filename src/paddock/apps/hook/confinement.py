@@ -23,7 +23,7 @@ from paddock.plane.client_files import read_client_file
 from paddock.plane.client_homes import CLAUDE
 from paddock.plane.creation import MAIN_AGENT
 from paddock.plane.environment import Environment
-from paddock.plane.files import make_directories, replace_file
+from paddock.storage.atomic import make_directories, replace_file
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 

@@ -30,6 +30,7 @@ from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.outcome import RefusedChange
+from paddock.storage.locks import Identity, identity_of
 from paddock.text.show import name_some, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
@@ -48,7 +49,6 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
-from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import unchecked_path
 from paddock.workspace.noting import NotingWitness
 from paddock.workspace.resolution import held_open

@@ -28,7 +28,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from paddock.plane.files import host_error
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
@@ -36,6 +35,7 @@ from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.values import ShownFile
+from paddock.storage.atomic import host_error
 from paddock.values.digests import DIGEST_PREFIX
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution, held_open

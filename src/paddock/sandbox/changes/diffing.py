@@ -11,12 +11,12 @@ from typing import Final
 
 from paddock import limits
 from paddock.ledger.format.compact_json import encode_json
-from paddock.plane.files import host_error
 from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.git.rules import NodeKind
+from paddock.storage.atomic import host_error
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.values.digests import digest_of

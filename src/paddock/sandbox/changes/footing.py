@@ -37,6 +37,7 @@ from paddock.sandbox.git.rules import (
     wants_content,
 )
 from paddock.sandbox.host.standing import find_content
+from paddock.storage.locks import Identity, identity_of
 from paddock.text.show import quote
 from paddock.workspace.change_looks import conflict
 from paddock.workspace.changes import (
@@ -52,7 +53,6 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import WorkspacePath, unchecked_path
 from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
 

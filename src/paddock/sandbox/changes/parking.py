@@ -15,6 +15,7 @@ from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.history.objects import ObjectStore
 from paddock.sandbox.outcome import RefusedChange
+from paddock.storage.locks import Identity
 from paddock.values.calls import Json
 from paddock.workspace.changes import (
     Absent,
@@ -32,7 +33,6 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.locks import Identity
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.names import unchecked_path
 from paddock.workspace.resolution import held_open

@@ -33,8 +33,8 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError
 from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
-from paddock.plane.files import host_error
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
+from paddock.storage.atomic import host_error
 from paddock.workspace.beside import Beside
 from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution, held_open
 

@@ -1,8 +1,8 @@
-"""Reading and writing the plane's own small files.
+"""Small files of our own, read and written whole: by path, where no agent can move them.
 
 Reads are bounded and never hang; writes are whole or absent and survive a power
 cut. Foreign errors become `ConfigError` (what stands there cannot be used) or
-`HostError` (this host could not do it) here and nowhere else.
+`HostError` (this host could not do it).
 """
 
 import errno
@@ -196,30 +196,15 @@ def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = Non
         except OSError as error:
             if error.errno not in _NO_HARD_LINKS:
                 raise
-            if not _create_in_place(path, content, mode):
+            try:
+                # Exclusive without hard links too, but a crash may leave a part.
+                _write_new(path, content, mode)
+            except FileExistsError:
                 return False
         finally:
             os.unlink(temporary)
         sync_directory(path.parent)
         return True
-
-
-def _create_in_place(path: Path, content: bytes, mode: int) -> bool:
-    """`create_file` without hard links: exclusive, but a crash may leave a part."""
-    try:
-        descriptor = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode
-        )
-    except FileExistsError:
-        return False
-    try:
-        _write_all(descriptor, content)
-    except OSError:
-        os.unlink(path)
-        raise
-    finally:
-        os.close(descriptor)
-    return True
 
 
 def is_temporary_name(name: str) -> bool:
@@ -229,24 +214,23 @@ def is_temporary_name(name: str) -> bool:
 
 def _write_temporary(directory: Path, content: bytes, mode: int) -> Path:
     temporary = directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(16)}{_TEMPORARY_SUFFIX}"
-    descriptor = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode
-    )
-    try:
-        _write_all(descriptor, content)
-    except OSError:
-        os.unlink(temporary)
-        raise
-    finally:
-        os.close(descriptor)
+    _write_new(temporary, content, mode)
     return temporary
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    os.fsync(descriptor)
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
 
 
 def make_directories(path: Path) -> None:
