@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark
 from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.notes import CallMark
 from paddock.workspace import Pieces, Workspace
 
 SIZES = {"10 kB": 10_000, "1 MB": 1_000_000, "100 MB": 100_000_000}

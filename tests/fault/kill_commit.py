@@ -26,8 +26,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from paddock.history.journal import Journal
 from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
 from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.change_recovery import recover
 from tests.support.changes import (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
-from paddock.history.journal import Journal
 from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
 from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
 from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.change_recovery import Settled, recover
@@ -231,7 +231,7 @@ def test_whatever_part_of_the_renames_a_power_cut_keeps_the_set_is_completed(tmp
 
 def apply_some(base: Path, wanted) -> None:
     """Do the chosen swaps of the one entry that is in the journal."""
-    from paddock.history.journal_format import SwapStep, decode
+    from paddock.storage.journal import SwapStep, decode
     from paddock.workspace.temporary import set_name
 
     (name,) = os.listdir(base / "journal")

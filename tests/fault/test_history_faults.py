@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import HostError, PaddockError, StorageFullError
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark
+from paddock.storage.history import History
+from paddock.storage.notes import CallMark
 from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
 from paddock.values.digests import digest_of
 from paddock.workspace import Pieces, Workspace

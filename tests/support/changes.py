@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.history.journal import Journal
-from paddock.history.objects import ObjectStore
 from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     Absent,

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddock.history.journal import Journal
-from paddock.history.objects import ObjectStore
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import make_key
 from paddock.ledger.store import LedgerFile
@@ -26,6 +24,8 @@ from paddock.packages.transaction import AcceptanceResult, Depot, NoAcceptance
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
 from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.values.digests import digest_of
 from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace

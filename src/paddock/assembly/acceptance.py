@@ -6,11 +6,11 @@ from paddock import limits
 from paddock.assembly.admin import ADMIN_AGENT, ADMIN_PROFILE
 from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, ShellGround
-from paddock.history.keeping import History
 from paddock.packages.manifest import Acceptance
 from paddock.packages.transaction import AcceptanceResult
 from paddock.sandbox.outcome import CommandLine, ShellOutcome, Stream
 from paddock.sandbox.values import Ending
+from paddock.storage.history import History
 from paddock.values.agents import Agent
 from paddock.values.cancelling import NEVER
 from paddock.workspace import Workspace

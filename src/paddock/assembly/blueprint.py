@@ -9,8 +9,6 @@ from typing import Final
 from paddock.assembly.core_tools import declared_core_tools
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.errors import ConfigError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
 from paddock.ledger.keys import SigningKey
 from paddock.ledger.sealing import KeptLedger
 from paddock.packages.archive import Archive
@@ -27,6 +25,8 @@ from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.policy.settings import HistorySettings
 from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.change_recovery import recover

@@ -14,9 +14,6 @@ from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
 from paddock.assembly.project import Project
 from paddock.assembly.workspaces import workspace_with_git
 from paddock.errors import ConfigError, PathError, TextError, UsageError
-from paddock.history.keeping import History
-from paddock.history.looking import SeenStore
-from paddock.history.notes import Note
 from paddock.ledger.effects import Effects, find_effects
 from paddock.ledger.query import BadRow
 from paddock.plane.agent_files import AgentRecord
@@ -26,6 +23,8 @@ from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, pas
 from paddock.runtime.past_diff import Differ, Diffs
 from paddock.runtime.undo import undo_tool
 from paddock.runtime.undo_plan import changed_since, is_as_before, is_only_touched, unkept
+from paddock.storage.history import History, SeenStore
+from paddock.storage.notes import Note
 from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.calls import ToolResult

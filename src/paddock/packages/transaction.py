@@ -30,7 +30,6 @@ from typing import Final, Protocol, cast
 
 from paddock import limits
 from paddock.errors import ConfigError, IntegrityError, SandboxUnavailableError
-from paddock.history.journal import Journal
 from paddock.packages.installed import Receipt, parse_receipt
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import PLANE_MARKER, Acceptance
@@ -51,6 +50,7 @@ from paddock.storage.atomic import (
     require_private,
     sync_directory,
 )
+from paddock.storage.journal import Journal
 from paddock.storage.locks import locked, shared, try_locked, try_shared
 from paddock.text.show import quote
 from paddock.values.calls import Json

@@ -21,11 +21,11 @@ from paddock.errors import (
     SpecialFileError,
     StorageFullError,
 )
-from paddock.history.journal import Journal
-from paddock.history.keeping import History, current_call
 from paddock.policy.settings import Git
 from paddock.sandbox.changes.footing import Footing
 from paddock.sandbox.changes.parking import ParkedSet, digests_of
+from paddock.storage.history import History, current_call
+from paddock.storage.journal import Journal
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import change_json, changes_of, within_entry

@@ -5,16 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.history.keeping import CallHistory, NoHistory
 from paddock.ledger.ports import Ledger
 from paddock.runtime.approvals import ApprovalLog, Approver, NoApprover
 from paddock.runtime.contents import Contents
 from paddock.runtime.judge import Judge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
+from paddock.storage.history import CallHistory
 from paddock.tools.spec import Ports
 
-_NO_HISTORY: Final = NoHistory()
+_NO_HISTORY: Final = CallHistory()
 _NOBODY: Final = NoApprover()
 
 

@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Any, Final
 
 from paddock.errors import CallCancelledError
-from paddock.history.notes import CallMark
 from paddock.limits import effects_listed_max
 from paddock.runtime.contents import Contents
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
+from paddock.storage.notes import CallMark
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.effects import change_json

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.errors import FileChangedError, PathNotFoundError, ToolError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
-from paddock.history.objects import ObjectStore
 from paddock.runtime.past import PastCall
 from paddock.runtime.undo_plan import (
     Tree,
@@ -27,6 +24,9 @@ from paddock.runtime.undo_plan import (
     unkept,
     verify_kept,
 )
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import (

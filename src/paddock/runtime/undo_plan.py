@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import FileChangedError, PathNotFoundError
-from paddock.history.notes import DoingEntry
-from paddock.history.objects import ObjectStore
+from paddock.storage.notes import DoingEntry
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.actions import Action

@@ -6,7 +6,7 @@ from typing import Final, cast, get_args
 
 from paddock import limits
 from paddock.errors import HostError, StorageFullError
-from paddock.history.notes import Doing, DoingEntry, DoingKind
+from paddock.storage.notes import Doing, DoingEntry, DoingKind
 from paddock.tools.spec import Change, StoredEffects
 from paddock.values.calls import Json
 from paddock.workspace import DeleteReceipt, MoveReceipt, WriteReceipt

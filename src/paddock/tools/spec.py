@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from paddock.gates.results import NO_GATES, Gates
-from paddock.history.notes import DoingEntry, DoingKind
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.policy.settings import LoweredLimits
 from paddock.sandbox.outcome import HeldLine, OnOutput, WaitingChanges
+from paddock.storage.notes import DoingEntry, DoingKind
 from paddock.tools.arguments import Binder
 from paddock.tools.earlier import NOTHING_EARLIER, Earlier
 from paddock.tools.shell_port import NO_SHELL, Shell

@@ -10,7 +10,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
-from paddock.history.journal_format import Mark
+from paddock.storage.journal import Mark
 from paddock.text.show import quote
 from paddock.workspace.change_plan import RemovedBranch, SwapPlan
 from paddock.workspace.change_trees import Held, mark_of, reading, require_same, sight_of

@@ -25,9 +25,8 @@ from enum import Enum
 from typing import Final
 
 from paddock.errors import FileChangedError, PaddockError, PathError
-from paddock.history.journal import Journal, JournalEntry, UnclaimedEntry
-from paddock.history.journal_format import Intent, Step
 from paddock.storage.disk import Disk, sync_file_systems
+from paddock.storage.journal import Intent, Journal, JournalEntry, Step, UnclaimedEntry
 from paddock.workspace.beside import BesideResolution, HeldBeside
 from paddock.workspace.change_steps import BoundStep, StepState, bind
 from paddock.workspace.change_trees import remove_any

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from paddock.history.journal_format import Mark, MarkKind, Metadata, MetadataStep, Step, SwapStep
 from paddock.storage.disk import Disk
+from paddock.storage.journal import Mark, MarkKind, Metadata, MetadataStep, Step, SwapStep
 from paddock.workspace.change_trees import fits, held_in, remove_any, remove_held
 from paddock.workspace.drafts import changed
 from paddock.workspace.metadata import FileStatus, status_at, status_of

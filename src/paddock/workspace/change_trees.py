@@ -15,8 +15,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import InvalidPathError
-from paddock.history.journal_format import Mark, MarkKind
 from paddock.storage.disk import Disk
+from paddock.storage.journal import Mark, MarkKind
 from paddock.storage.locks import unlock
 from paddock.text.show import quote
 from paddock.workspace.drafts import changed

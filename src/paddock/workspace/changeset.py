@@ -26,16 +26,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import HostError, PaddockError
-from paddock.history.journal import TOKEN_CHARS, Journal, JournalEntry
-from paddock.history.journal_format import (
+from paddock.storage.disk import sync_file_systems
+from paddock.storage.journal import (
+    TOKEN_CHARS,
     Intent,
+    Journal,
+    JournalEntry,
     Metadata,
     MetadataStep,
     SecondRoot,
     Step,
     SwapStep,
 )
-from paddock.storage.disk import sync_file_systems
 from paddock.storage.locks import identity_of
 from paddock.workspace.beside import beside_of, without_beside
 from paddock.workspace.change_drafts import Drafts

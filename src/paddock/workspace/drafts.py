@@ -4,7 +4,7 @@ Durability, step by step (open(2), rename(2), fsync(2)):
 
   new file     unnamed file → owner, mode, attributes → write → fsync → link to its name
                → fsync of the directory
-  replacement  the same → keep the old content (`paddock.history`) → link to a temporary
+  replacement  the same → keep the old content (`storage.history`) → link to a temporary
                name → exchange with the old file → look at what came out → fsync of the
                directory → unlink what came out
 
@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from paddock.errors import FileChangedError
-from paddock.history.keeping import Keeper, Kept
 from paddock.storage.disk import Disk
+from paddock.storage.history import Keeper, Kept
 from paddock.text.show import quote
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.names import WorkspacePath

@@ -20,8 +20,8 @@ from paddock.errors import (
     PathExistsError,
     PathNotFoundError,
 )
-from paddock.history.keeping import Kept
-from paddock.history.notes import Doing, DoingKind
+from paddock.storage.history import Kept
+from paddock.storage.notes import Doing, DoingKind
 from paddock.text.show import quote
 from paddock.workspace.drafts import Place, changed, require_untouched
 from paddock.workspace.entries import ChangeableKind, EntryKind

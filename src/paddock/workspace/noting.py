@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from paddock.history.keeping import History, current_call
-from paddock.history.notes import Doing
+from paddock.storage.history import History, current_call
+from paddock.storage.notes import Doing
 from paddock.workspace.changes import ChangedPath, EntryState
 
 

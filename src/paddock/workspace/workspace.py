@@ -9,9 +9,9 @@ from paddock.errors import (
     PathNotAFileError,
     PathThroughLinkError,
 )
-from paddock.history.journal import Journal
-from paddock.history.keeping import Keeper, NoKeeper
 from paddock.storage.disk import Disk
+from paddock.storage.history import Keeper
+from paddock.storage.journal import Journal
 from paddock.text.show import quote, show_name
 from paddock.workspace.beside import Beside, BesideResolution, beside_of, find_beside
 from paddock.workspace.changes import (
@@ -100,7 +100,7 @@ class Workspace:
         chosen = resolution or detect_resolution()
         place = open_root(root, chosen, name)
         try:
-            workspace = cls(place, chosen, disk or Disk(), keeper or NoKeeper())
+            workspace = cls(place, chosen, disk or Disk(), keeper or Keeper())
             workspace.sweep()
         except BaseException:
             os.close(place.fd)

@@ -29,9 +29,9 @@ from paddock.errors import (
     PathNotFoundError,
     TextTooLargeError,
 )
-from paddock.history.keeping import Keeper, NoKeeper
-from paddock.history.notes import Doing, DoingKind
 from paddock.storage.disk import Disk
+from paddock.storage.history import Keeper
+from paddock.storage.notes import Doing, DoingKind
 from paddock.text.show import quote
 from paddock.workspace.drafts import Draft, Place, changed
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting
@@ -51,7 +51,7 @@ from paddock.workspace.resolution import READ_FILE, Resolution
 
 _PARENT_ROUNDS_MAX: Final = 16
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
-_NO_KEEPER: Final = NoKeeper()
+_NO_KEEPER: Final = Keeper()
 
 
 class Expected(Enum):

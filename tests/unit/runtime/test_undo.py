@@ -14,12 +14,12 @@ from paddock.errors import (
     PathTraversalError,
     ReadOnlyPathError,
 )
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark
 from paddock.runtime.past import PastCall
 from paddock.runtime.undo import Undo, UndoArguments
 from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
+from paddock.storage.notes import CallMark
 from paddock.tools.effects import change_of_path
 from paddock.tools.spec import Change, Ports
 from paddock.workspace import Workspace, WorkspacePath

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from paddock.history.journal import Journal
 from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
 from paddock.testing.failing_disk import Death, FailingDisk
 from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.change_recovery import Recovered, Settled, recover

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History, Kept
-from paddock.history.notes import Doing
 from paddock.storage.disk import Disk
+from paddock.storage.history import History, Kept
+from paddock.storage.journal import Journal
+from paddock.storage.notes import Doing
 from paddock.testing.failing_disk import Death, FailingDisk
 from paddock.workspace import Expected, Workspace
 from paddock.workspace.change_recovery import Recovered, Settled, recover

@@ -2,10 +2,10 @@
 
 import pytest
 
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark, Doing
 from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
+from paddock.storage.notes import CallMark, Doing
 from paddock.values.digests import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (

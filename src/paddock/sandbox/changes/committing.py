@@ -17,8 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paddock.errors import FileChangedError, PathError, StorageFullError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History, current_call
 from paddock.policy.engine import Policy
 from paddock.policy.settings import Git
 from paddock.sandbox.changes.differences import Difference, Differences, Layers, status_of_look
@@ -30,6 +28,8 @@ from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.outcome import RefusedChange
+from paddock.storage.history import History, current_call
+from paddock.storage.journal import Journal
 from paddock.storage.locks import Identity, identity_of
 from paddock.text.show import name_some, show_name
 from paddock.values.calls import Json

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import FileChangedError
-from paddock.history.objects import ObjectStore
 from paddock.policy.settings import Git
 from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import (
@@ -38,6 +37,7 @@ from paddock.sandbox.git.rules import (
 )
 from paddock.sandbox.host.standing import find_content
 from paddock.storage.locks import Identity, identity_of
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.workspace.change_looks import conflict
 from paddock.workspace.changes import (

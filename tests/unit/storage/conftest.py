@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.history import ObjectStore
 from paddock.storage.disk import Disk
+from paddock.storage.objects import ObjectStore
 from tests.support.disks import NamedOnlyDisk
 
 BYTES_MAX = 1_000_000

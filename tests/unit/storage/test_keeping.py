@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.history.keeping import History, NoHistory, NoKeeper
-from paddock.history.notes import CallMark
+from paddock.storage.history import CallHistory, History, Keeper
+from paddock.storage.notes import CallMark
 from paddock.values.digests import digest_of
 from paddock.workspace import Expected, Workspace
 from tests.support.stores import NoSyncDisk, objects_in
@@ -185,8 +185,8 @@ def test_reading_alone_makes_no_store(kept):
 
 
 def test_without_a_history_nothing_is_kept_and_nothing_fails(tmp_path):
-    with Workspace.open(str(tmp_path), keeper=NoKeeper()) as workspace:
-        with NoHistory().running(MARK) as running:
+    with Workspace.open(str(tmp_path), keeper=Keeper()) as workspace:
+        with CallHistory().running(MARK) as running:
             workspace.write_file(workspace.resolve_write("a"), b"one")
-        NoHistory().recorded(running)
+        CallHistory().recorded(running)
     assert os.listdir(tmp_path) == ["a"]

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from paddock.errors import StorageFullError
-from paddock.history import ObjectStore
-from paddock.history.notes import CallMark, Doing, Notes
+from paddock.storage.notes import CallMark, Doing, Notes
+from paddock.storage.objects import ObjectStore
 from paddock.testing.failing_disk import FailingDisk, Fault
 from tests.support.children import end_of
 
@@ -153,9 +153,9 @@ def test_of_too_many_notes_the_newest_are_read(notes, place, monkeypatch):
     numbers += notes.write(OTHER, DELETE)
     size = os.stat(place / "notes" / files(place)[0]).st_size
     for read, found in ((size - last, [DELETE]), (size - last + 1, [DELETE])):
-        monkeypatch.setattr("paddock.history.notes._FILE_BYTES_MAX", read)
+        monkeypatch.setattr("paddock.storage.notes._FILE_BYTES_MAX", read)
         assert [note.doing for note in notes.read_all()] == found
-    monkeypatch.setattr("paddock.history.notes._FILE_BYTES_MAX", size)
+    monkeypatch.setattr("paddock.storage.notes._FILE_BYTES_MAX", size)
     assert [note.doing for note in notes.read_all()] == [EDIT, CREATE, DELETE]
     notes.over(numbers)
 

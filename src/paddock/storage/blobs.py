@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import IntegrityError
-from paddock.history.objects import ObjectStore
 from paddock.storage.atomic import make_directories
 from paddock.storage.locks import call_after_fork
+from paddock.storage.objects import ObjectStore
 from paddock.values.digests import DIGEST_PREFIX
 
 SALT_BYTES: Final = 16

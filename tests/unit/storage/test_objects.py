@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
-from paddock.history import ObjectStore
-from paddock.history.packing import pack
+from paddock.storage.objects import ObjectStore
+from paddock.storage.shelf import pack
 from paddock.testing.failing_disk import FailingDisk, Fault
 from tests.support.stores import objects_in
 from tests.support.users import give_to_plain_user, run_as_plain_user
@@ -242,7 +242,7 @@ def test_a_link_in_the_place_of_an_object_is_not_followed(store, place, tmp_path
 
 PUT_AND_SYNC = """
 import sys
-from paddock.history import ObjectStore
+from paddock.storage.objects import ObjectStore
 with ObjectStore.open(sys.argv[1], bytes_max=10) as store:
     for number in range(200):
         store.put_bytes(b"%d" % (number // 2) * 1000)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from paddock.history import ObjectStore
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark, Doing
 from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.notes import CallMark, Doing
+from paddock.storage.objects import ObjectStore
 from paddock.values.digests import digest_of
 from tests.support.children import end_of, start
 

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from paddock.history import ObjectStore
+from paddock.storage.objects import ObjectStore
 from tests.support.stores import NoSyncDisk, objects_in
 
 

@@ -6,9 +6,8 @@ import os
 import pytest
 
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
-from paddock.history.journal import Journal
-from paddock.history.journal_format import Intent, Mark, MarkKind, Records, SwapStep
 from paddock.storage.disk import Disk
+from paddock.storage.journal import Intent, Journal, Mark, MarkKind, Records, SwapStep
 from paddock.testing.failing_disk import FailingDisk, Fault, Moment
 from tests.support.users import give_to_plain_user, run_as_plain_user
 

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from paddock.errors import FileChangedError
-from paddock.history import ObjectStore
-from paddock.history.holding import HELD_BYTES_MIN
+from paddock.storage.objects import HELD_BYTES_MIN, ObjectStore
 from paddock.testing.failing_disk import FailingDisk, Fault
 from paddock.values.digests import digest_of
 from tests.support.stores import objects_in

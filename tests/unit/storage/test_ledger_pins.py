@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from paddock.history.keeping import History
+from paddock.storage.history import History
 
 
 def test_what_an_entry_names_outlives_every_pruning_and_other_contents_do_not(

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from paddock.errors import IntegrityError, InternalError, StorageFullError
-from paddock.history import ObjectStore
+from paddock.storage.objects import ObjectStore
 from paddock.testing.failing_disk import FailingDisk, Fault
 from tests.support.stores import objects_in
 

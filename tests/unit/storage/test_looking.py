@@ -3,8 +3,8 @@ import os
 import pytest
 
 from paddock.errors import ConfigError, HostError, IntegrityError
-from paddock.history.looking import SeenStore
-from paddock.history.notes import CallMark, Doing, Notes
+from paddock.storage.history import SeenStore
+from paddock.storage.notes import CallMark, Doing, Notes
 from paddock.values.digests import digest_of
 
 HELD = os.urandom(5000)

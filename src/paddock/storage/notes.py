@@ -20,10 +20,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self, TypeAlias, cast
 
-from paddock.history.packing import chunks_of
-from paddock.history.shelf import Shelf, names_in, open_directory
 from paddock.storage.disk import DIRECTORY, READ, Disk, converting
 from paddock.storage.locks import call_after_fork, try_lock
+from paddock.storage.shelf import Shelf, chunks_of, names_in, open_directory
 from paddock.values.calls import Json
 
 _NOTES: Final = "notes"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from paddock.history.newest import mark_newest, newest
+from paddock.storage.prune import mark_newest, newest
 from paddock.testing.failing_disk import FailingDisk, Fault
 from paddock.values.digests import digest_of
 from tests.support.stores import objects_in

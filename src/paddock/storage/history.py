@@ -5,26 +5,39 @@
     kept.settle()                    or, if the act did not happen, kept.release()
 
 A write whose old content cannot be kept does not happen: keeping comes first and raises.
+
+Also here:
+
+- Looking at a history without touching it: nothing is made, tidied or opened for writing.
 """
 
+import contextlib
+import os
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Final, Protocol, Self
 
 from paddock.errors import HostError, StorageFullError
-from paddock.history.holding import Held
-from paddock.history.newest import mark_newest
-from paddock.history.notes import CallMark, Doing, Notes
-from paddock.history.objects import ObjectStore
-from paddock.storage.disk import Disk, converting
+from paddock.storage.atomic import require_private
+from paddock.storage.disk import READ, Disk, converting
 from paddock.storage.locks import call_after_fork
+from paddock.storage.notes import CallMark, Doing, Note, Notes
+from paddock.storage.objects import HeldFile, ObjectStore
+from paddock.storage.prune import mark_newest
+from paddock.storage.shelf import OpenObject, Shelf, digest_of_file
 
 
-class Kept(Protocol):
-    """What was kept for an act that is about to happen. Ended by `settle` or `release`."""
+class Kept:
+    """What was kept for an act that is about to happen, or that nothing was.
+
+    Ended by `settle` or `release`.
+    """
+
+    __slots__ = ()
 
     def require_untouched(self) -> None:
         """Asked last before the act.
@@ -32,7 +45,6 @@ class Kept(Protocol):
         Raises:
             FileChangedError: somebody wrote to it since it was kept.
         """
-        ...
 
     def settle(self) -> None:
         """The act took place.
@@ -40,58 +52,32 @@ class Kept(Protocol):
         Raises:
             FileChangedError: somebody wrote to what lost its place; put it back.
         """
-        ...
 
     def release(self) -> None:
         """The act did not take place, or was undone. A second time does nothing."""
-        ...
 
 
-class Keeper(Protocol):
-    """Keeps what is about to be replaced.
+NOTHING_KEPT: Final = Kept()
+
+
+class Keeper:
+    """Keeps what is about to be replaced; this one, of a workspace without a history, nothing.
 
     Raises, each method: StorageFullError, HostError; then the act must not happen.
     """
 
+    __slots__ = ()
+
     def keep_file(self, doing: Doing, fd: int) -> Kept:
         """A file's content, `doing.before` being its version."""
-        ...
+        return NOTHING_KEPT
 
     def keep_link(self, doing: Doing, text: bytes) -> Kept:
         """A symbolic link's text, `doing.before` being its version."""
-        ...
+        return NOTHING_KEPT
 
     def note(self, doing: Doing) -> Kept:
         """An act that replaces no content: creating, moving, deleting an empty directory."""
-        ...
-
-
-class NothingKept:
-    """Of a workspace without a history."""
-
-    def require_untouched(self) -> None:
-        """Nothing to do."""
-
-    def settle(self) -> None:
-        """Nothing to do."""
-
-    def release(self) -> None:
-        """Nothing to do."""
-
-
-NOTHING_KEPT: Final = NothingKept()
-
-
-class NoKeeper:
-    """A workspace without a history: what is replaced is gone."""
-
-    def keep_file(self, doing: Doing, fd: int) -> Kept:
-        return NOTHING_KEPT
-
-    def keep_link(self, doing: Doing, text: bytes) -> Kept:
-        return NOTHING_KEPT
-
-    def note(self, doing: Doing) -> Kept:
         return NOTHING_KEPT
 
 
@@ -101,11 +87,6 @@ class Exempt(Protocol):
     def is_exempt(self, path: str) -> bool:
         """By the path relative to the workspace."""
         ...
-
-
-class NothingExempt:
-    def is_exempt(self, path: str) -> bool:
-        return False
 
 
 @dataclass(slots=True)
@@ -123,25 +104,18 @@ _RUNNING: Final[ContextVar[Running | None]] = ContextVar("paddock_running_call",
 """Which call a thread works for. A handler gets ports, and those serve every call."""
 
 
-class CallHistory(Protocol):
-    def running(self, mark: CallMark) -> AbstractContextManager[Running]:
-        """What happens inside, in this thread, is the work of that call."""
-        ...
+class CallHistory:
+    """What a dispatcher tells about its calls; this one, of no history, forgets it."""
 
-    def recorded(self, running: Running) -> None:
-        """The ledger has what that call changed."""
-        ...
-
-
-class NoHistory:
-    """Of a runtime whose workspace has no history."""
+    __slots__ = ()
 
     @contextmanager
     def running(self, mark: CallMark) -> Generator[Running]:
+        """What happens inside, in this thread, is the work of that call."""
         yield Running(mark)
 
     def recorded(self, running: Running) -> None:
-        """See `CallHistory`."""
+        """The ledger has what that call changed."""
 
 
 def current_call() -> Running | None:
@@ -150,11 +124,11 @@ def current_call() -> Running | None:
 
 
 @dataclass(slots=True)
-class _KeptChange:
+class _KeptChange(Kept):
     history: "History"
     running: Running | None
     note: int | None
-    held: Held | None = None
+    held: HeldFile | None = None
 
     def require_untouched(self) -> None:
         if self.held is not None:
@@ -173,7 +147,7 @@ class _KeptChange:
             self.note = None
 
 
-class History:
+class History(CallHistory):
     """The history of one plane: the store, the notes, and the keeper of its workspaces.
 
     Opened when it is first needed: a call that only reads pays nothing for it.
@@ -244,7 +218,6 @@ class History:
 
     @contextmanager
     def running(self, mark: CallMark) -> Generator[Running]:
-        """What happens inside, in this thread, is the work of that call."""
         running = Running(mark)
         token = _RUNNING.set(running)
         try:
@@ -306,16 +279,16 @@ class History:
 
     def keeper(self, exempt: Exempt | None = None) -> "HistoryKeeper":
         """What a workspace is opened with."""
-        return HistoryKeeper(self, exempt or NothingExempt())
+        return HistoryKeeper(self, exempt)
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryKeeper:
+class HistoryKeeper(Keeper):
     history: History
-    exempt: Exempt
+    exempt: Exempt | None = None
 
     def keep_file(self, doing: Doing, fd: int) -> Kept:
-        if doing.before is None or self.exempt.is_exempt(doing.path):
+        if doing.before is None or self._is_exempt(doing):
             return self.note(replace(doing, is_kept=False))
         store = self.history.store
         with store.held():
@@ -326,7 +299,7 @@ class HistoryKeeper:
             return self._noted(doing, held)
 
     def keep_link(self, doing: Doing, text: bytes) -> Kept:
-        if self.exempt.is_exempt(doing.path):
+        if self._is_exempt(doing):
             return self.note(replace(doing, is_kept=False))
         store = self.history.store
         with store.held():
@@ -337,7 +310,10 @@ class HistoryKeeper:
     def note(self, doing: Doing) -> Kept:
         return self._noted(doing, None)
 
-    def _noted(self, doing: Doing, held: Held | None) -> Kept:
+    def _is_exempt(self, doing: Doing) -> bool:
+        return self.exempt is not None and self.exempt.is_exempt(doing.path)
+
+    def _noted(self, doing: Doing, held: HeldFile | None) -> Kept:
         running = current_call()
         if running is None:  # no call's work: nothing would ever ask for a note
             return _KeptChange(self.history, None, None, held)
@@ -351,3 +327,68 @@ class HistoryKeeper:
         if doing.before is not None:
             running.kept.add(doing.before)
         return _KeptChange(self.history, running, number, held)
+
+
+# So what lies on a file system that is full, or that is read-only, can be looked at as it is:
+# also a copy that somebody keeps as evidence.
+
+_NOWHERE: Final = "/"
+"""Looked at where there is no store: no object has a name there."""
+
+
+class SeenStore(ObjectStore):
+    """A store to read from. What would put, pin, prune or remove something is not to be called.
+
+    What a killed process held is read where it lies: whoever puts next makes an object of it.
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self, shelf: Shelf, bytes_max: int) -> None:
+        super().__init__(shelf, bytes_max)
+        self._held: dict[str, str] | None = None
+
+    @classmethod
+    def look(cls, directory: str) -> Self:
+        """Look at the store in `directory`; where none is, there is nothing in it.
+
+        Raises:
+            ConfigError: a link or no directory stands there, or others may write to it.
+            HostError: it cannot be opened.
+        """
+        require_private(Path(directory))
+        with converting("read the history"):
+            return cls(Shelf.look(Disk(), directory, _NOWHERE), 0)
+
+    def notes(self) -> tuple[Note, ...]:
+        """See `Notes.read_all`. Raises: HostError."""
+        return Notes.look(self.shelf)
+
+    def _find(self, digest: str) -> OpenObject | None:
+        found = super()._find(digest)
+        if found is not None:
+            return found
+        with self._mutex:
+            if self._held is None:
+                self._held = _held_by_digest(self.shelf)
+        name = self._held.get(digest)
+        if name is None:
+            return None
+        try:
+            fd = os.open(name, READ, dir_fd=self.shelf.incoming_fd)
+        except FileNotFoundError:
+            return super()._find(digest)  # its process lived, and has made it an object
+        return OpenObject(digest, fd, is_packed=False)
+
+
+def _held_by_digest(shelf: Shelf) -> dict[str, str]:
+    """The names of what is held, each read once."""
+    found: dict[str, str] = {}
+    for name in shelf.held_names():
+        with contextlib.suppress(FileNotFoundError):
+            fd = os.open(name, READ, dir_fd=shelf.incoming_fd)
+            try:
+                found[digest_of_file(fd, os.fstat(fd).st_size)] = name
+            finally:
+                os.close(fd)
+    return found

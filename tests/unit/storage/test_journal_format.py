@@ -5,7 +5,7 @@ import json
 import pytest
 
 from paddock.errors import IntegrityError
-from paddock.history.journal_format import (
+from paddock.storage.journal import (
     FORMAT,
     RESERVE,
     Intent,
