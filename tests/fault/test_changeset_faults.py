@@ -13,7 +13,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
 from paddock.workspace import Workspace, detect_resolution
-from paddock.workspace.change_recovery import Settled, recover
+from paddock.workspace.recover import Settled, recover
 from tests.support.changes import (
     File,
     Folder,
@@ -232,7 +232,7 @@ def test_whatever_part_of_the_renames_a_power_cut_keeps_the_set_is_completed(tmp
 def apply_some(base: Path, wanted) -> None:
     """Do the chosen swaps of the one entry that is in the journal."""
     from paddock.storage.journal import SwapStep, decode
-    from paddock.workspace.temporary import set_name
+    from paddock.workspace.paths import set_name
 
     (name,) = os.listdir(base / "journal")
     records = decode(name, (base / "journal" / name).read_bytes()).records

@@ -11,7 +11,7 @@ from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
 from paddock.workspace import Workspace
 from paddock.workspace.changes import Absent, MakeDirectory, WriteFile
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import File, content, lay_out, model_of, seen
 from tests.support.disks import mounted_tmpfs
 

@@ -27,8 +27,8 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.metadata import status_from
-from paddock.workspace.names import unchecked_path as at
-from paddock.workspace.resolution import Resolution
+from paddock.workspace.paths import unchecked_path as at
+from paddock.workspace.resolve import Resolution
 
 BYTES_MAX = 1_000_000_000
 MODIFIED_NS = 1_700_000_000_000_000_000

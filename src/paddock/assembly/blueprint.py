@@ -29,7 +29,7 @@ from paddock.storage.history import History
 from paddock.storage.journal import Journal
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
-from paddock.workspace.change_recovery import recover
+from paddock.workspace.recover import recover
 
 _LEFTOVERS: Final = (
     "HOT/ledger/",

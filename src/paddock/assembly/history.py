@@ -9,8 +9,8 @@ from paddock.policy.engine import Policy
 from paddock.storage.disk import Disk
 from paddock.storage.history import History, SeenStore
 from paddock.storage.journal import Journal
-from paddock.workspace.change_recovery import Recovered, Settled, recover
-from paddock.workspace.resolution import detect_resolution
+from paddock.workspace.recover import Recovered, Settled, recover
+from paddock.workspace.resolve import detect_resolution
 
 JOURNAL: Final = "journal"
 

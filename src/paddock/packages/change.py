@@ -53,7 +53,6 @@ from paddock.storage.disk import Disk
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
-from paddock.workspace.change_recovery import Settled, recover
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -66,7 +65,8 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
-from paddock.workspace.entries import EntryKind
+from paddock.workspace.paths import EntryKind
+from paddock.workspace.recover import Settled, recover
 
 
 class Decided(Enum):

@@ -44,8 +44,7 @@ from paddock.values.calls import Json
 from paddock.values.digests import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import EntryState
-from paddock.workspace.entries import EntryKind
-from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.paths import EntryKind, is_temporary_name
 
 FORMAT: Final = 1
 _KEYS: Final = frozenset(

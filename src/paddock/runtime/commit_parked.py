@@ -33,6 +33,7 @@ from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.workspace.apply import NotingWitness
 from paddock.workspace.changes import (
     ChangeReceipt,
     MakeDirectory,
@@ -41,7 +42,6 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
-from paddock.workspace.noting import NotingWitness
 
 _ROWS_MAX: Final = 50
 _CHANGED: Final = (

@@ -39,8 +39,8 @@ from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.workspace import EntryPath, Workspace, WritePath
-from paddock.workspace.moving import DIRECTORY_VERSION
-from paddock.workspace.noting import NotingWitness
+from paddock.workspace.apply import NotingWitness
+from paddock.workspace.move import DIRECTORY_VERSION
 
 _ROWS_MAX: Final = 50
 

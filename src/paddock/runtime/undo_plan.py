@@ -30,8 +30,7 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.names import join_parts
-from paddock.workspace.paths import escapes_root, parse_asked
+from paddock.workspace.paths import escapes_root, join_parts, parse_asked
 
 _NAMED_MAX: Final = 5
 _ENTRIES_MAX: Final = 10_000

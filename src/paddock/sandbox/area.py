@@ -25,7 +25,7 @@ from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import host_error
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolve import held_open
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREFIX: Final = "launcher-"

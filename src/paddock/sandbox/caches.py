@@ -24,7 +24,7 @@ from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST
 from paddock.storage.atomic import host_errors
 from paddock.storage.locks import shared, try_locked
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolve import held_open
 
 FOLDER: Final = "caches"
 _TREE: Final = "tree"

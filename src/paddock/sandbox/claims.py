@@ -18,7 +18,7 @@ from typing import Final
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.storage.disk import DIRECTORY
 from paddock.storage.locks import leads_to, try_lock
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolve import held_open
 
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _TOKEN: Final = re.compile("[0-9a-f]{16}")

@@ -15,7 +15,7 @@ from paddock.policy.permissions import AgentPermissions, compile_permissions
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.decisions import Outcome
-from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.paths import is_temporary_name
 
 _NAMES_KEPT: Final = 65_536
 _ANY_NAME: Final = "a"

@@ -17,7 +17,7 @@ from paddock.sandbox.inside.orders import Report, Start
 from paddock.sandbox.outcome import OnOutput, Progress
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
 from paddock.values.cancelling import Cancel
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolve import held_open
 
 HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for git's configuration, gone afterwards."""

@@ -32,7 +32,7 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, Verdict
 from paddock.values.agents import Agent
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolve import held_open
 
 _PLAIN_ID: Final = 65_534
 """The kernel's overflow id: what owns nothing that matters (user_namespaces(7))."""

@@ -37,13 +37,7 @@ from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
 from paddock.storage.atomic import host_error
-from paddock.workspace.resolution import (
-    PASS,
-    READ_DIRECTORY,
-    Resolution,
-    detect_resolution,
-    held_open,
-)
+from paddock.workspace.resolve import PASS, READ_DIRECTORY, Resolution, detect_resolution, held_open
 
 BACKEND: Final = "landlock"
 

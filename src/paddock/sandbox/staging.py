@@ -41,7 +41,7 @@ from paddock.sandbox.tracked_view import ShownNames, TrackedFiles, TrackedView, 
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.storage.atomic import host_error
 from paddock.values.calls import Json
-from paddock.workspace.beside import Beside
+from paddock.workspace.resolve import Beside
 
 _OVER: Final = "the command changed too much"
 _LOOKS_MAX: Final = 3

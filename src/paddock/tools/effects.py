@@ -10,8 +10,8 @@ from paddock.storage.notes import Doing, DoingEntry, DoingKind
 from paddock.tools.spec import Change, StoredEffects
 from paddock.values.calls import Json
 from paddock.workspace import DeleteReceipt, MoveReceipt, WriteReceipt
+from paddock.workspace.apply import doing_of_path
 from paddock.workspace.changes import ChangedPath
-from paddock.workspace.noting import doing_of_path
 
 _KINDS: Final[frozenset[DoingKind]] = frozenset(get_args(DoingKind))
 _ENTRIES: Final[frozenset[DoingEntry]] = frozenset(get_args(DoingEntry))

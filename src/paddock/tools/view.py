@@ -39,7 +39,7 @@ from paddock.workspace import (
     Window,
     Workspace,
 )
-from paddock.workspace.window import WindowLine, whole_characters
+from paddock.workspace.read import WindowLine, whole_characters
 
 DIRECTORY: Final = "directory"
 """Stands for the version of a directory, which has none."""

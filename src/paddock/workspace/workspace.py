@@ -13,7 +13,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
 from paddock.storage.journal import Journal
 from paddock.text.show import quote, show_name
-from paddock.workspace.beside import Beside, BesideResolution, beside_of, find_beside
+from paddock.workspace.apply import SetName, commit
 from paddock.workspace.changes import (
     UNCONDITIONAL,
     UNWITNESSED,
@@ -25,30 +25,45 @@ from paddock.workspace.changes import (
     Seen,
     Witness,
 )
-from paddock.workspace.changeset import SetName, commit
-from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
+from paddock.workspace.draft import sweep
 from paddock.workspace.failures import converting
-from paddock.workspace.known import KnownFiles
-from paddock.workspace.links import Found, find_real
 from paddock.workspace.listing import Tree, list_directory
-from paddock.workspace.moving import delete, entry_version, move
-from paddock.workspace.names import (
+from paddock.workspace.move import delete, entry_version, move
+from paddock.workspace.paths import (
     ROOT,
+    AskedPath,
+    DeleteReceipt,
+    EntryFilter,
     EntryPath,
+    EntryVersion,
+    EveryEntry,
+    Listing,
+    MoveReceipt,
     ReadPath,
     WorkspacePath,
     WritePath,
+    WriteReceipt,
+    is_plain,
+    parse_asked,
     same_path,
     unchecked_path,
 )
-from paddock.workspace.paths import AskedPath, is_plain, parse_asked
-from paddock.workspace.reading import FileContent, OpenFile, open_file
-from paddock.workspace.receipts import DeleteReceipt, EntryVersion, MoveReceipt, WriteReceipt
-from paddock.workspace.resolution import PASS, Resolution, detect_resolution
-from paddock.workspace.roots import Root, open_root
-from paddock.workspace.states import entry_seen, entry_state
-from paddock.workspace.temporary import sweep
-from paddock.workspace.writing import Edit, Expected, Site, edit_file, write_file
+from paddock.workspace.preflight import entry_seen, entry_state
+from paddock.workspace.read import FileContent, KnownFiles, OpenFile, open_file
+from paddock.workspace.resolve import (
+    PASS,
+    Beside,
+    BesideResolution,
+    Found,
+    Resolution,
+    Root,
+    beside_of,
+    detect_resolution,
+    find_beside,
+    find_real,
+    open_root,
+)
+from paddock.workspace.write import Edit, Expected, Site, edit_file, write_file
 
 _EVERY_ENTRY: Final = EveryEntry()
 

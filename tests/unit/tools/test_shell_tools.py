@@ -32,7 +32,7 @@ from paddock.tools.spec import Ports, RefusedPath
 from paddock.values.cancelling import NEVER, Cancel, LeftEffect
 from paddock.workspace import EntryKind, Workspace
 from paddock.workspace.changes import ChangedPath, EntryState
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.shown import Shows
 
 PLAN = SandboxPlan(

@@ -10,7 +10,7 @@ import pytest
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
 from paddock.storage.notes import Doing
 from paddock.workspace import Expected, Pieces, Workspace
-from paddock.workspace.reading import version_of
+from paddock.workspace.read import version_of
 from tests.support.disks import DISKS, temporaries, tree
 
 OLD = b"old content\n"

@@ -8,6 +8,7 @@ from paddock.storage.journal import Journal
 from paddock.storage.notes import CallMark, Doing
 from paddock.values.digests import digest_of
 from paddock.workspace import Workspace
+from paddock.workspace.apply import NotingWitness, doing_of_path
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -20,9 +21,7 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.entries import EntryKind
-from paddock.workspace.names import unchecked_path
-from paddock.workspace.noting import NotingWitness, doing_of_path
+from paddock.workspace.paths import EntryKind, unchecked_path
 from tests.support.stores import NoSyncDisk
 
 MARK = CallMark("CALL-1", "run_shell", "main", "SES-1")

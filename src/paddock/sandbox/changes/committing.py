@@ -34,6 +34,7 @@ from paddock.storage.locks import Identity, identity_of
 from paddock.text.show import name_some, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
+from paddock.workspace.apply import NotingWitness
 from paddock.workspace.changes import (
     Absent,
     ChangedPath,
@@ -49,9 +50,8 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
-from paddock.workspace.names import unchecked_path
-from paddock.workspace.noting import NotingWitness
-from paddock.workspace.resolution import held_open
+from paddock.workspace.paths import unchecked_path
+from paddock.workspace.resolve import held_open
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import host_error
 from paddock.values.digests import DIGEST_PREFIX
 from paddock.workspace.metadata import FileStatus
-from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution, held_open
+from paddock.workspace.resolve import PASS, READ_FILE, Resolution, detect_resolution, held_open
 
 # Entries below a directory that is renamed keep their own times: what came with another
 # directory looks as if it had always been there. So each directory is compared with the

@@ -20,8 +20,8 @@ from paddock.storage.atomic import host_error
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.values.digests import digest_of
-from paddock.workspace.reading import version_of_file
-from paddock.workspace.resolution import READ_FILE, held_open
+from paddock.workspace.read import version_of_file
+from paddock.workspace.resolve import READ_FILE, held_open
 
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_WHOLE: Final = 20_000

@@ -39,7 +39,6 @@ from paddock.sandbox.host.standing import find_content
 from paddock.storage.locks import Identity, identity_of
 from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote
-from paddock.workspace.change_looks import conflict
 from paddock.workspace.changes import (
     GivenContent,
     MakeDirectory,
@@ -53,8 +52,9 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.names import WorkspacePath, unchecked_path
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
+from paddock.workspace.paths import WorkspacePath, unchecked_path
+from paddock.workspace.preflight import conflict
+from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution, held_open
 
 _DEEP_NAMES: Final = tuple(name for name in ARMING_NAMES if "/" in name)
 _MODE: Final = 0o644

@@ -34,8 +34,8 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.metadata import FileStatus
-from paddock.workspace.names import unchecked_path
-from paddock.workspace.resolution import held_open
+from paddock.workspace.paths import unchecked_path
+from paddock.workspace.resolve import held_open
 
 _KINDS: Final[Mapping[str, type[StagedChange]]] = {
     "write": WriteFile,

@@ -37,7 +37,7 @@ from paddock.sandbox.git.rules import (
 )
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.host.standing import find_content
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
+from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution, held_open
 
 _MODULE_NAMES: Final = ("HEAD", "objects", "refs")
 _WORKTREE_NAMES: Final = ("HEAD", "commondir", "gitdir")

@@ -21,8 +21,13 @@ from paddock.errors import HostError
 from paddock.sandbox.host.host_facts import GitOutside
 from paddock.sandbox.host.places import is_below
 from paddock.sandbox.host.standing import Resolver, read_content
-from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE, detect_resolution, held_open
+from paddock.workspace.resolve import (
+    PASS_DIRECTORY,
+    READ_FILE,
+    Beside,
+    detect_resolution,
+    held_open,
+)
 
 GIT: Final = ".git"
 _POINTER_BYTES_MAX: Final = 4096

@@ -13,7 +13,7 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.sandbox.host.host_facts import Link, Standing
 from paddock.text.show import quote
-from paddock.workspace.resolution import READ_FILE, Resolution, detect_resolution
+from paddock.workspace.resolve import READ_FILE, Resolution, detect_resolution
 
 
 class Resolver:

@@ -19,11 +19,10 @@ from paddock.storage.disk import Disk
 from paddock.storage.journal import Mark, MarkKind
 from paddock.storage.locks import unlock
 from paddock.text.show import quote
-from paddock.workspace.drafts import changed
-from paddock.workspace.locks import lock_directory
+from paddock.workspace.draft import changed, lock_directory
 from paddock.workspace.metadata import FileStatus, status_at, status_of
-from paddock.workspace.names import WorkspacePath, child_of
-from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY
+from paddock.workspace.paths import WorkspacePath, child_of
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY
 
 _OPEN: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _LOCK_WAIT_S: Final = 2.0
@@ -31,7 +30,7 @@ _LOCK_WAIT_S: Final = 2.0
 which it could be waiting: then it is in our way, and the set gives way."""
 
 
-class Held:
+class HeldTree:
     """What a directory holds, entry by entry, in the order of a walk by name."""
 
     __slots__ = ("_digest", "_sight", "names")
@@ -101,7 +100,7 @@ def fits(dir_fd: int, name: str, mark: Mark, path: WorkspacePath, sight: str = "
     return held.digest() == mark.held and sight in ("", held.sight())
 
 
-def held_in(dir_fd: int, name: str, path: WorkspacePath) -> Held:
+def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
     """All that a directory holds.
 
     Each directory in it is locked while it is read, so that a writer in there is either
@@ -112,12 +111,12 @@ def held_in(dir_fd: int, name: str, path: WorkspacePath) -> Held:
         InvalidPathError: deeper than limits.path_depth_max.
         OSError: it cannot be read.
     """
-    held = Held()
+    held = HeldTree()
     _walk(dir_fd, name, path, len(path.parts), held)
     return held
 
 
-def _walk(dir_fd: int, name: str, path: WorkspacePath, below: int, held: Held) -> None:
+def _walk(dir_fd: int, name: str, path: WorkspacePath, below: int, held: HeldTree) -> None:
     with reading(dir_fd, name, path) as (fd, names):
         for child in names:
             at = child_of(path, child)
@@ -169,7 +168,7 @@ def remove_any(disk: Disk, dir_fd: int, name: str) -> None:
     _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
 
 
-def remove_held(disk: Disk, dir_fd: int, name: str, held: Held) -> bool:
+def remove_held(disk: Disk, dir_fd: int, name: str, held: HeldTree) -> bool:
     """Remove a directory and what it was seen to hold; whether nothing else was in it.
 
     Threat: what somebody makes in there after it was looked at stands nowhere else.

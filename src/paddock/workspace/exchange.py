@@ -21,16 +21,15 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Mark, MarkKind, Metadata, MetadataStep, Step, SwapStep
-from paddock.workspace.change_trees import fits, held_in, remove_any, remove_held
-from paddock.workspace.drafts import changed
+from paddock.workspace.draft import changed
 from paddock.workspace.metadata import FileStatus, status_at, status_of
-from paddock.workspace.names import WorkspacePath
-from paddock.workspace.resolution import PASS
-from paddock.workspace.temporary import set_name
+from paddock.workspace.paths import WorkspacePath, set_name
+from paddock.workspace.resolve import PASS
+from paddock.workspace.trees import fits, held_in, remove_any, remove_held
 
 _EXCHANGES_MAX: Final = 64
 _GOING: Final = 0x8000_0000
@@ -43,48 +42,6 @@ class StepState(Enum):
     DONE = "done"
     LOST = "lost"
     """Its temporary is gone without the step being done."""
-
-
-class BoundStep(Protocol):
-    """A step in a directory that is open and locked."""
-
-    @property
-    def path(self) -> WorkspacePath: ...
-
-    def state(self) -> StepState:
-        """What has become of it."""
-        ...
-
-    def was_right(self) -> bool:
-        """Of a step that is done: whether it displaced what it was to displace."""
-        ...
-
-    def do(self) -> None:
-        """Do it; FileChangedError if somebody was in the way, and then it may be half done."""
-        ...
-
-    def undo(self) -> bool:
-        """As it was before. False: somebody has changed it since, and theirs stands."""
-        ...
-
-    def clean_done(self) -> bool:
-        """Done, and ended: remove what was displaced. False: something strange stays there."""
-        ...
-
-    def clean_undone(self) -> bool:
-        """Undone, and ended: remove what was built. False: something strange stays there."""
-        ...
-
-
-def bind(
-    disk: Disk, dir_fd: int, path: WorkspacePath, token: str, step: Step, sight: str = ""
-) -> BoundStep:
-    """The step, able to act; `sight` is what its committer saw (`sight_of`)."""
-    if isinstance(step, MetadataStep):
-        return BoundMetadata(disk, dir_fd, path, step)
-    draft, aside = set_name(token, 2 * step.number), set_name(token, 2 * step.number + 1)
-    going = set_name(token, _GOING + step.number)
-    return BoundSwap(disk, dir_fd, path, step, draft, aside, going, sight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +64,7 @@ class BoundSwap:
         return self.path.name
 
     def state(self) -> StepState:
+        """What has become of it."""
         old, new = self.step.old, self.step.new
         here, draft = self._at(self.name), self._at(self.draft)
         if new is None:
@@ -120,10 +78,12 @@ class BoundSwap:
         return StepState.DONE if is_displaced else StepState.LOST
 
     def was_right(self) -> bool:
+        """Of a step that is done: whether it displaced what it was to displace."""
         old, displaced = self.step.old, self._displaced()
         return old is None or displaced is None or self._fits(displaced, old)
 
     def do(self) -> None:
+        """Do it; FileChangedError if somebody was in the way, and then it may be half done."""
         old, new = self.step.old, self.step.new
         if self._is_half_way():
             self._move(self.draft, self.name)
@@ -154,6 +114,7 @@ class BoundSwap:
             raise changed(self.path) from failure
 
     def undo(self) -> bool:
+        """As it was before. False: somebody has changed it since, and theirs stands."""
         if self._is_half_way():
             return self._moved_back(self.aside)
         if self.state() is not StepState.DONE:
@@ -169,6 +130,7 @@ class BoundSwap:
         return self._taken_away(new) and (displaced is None or self._moved_back(displaced))
 
     def clean_done(self) -> bool:
+        """Done, and ended: remove what was displaced. False: something strange stays there."""
         # By the inode: whoever had the old file open may have written to it since.
         known = {mark.inode for mark in self._marks()}
         displaced, old = self._displaced(), self.step.old
@@ -200,6 +162,7 @@ class BoundSwap:
         return is_gone
 
     def clean_undone(self) -> bool:
+        """Undone, and ended: remove what was built. False: something strange stays there."""
         return self._clean(self._is_ours)
 
     def _is_ours(self, name: str, status: FileStatus) -> bool:
@@ -373,3 +336,18 @@ class BoundMetadata:
 def _is_set(status: FileStatus, wanted: Metadata) -> bool:
     has_time = wanted.modified_ns in (None, status.modified_ns)
     return has_time and status.mode & _ALL_BITS == wanted.mode
+
+
+BoundStep = BoundSwap | BoundMetadata
+"""A step in a directory that is open and locked."""
+
+
+def bind(
+    disk: Disk, dir_fd: int, path: WorkspacePath, token: str, step: Step, sight: str = ""
+) -> BoundStep:
+    """The step, able to act; `sight` is what its committer saw (`sight_of`)."""
+    if isinstance(step, MetadataStep):
+        return BoundMetadata(disk, dir_fd, path, step)
+    draft, aside = set_name(token, 2 * step.number), set_name(token, 2 * step.number + 1)
+    going = set_name(token, _GOING + step.number)
+    return BoundSwap(disk, dir_fd, path, step, draft, aside, going, sight)

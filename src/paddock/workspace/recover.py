@@ -27,13 +27,17 @@ from typing import Final
 from paddock.errors import FileChangedError, PaddockError, PathError
 from paddock.storage.disk import Disk, sync_file_systems
 from paddock.storage.journal import Intent, Journal, JournalEntry, Step, UnclaimedEntry
-from paddock.workspace.beside import BesideResolution, HeldBeside
-from paddock.workspace.change_steps import BoundStep, StepState, bind
-from paddock.workspace.change_trees import remove_any
-from paddock.workspace.locks import LockedDirectories
-from paddock.workspace.names import WorkspacePath, child_of, unchecked_path
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution
-from paddock.workspace.temporary import is_temporary_name, set_prefix
+from paddock.workspace.draft import LockedDirectories
+from paddock.workspace.exchange import BoundStep, StepState, bind
+from paddock.workspace.paths import (
+    WorkspacePath,
+    child_of,
+    is_temporary_name,
+    set_prefix,
+    unchecked_path,
+)
+from paddock.workspace.resolve import PASS_DIRECTORY, BesideResolution, HeldBeside, Resolution
+from paddock.workspace.trees import remove_any
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _WAIT_S: Final = 2.0

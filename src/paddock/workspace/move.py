@@ -23,15 +23,22 @@ from paddock.errors import (
 from paddock.storage.history import Kept
 from paddock.storage.notes import Doing, DoingKind
 from paddock.text.show import quote
-from paddock.workspace.drafts import Place, changed, require_untouched
-from paddock.workspace.entries import ChangeableKind, EntryKind
+from paddock.workspace.draft import Place, changed, require_untouched
 from paddock.workspace.failures import NOT_FOUND_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
-from paddock.workspace.names import EntryPath, WorkspacePath, WritePath
-from paddock.workspace.reading import require_versionable, version_of, version_of_file
-from paddock.workspace.receipts import DeleteReceipt, EntryVersion, MoveReceipt
-from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
-from paddock.workspace.writing import Site, locked_with_parents, require_version
+from paddock.workspace.paths import (
+    ChangeableKind,
+    DeleteReceipt,
+    EntryKind,
+    EntryPath,
+    EntryVersion,
+    MoveReceipt,
+    WorkspacePath,
+    WritePath,
+)
+from paddock.workspace.read import require_versionable, version_of, version_of_file
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
+from paddock.workspace.write import Site, locked_with_parents, require_version
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 _ROOT_HINT: Final = "name something in it"

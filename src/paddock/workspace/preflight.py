@@ -2,6 +2,10 @@
 
 Nothing is changed here but the store, which gets what will be replaced. So a set that is
 refused here has left no trace in the tree.
+
+Also here:
+
+- What stands at a path, whatever it is: looked at, and not followed.
 """
 
 import os
@@ -12,8 +16,6 @@ from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
 from paddock.storage.journal import Mark
 from paddock.text.show import quote
-from paddock.workspace.change_plan import RemovedBranch, SwapPlan
-from paddock.workspace.change_trees import Held, mark_of, reading, require_same, sight_of
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -21,17 +23,20 @@ from paddock.workspace.changes import (
     EntryState,
     Objects,
     Old,
+    RemovedBranch,
     RemoveFile,
     Seen,
     SetMetadata,
+    SwapPlan,
 )
-from paddock.workspace.drafts import changed
-from paddock.workspace.entries import EntryKind
-from paddock.workspace.failures import special_file
-from paddock.workspace.metadata import FileStatus, require_writable, status_at
-from paddock.workspace.names import WorkspacePath, child_of
-from paddock.workspace.reading import require_versionable, version_of, version_of_file
-from paddock.workspace.resolution import READ_FILE
+from paddock.workspace.draft import changed
+from paddock.workspace.failures import converting, special_file
+from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
+from paddock.workspace.paths import EntryKind, EntryPath, WorkspacePath, child_of
+from paddock.workspace.read import require_versionable, version_of, version_of_file
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE
+from paddock.workspace.trees import HeldTree, mark_of, reading, require_same, sight_of
+from paddock.workspace.write import Site
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 _Replacing = Creation | RemoveFile
@@ -48,7 +53,7 @@ class Looked:
 
 
 @dataclass(slots=True)
-class Look:
+class Preflight:
     """One look at everything: what stood there, and who was in the way."""
 
     objects: Objects
@@ -113,7 +118,7 @@ class Look:
         if isinstance(change, RemoveFile):
             self._entry(branch.path, change, change.old, dir_fd, status)
             return Looked(status, mark_of(status), sight_of(status))
-        held = Held()
+        held = HeldTree()
         self._directory(branch, dir_fd, name, status, len(branch.path.parts), held)
         return Looked(status, mark_of(status, held.digest()), held.sight())
 
@@ -124,7 +129,7 @@ class Look:
         name: str,
         status: FileStatus,
         below: int,
-        held: Held,
+        held: HeldTree,
     ) -> None:
         path = branch.path
         old = branch.change.old
@@ -140,7 +145,7 @@ class Look:
                 if child_name in expected:
                     self._child(expected[child_name], fd, below, held)
 
-    def _child(self, branch: RemovedBranch, fd: int, below: int, held: Held) -> None:
+    def _child(self, branch: RemovedBranch, fd: int, below: int, held: HeldTree) -> None:
         status = status_at(fd, branch.path.name)
         if status is None:
             self.conflicts.append(branch.path)
@@ -244,3 +249,52 @@ def state_of(status: FileStatus, version: str | None, text: str | None = None) -
         kind = EntryKind.LINK
     size_bytes = 0 if status.is_directory else status.size_bytes
     return EntryState(kind, status.permissions, size_bytes, status.modified_ns, version, text)
+
+
+def entry_state(site: Site, entry: EntryPath) -> EntryState | None:
+    with converting(entry.path, "look at"):
+        fd = _parent(site, entry.path)
+        if fd is None:
+            return None
+        try:
+            status = status_at(fd, entry.path.name)
+            return None if status is None else _state(entry.path, fd, status)
+        finally:
+            os.close(fd)
+
+
+def entry_seen(site: Site, entry: EntryPath) -> Seen | None:
+    with converting(entry.path, "look at"):
+        fd = _parent(site, entry.path)
+        if fd is None:
+            return None
+        try:
+            status = status_at(fd, entry.path.name)
+        finally:
+            os.close(fd)
+    return None if status is None else Seen(status)
+
+
+def _parent(site: Site, path: WorkspacePath) -> int | None:
+    try:
+        return site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
+    if status.is_directory:
+        return state_of(status, None)
+    if status.is_link:
+        text = os.readlink(path.name, dir_fd=dir_fd)
+        return state_of(status, version_of(os.fsencode(text)), text)
+    if not status.is_regular:
+        raise special_file(path)
+    require_versionable(path, status)
+    fd = os.open(path.name, READ_FILE | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        if status_of(fd) != status:
+            raise changed(path)
+        return state_of(status, version_of_file(fd, status.size_bytes))
+    finally:
+        os.close(fd)

@@ -17,16 +17,21 @@ Rules kept here:
   * owner, group, attributes and modes survive as in single writes (see `metadata`).
 
 Killed at any moment, the next to open the journal settles it; see `change_recovery`.
+
+Also here:
+
+- Noting a set of changes in the history before it happens: what the keeper does for one.
 """
 
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, cast
 
 from paddock.errors import HostError, PaddockError
 from paddock.storage.disk import sync_file_systems
+from paddock.storage.history import History, current_call
 from paddock.storage.journal import (
     TOKEN_CHARS,
     Intent,
@@ -39,13 +44,8 @@ from paddock.storage.journal import (
     SwapStep,
 )
 from paddock.storage.locks import identity_of
-from paddock.workspace.beside import beside_of, without_beside
-from paddock.workspace.change_drafts import Drafts
-from paddock.workspace.change_looks import Look, Looked, conflict, state_of
-from paddock.workspace.change_plan import Plan, SwapPlan, plan_changes
-from paddock.workspace.change_recovery import clean_all, left_note, recover, undo_all
-from paddock.workspace.change_steps import BoundStep, bind
-from paddock.workspace.change_trees import held_in, mark_of, remove_any
+from paddock.storage.notes import Doing
+from paddock.workspace.build import Drafts
 from paddock.workspace.changes import (
     UNCONDITIONAL,
     UNWITNESSED,
@@ -55,16 +55,22 @@ from paddock.workspace.changes import (
     EntryState,
     Objects,
     Phases,
+    Plan,
     SetMetadata,
+    SwapPlan,
     Witness,
+    plan_changes,
 )
-from paddock.workspace.drafts import changed
+from paddock.workspace.draft import changed
+from paddock.workspace.exchange import BoundStep, bind
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, status_at
-from paddock.workspace.names import ROOT, WorkspacePath
-from paddock.workspace.resolution import PASS_DIRECTORY
-from paddock.workspace.temporary import set_name
-from paddock.workspace.writing import Site
+from paddock.workspace.paths import ROOT, WorkspacePath, set_name
+from paddock.workspace.preflight import Looked, Preflight, conflict, state_of
+from paddock.workspace.recover import clean_all, left_note, recover, undo_all
+from paddock.workspace.resolve import PASS_DIRECTORY, beside_of, without_beside
+from paddock.workspace.trees import held_in, mark_of, remove_any
+from paddock.workspace.write import Site
 
 _NINE_BITS: Final = 0o777
 
@@ -112,7 +118,7 @@ def commit(
     with converting(directories[0], "write"), site.lock(*directories) as fds, objects.held():
         held = dict(zip(directories, fds, strict=True))
         condition.verify()
-        work = _Commit(site, plan, held, Look(objects), witness)
+        work = _Commit(site, plan, held, Preflight(objects), witness)
         try:
             work.look()
         finally:
@@ -131,7 +137,7 @@ class _Commit:
     site: Site
     plan: Plan
     fds: dict[WorkspacePath, int]
-    looked: Look
+    looked: Preflight
     witness: Witness
     old: dict[WorkspacePath, Looked] = field(default_factory=dict[WorkspacePath, Looked])
     in_place: dict[WorkspacePath, FileStatus] = field(
@@ -322,3 +328,62 @@ class _Commit:
             ChangedPath(path, before.get(path), after.get(path), path in self.looked.kept)
             for path in paths
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NotingWitness(Witness):
+    """The witness of a set (`Workspace.commit`) that a call makes; without a call it notes nothing.
+
+    What the set replaces is in the store by then; with the notes a killed call is found
+    and can be undone.
+    """
+
+    history: History
+
+    def will_change(self, rows: Sequence[ChangedPath]) -> None:
+        """Note all of it, with one sync. Raises: StorageFullError, HostError."""
+        running = current_call()
+        doings = [doing for row in rows if (doing := doing_of_path(row)) is not None]
+        if running is not None and doings:
+            self.history.note_all(running, doings)
+
+
+def doing_of_path(row: ChangedPath) -> Doing | None:
+    """What is done to one path of a set; None where nothing stood there and nothing will stand."""
+    before, after = row.before, row.after
+    if before is None and after is None:
+        return None
+    if before is None:
+        created = cast("EntryState", after)
+        return Doing(
+            row.path.relative,
+            "created",
+            created.kind.value,
+            after=created.version,
+            mode_after=_mode_of(created),
+        )
+    kind, entry_after = "overwritten", ""
+    if after is None:
+        kind = "deleted"
+    elif after.kind is not before.kind:
+        entry_after = after.kind.value
+    elif after.version == before.version:
+        kind = "touched" if after.mode == before.mode else "mode"
+    # Of another kind the number alone says nothing: what comes back gets the usual mode.
+    is_gone = after is None or after.kind is not before.kind or after.mode != before.mode
+    return Doing(
+        row.path.relative,
+        kind,
+        before.kind.value,
+        before=before.version,
+        after=None if after is None else after.version,
+        entry_after=entry_after,
+        mode=_mode_of(before) if is_gone else None,
+        mode_after=_mode_of(after),
+        # Of a directory there is no content to keep, and the text of a link is always kept.
+        is_kept=row.kept or before.kind.value != "file" or kind in {"mode", "touched"},
+    )
+
+
+def _mode_of(state: EntryState | None) -> int | None:
+    return None if state is None or state.kind.value == "link" else state.mode

@@ -33,21 +33,24 @@ from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
 from paddock.storage.notes import Doing, DoingKind
 from paddock.text.show import quote
-from paddock.workspace.drafts import Draft, Place, changed
+from paddock.workspace.draft import Draft, LockedDirectories, Place, changed
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting
-from paddock.workspace.locks import LockedDirectories
-from paddock.workspace.metadata import FileStatus, carry_metadata, require_writable, status_of
-from paddock.workspace.names import WorkspacePath, WritePath
-from paddock.workspace.parents import Parents
-from paddock.workspace.reading import (
+from paddock.workspace.metadata import (
+    FileStatus,
+    Parents,
+    carry_metadata,
+    require_writable,
+    status_of,
+)
+from paddock.workspace.paths import WorkspacePath, WritePath, WriteReceipt
+from paddock.workspace.read import (
     read_bytes,
     require_regular,
     require_versionable,
     version_of,
     version_of_file,
 )
-from paddock.workspace.receipts import WriteReceipt
-from paddock.workspace.resolution import READ_FILE, Resolution
+from paddock.workspace.resolve import READ_FILE, Resolution
 
 _PARENT_ROUNDS_MAX: Final = 16
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
