@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.assembly.project import Project
-from paddock.gates.results import NO_GATES, GateResult, Gates
+from paddock.gates.results import GateResult, Gates
 from paddock.values.planes import PlaneKind
 
 
-def gates_of(project: Project, agent: str) -> Gates:
+def gates_of(project: Project, agent: str) -> Gates | None:
     """The port by which tools ask for gates; a project's plane has none."""
-    return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else NO_GATES
+    return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else None
 
 
 @dataclass(frozen=True, slots=True)

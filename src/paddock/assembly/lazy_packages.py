@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paddock.assembly.project import Project
-from paddock.packages.rows import NO_PACKAGES, PackageRow, Packages
+from paddock.packages.rows import PackageRow, Packages
 from paddock.plane.report import WhereReport
 from paddock.values.planes import PlaneKind
 
@@ -39,9 +39,9 @@ def report_of(project: Project) -> WhereReport:
     return replace(project.report(), made_with_dev=is_made_with_dev(project))
 
 
-def packages_of(project: Project) -> Packages:
+def packages_of(project: Project) -> Packages | None:
     """The port by which tools ask what is installed; a project's plane has no packages."""
-    return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else NO_PACKAGES
+    return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else None
 
 
 @dataclass(frozen=True, slots=True)

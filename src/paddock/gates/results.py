@@ -107,14 +107,6 @@ class Gates(Protocol):
         ...
 
 
-class _NoGates:
-    def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
-        return tuple(not_applicable(name, "this is no bare plane") for name in names)
-
-
-NO_GATES: Final[Gates] = _NoGates()
-
-
 class Tally:
     def __init__(self, gate: str) -> None:
         self._gate = gate

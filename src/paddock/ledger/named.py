@@ -31,14 +31,3 @@ class PlaneLedgers:
     def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
         path = self._paths[name]
         return query(str(path), wanted, last=last) if stands(path) else _NOTHING
-
-
-class _NoLedgers:
-    """Of a runtime that has none to show."""
-
-    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
-        del name, wanted, last
-        return _NOTHING
-
-
-NO_LEDGERS: Final[Ledgers] = _NoLedgers()

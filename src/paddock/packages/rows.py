@@ -10,7 +10,7 @@ Also here:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Protocol
 
 from paddock.errors import ConfigError, IntegrityError, UsageError
 from paddock.text.show import quote
@@ -128,11 +128,3 @@ class Packages(Protocol):
         Raises: HostError, LedgerDamagedError.
         """
         ...
-
-
-class _NoPackages:
-    def list_all(self) -> tuple[PackageRow, ...]:
-        return ()
-
-
-NO_PACKAGES: Final[Packages] = _NoPackages()

@@ -94,14 +94,17 @@ class Caches:
 
     def _make(self) -> None:
         """Started as root it belongs to the user that root is in a sandbox: to nobody here."""
-        tree = self.tree
+        tree, owner = self.tree, HOST_IDS_FIRST if os.geteuid() == 0 else os.geteuid()
         with host_errors("making", self.folder):
-            if not tree.is_dir():
-                self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with contextlib.suppress(FileExistsError):
-                    tree.mkdir(mode=0o700)
-            if os.geteuid() == 0 and tree.lstat().st_uid != HOST_IDS_FIRST:
-                os.chown(tree, HOST_IDS_FIRST, HOST_IDS_FIRST, follow_symlinks=False)
+            with contextlib.suppress(OSError):
+                look = os.lstat(tree)
+                if stat.S_ISDIR(look.st_mode) and look.st_uid == owner:
+                    return
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                tree.mkdir(mode=0o700)
+            if owner == HOST_IDS_FIRST:
+                os.chown(tree, owner, owner, follow_symlinks=False)
 
     def _was_looked_at(self) -> float:
         try:

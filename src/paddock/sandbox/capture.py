@@ -28,9 +28,9 @@ _WRITTEN_BACK_BYTES: Final = 2_097_152
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """Where a stream is kept whole: an open file, and how much of it at most."""
+    """Where a stream is kept whole: a file, opened for its first bytes, and how many at most."""
 
-    fd: int
+    open: Callable[[], int]
     bytes_max: int
     add: Callable[[memoryview], object] = len
     """Is given all that is saved, as for a digest."""
@@ -126,11 +126,11 @@ class Capture:
 
     def _save(self, chunk: memoryview, spool: Spool) -> None:
         while chunk:
-            count = os.write(spool.fd, chunk)
+            count = os.write(spool.open(), chunk)
             spool.add(chunk[:count])
             self._spooled += count
             chunk = chunk[count:]
         if self._spooled - self._started >= _WRITTEN_BACK_BYTES:
             # It is to be on the device when the command's result is given: now there is time.
-            start_writing_back(spool.fd, self._started, self._spooled - self._started)
+            start_writing_back(spool.open(), self._started, self._spooled - self._started)
             self._started = self._spooled

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.area import Overlaid
@@ -26,9 +26,11 @@ from paddock.sandbox.git_config import private_files
 from paddock.sandbox.host.places import is_covered
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
-from paddock.sandbox.stage import Recipe, Running, StageDirectories, order_for
+from paddock.sandbox.stage import Identity, Recipe, Running, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import host_error
+
+_ETC: Final = "/etc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +250,22 @@ def _is_listened_in(places: tuple[str, ...]) -> bool:
     return any(is_covered(path, places) for *_, path in rows if path.startswith("/"))
 
 
-def _places(plan: SandboxPlan, workspace_fd: int) -> tuple[tuple[int, int], ...]:
+def _places(plan: SandboxPlan, workspace_fd: int) -> tuple[Identity, ...]:
     found = [_identity(os.fstat(workspace_fd))]
-    for path in (*plan.readable, *plan.writable, *filter(None, [plan.caches])):
+    paths = (*plan.readable, *plan.writable, *filter(None, [plan.caches]))
+    # Most stand in /etc itself: none was replaced while its own time is the same.
+    for path in dict.fromkeys(_ETC if path.rpartition("/")[0] == _ETC else path for path in paths):
         try:
-            found.append(_identity(os.stat(path)))
+            look = os.stat(path)
         except OSError:
             # Gone since the plan was made: the sandbox goes without.
             found.append((0, 0))
+        else:
+            found.append((*_identity(look), look.st_mtime_ns if path == _ETC else 0))
     return tuple(found)
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
+def _identity(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino
 
 

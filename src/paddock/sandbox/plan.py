@@ -8,6 +8,7 @@ readable but for `hidden`; it stands in neither list.
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from paddock.ledger.format.compact_json import encode_json
@@ -164,6 +165,7 @@ def contained(plan: SandboxPlan) -> SandboxPlan:
     )
 
 
+@lru_cache(maxsize=8)
 def plan_digest(plan: SandboxPlan) -> str:
     """`sha256:…` of the plan as canonical JSON: what an approval is bound to.
 

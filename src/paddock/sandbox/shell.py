@@ -184,8 +184,8 @@ class SandboxShell:
                 f"{what} needs the backend 'stage', which does not work on this host",
                 hint="paddock doctor says why, and what to do",
             )
-        if enforced.backend == STAGE:
-            gaps = gaps_over(self._ground.place.workspace.tree.root_fd)
+        root_fd = self._ground.place.workspace.tree.root_fd
+        if enforced.backend == STAGE and (gaps := gaps_over(root_fd)):
             enforced = replace(enforced, gaps=(*enforced.gaps, *gaps))
         if enforced.backend != STAGE:
             # Nothing is mounted there: caches would lie where tools look, among the user's.
@@ -386,7 +386,12 @@ class SandboxShell:
         with self._lock:
             if self._plan is None:
                 self._plan = compile_plan(policy, chain, self._ground.facts()).plan
-            return replace(self._plan, network=line_network(policy, chain, line))
+            network = line_network(policy, chain, line)
+            return (
+                self._plan
+                if network == self._plan.network
+                else replace(self._plan, network=network)
+            )
 
 
 def _commit(command: StagedCommand, *, grants_asks: bool) -> Kept:

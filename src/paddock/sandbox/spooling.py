@@ -6,6 +6,7 @@ import tempfile
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -38,16 +39,16 @@ class Spooling:
     They are the history's own where it can make such files: to keep one is to name it.
     """
 
-    __slots__ = ("_digests", "_fds", "_history", "_is_adoptable", "_opened")
+    __slots__ = ("_digests", "_directory", "_fds", "_history", "_is_adoptable", "_opened")
 
     def __init__(self, directory: Path, history: History) -> None:
-        """`directory` is ours, on a disk. Raises: HostError: no file can be made there."""
+        """`directory` is ours, on a disk. A file is made in it when there is output for it."""
+        self._directory = directory
         self._history = history
         self._is_adoptable = True
-        with ExitStack() as opened:
-            self._fds = (self._open(directory, opened), self._open(directory, opened))
-            self._digests = _Digest(), _Digest()
-            self._opened = opened.pop_all()
+        self._fds: dict[int, int] = {}
+        self._digests = _Digest(), _Digest()
+        self._opened = ExitStack()
 
     def __enter__(self) -> Self:
         return self
@@ -55,21 +56,27 @@ class Spooling:
     def __exit__(self, *_: object) -> None:
         self._opened.close()
 
-    def _open(self, directory: Path, opened: ExitStack) -> int:
+    def _fd(self, number: int) -> int:
+        if number not in self._fds:
+            self._fds[number] = self._open()
+        return self._fds[number]
+
+    def _open(self) -> int:
         draft = self._history.store.open_draft()
         if draft is not None:
-            opened.callback(os.close, draft)
+            self._opened.callback(os.close, draft)
             return draft
         self._is_adoptable = False
-        with host_error("no place for a command's output", str(directory)):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return opened.enter_context(_unnamed(directory)).fileno()
+        with host_error("no place for a command's output", str(self._directory)):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return self._opened.enter_context(_unnamed(self._directory)).fileno()
 
     @property
     def spools(self) -> Spools:
         most = limits.shell_output_kept_bytes_max
         one, other = (
-            Spool(fd, most, digest.add) for fd, digest in zip(self._fds, self._digests, strict=True)
+            Spool(partial(self._fd, number), most, digest.add)
+            for number, digest in enumerate(self._digests)
         )
         return Spools(one, other)
 
@@ -85,9 +92,9 @@ class Spooling:
         store = self._history.store
         with store.held():
             if self._is_adoptable:
-                store.adopt(self._fds[number], digest)
+                store.adopt(self._fd(number), digest)
             else:
-                store.put_file(self._fds[number], digest=digest)
+                store.put_file(self._fd(number), digest=digest)
             store.sync()
             running = current_call()
             if running is not None:

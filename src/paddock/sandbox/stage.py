@@ -166,13 +166,17 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
+Identity = tuple[int, ...]
+"""Device and inode, and a time where one look stands for many places."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What a sandbox was made from; two of the same are as good as each other."""
 
     base: bytes
     """A `Base` as bytes, without the stage's own name."""
-    places: tuple[tuple[int, int], ...]
+    places: tuple[Identity, ...]
     """Device and inode of the workspace and of every place that is mounted: a directory
     that was replaced since is another place."""
     mode: int

@@ -260,8 +260,9 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
     """None where it was not started: what it was to be shown has changed."""
     root_fd = room.place.workspace.tree.root_fd
     survey = room.index.survey(root_fd)
-    plan = replace(request.plan, hidden=survey.closed)
-    request = replace(request, plan=plan)
+    if survey.closed != request.plan.hidden:
+        request = replace(request, plan=replace(request.plan, hidden=survey.closed))
+    plan = request.plan
     with ExitStack() as undo:
         git = room.git.open(plan)
         if git is not None:

@@ -1,6 +1,6 @@
-"""The port that tells what a file held before, and the one of a workspace without a history."""
+"""The port that tells what a file held before."""
 
-from typing import Final, Protocol
+from typing import Protocol
 
 
 class Earlier(Protocol):
@@ -13,13 +13,3 @@ class Earlier(Protocol):
         where it is larger than `bytes_max`. Never raises: it is asked in a refusal.
         """
         ...
-
-
-class NothingEarlier:
-    """Of a workspace that was opened without a history."""
-
-    def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
-        return None
-
-
-NOTHING_EARLIER: Final[Earlier] = NothingEarlier()

@@ -6,7 +6,15 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
-from paddock.gates.results import ALL_GATES, PLANE_GATES, GateResult, Status, count_of
+from paddock.gates.results import (
+    ALL_GATES,
+    PLANE_GATES,
+    GateResult,
+    Gates,
+    Status,
+    count_of,
+    not_applicable,
+)
 from paddock.packages.rows import Failure
 from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, filled_text
@@ -55,7 +63,7 @@ class GateCheck:
 
     def run(self, plan: GateCheckPlan, ports: Ports) -> ToolOutput:
         """Raises: HostError, LedgerBusyError, LedgerFullError."""
-        rows = [_Row(result, ports.shown) for result in ports.gates.check(plan.names)]
+        rows = [_Row(result, ports.shown) for result in _check(ports.gates, plan.names)]
         results = [row.result for row in rows]
         counts: dict[str, Json] = {
             "passed": count_of(results, Status.PASS),
@@ -66,6 +74,12 @@ class GateCheck:
         last = f"{', '.join(said)}, {counts['not_applicable']} not applicable"
         content = "\n".join([*(row.text() for row in rows), last])
         return ToolOutput(content, {"gates": [row.as_json() for row in rows], **counts})
+
+
+def _check(gates: Gates | None, names: Sequence[str]) -> tuple[GateResult, ...]:
+    if gates is None:
+        return tuple(not_applicable(name, "this is no bare plane") for name in names)
+    return gates.check(names)
 
 
 class _Row:

@@ -34,7 +34,7 @@ class ListPackages:
     def run(self, plan: ListPackagesPlan, ports: Ports) -> ToolOutput:
         """Raises: HostError, LedgerDamagedError."""
         del plan
-        rows = ports.packages.list_all()
+        rows = () if ports.packages is None else ports.packages.list_all()
         content = "\n".join(map(_line, rows)) or "[no packages are installed]"
         return ToolOutput(content, {"count": len(rows), "packages": [_row(row) for row in rows]})
 

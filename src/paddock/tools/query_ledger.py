@@ -23,6 +23,9 @@ LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
 _ENTRIES_DEFAULT: Final = 10
 
 
+_NOTHING: Final = Rows((), (), 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class QueryLedgerArguments(ArgumentType):
     """Arguments of `query_ledger`."""
@@ -83,8 +86,10 @@ class QueryLedger:
     def run(self, plan: QueryLedgerPlan, ports: Ports) -> ToolOutput:
         """Raises: HostError where the ledger cannot be read."""
         if plan.count == 0:
-            return _output(plan, [], Rows((), (), 0, 0))
-        rows = ports.ledgers.query(plan.ledger, plan.wanted, plan.count + plan.offset)
+            return _output(plan, [], _NOTHING)
+        rows = _NOTHING
+        if ports.ledgers is not None:
+            rows = ports.ledgers.query(plan.ledger, plan.wanted, plan.count + plan.offset)
         end = len(rows.entries) - plan.offset
         found = list(rows.entries[max(0, end - plan.count) : max(0, end)])
         return _output(plan, found, rows)

@@ -32,6 +32,7 @@ from paddock.tools.arguments import (
     text_map,
 )
 from paddock.tools.cancelling import StoppedCallError
+from paddock.tools.shell_port import shell_of
 from paddock.tools.shell_results import shell_output
 from paddock.tools.spec import Ports, ToolOutput
 from paddock.values.actions import Action
@@ -113,25 +114,25 @@ class RunShell:
 
     def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
         """Tied to what it would be held to, and how far. Raises: SandboxUnavailableError."""
-        prepared = ports.shell.prepare(plan.line)
+        prepared = shell_of(ports).prepare(plan.line)
         held = prepared.held
         return replace(plan, prepared=replace(prepared, is_confined=held == HELD_WHOLE)), held
 
     def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
         """Tied to what it would be held to. Raises: SandboxUnavailableError."""
-        prepared = plan.prepared or ports.shell.prepare(plan.line)
+        prepared = plan.prepared or shell_of(ports).prepare(plan.line)
         return replace(plan, prepared=prepared), prepared.digest
 
     def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:
         """Whether a question about it is one about what it would change; of a pinned plan."""
         prepared = plan.prepared
-        is_asked = prepared is not None and ports.shell.asks_about_diff(prepared)
+        is_asked = prepared is not None and shell_of(ports).asks_about_diff(prepared)
         return is_asked and not plan.line.is_dry_run
 
     def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
         """Run it and hold it back. Raises: SandboxUnavailableError, StorageFullError."""
-        prepared = plan.prepared or ports.shell.prepare(plan.line)
-        held = ports.shell.stage(prepared, ports.cancel, ports.on_output)
+        prepared = plan.prepared or shell_of(ports).prepare(plan.line)
+        held = shell_of(ports).stage(prepared, ports.cancel, ports.on_output)
         return replace(plan, held=held), held
 
     def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
@@ -139,10 +140,10 @@ class RunShell:
         if plan.held is not None:
             outcome = plan.held.commit()
         else:
-            prepared = plan.prepared or ports.shell.prepare(plan.line)
-            outcome = ports.shell.run(prepared, ports.cancel, ports.on_output)
+            prepared = plan.prepared or shell_of(ports).prepare(plan.line)
+            outcome = shell_of(ports).run(prepared, ports.cancel, ports.on_output)
         _require_not_cancelled(outcome)
-        return shell_output(outcome, ports.shell)
+        return shell_output(outcome, shell_of(ports))
 
     def release(self, plan: ShellPlan) -> None:
         """Let go of what was held back; what was committed stands."""

@@ -1,9 +1,10 @@
-"""The port by which the shell tools run commands, and the shell of a workspace that has none."""
+"""The port by which the shell tools run commands."""
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.outcome import CommandLine, HeldLine, OnOutput, PreparedLine, ShellOutcome
+from paddock.tools.spec import Ports
 from paddock.values.cancelling import Cancel
 
 
@@ -39,38 +40,10 @@ class Shell(Protocol):
         ...
 
 
-class NoShell:
-    """Of a workspace that was opened without one."""
-
-    def prepare(self, line: CommandLine) -> PreparedLine:
-        """Raises: SandboxUnavailableError."""
-        raise _no_shell()
-
-    def asks_about_diff(self, prepared: PreparedLine) -> bool:
-        """There is nothing to ask about."""
-        return False
-
-    def run(
-        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
-    ) -> ShellOutcome:
-        """Raises: SandboxUnavailableError."""
-        raise _no_shell()
-
-    def stage(
-        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
-    ) -> HeldLine:
-        """Raises: SandboxUnavailableError."""
-        raise _no_shell()
-
-    def keep(self, content: bytes) -> str:
-        """Raises: SandboxUnavailableError."""
-        raise _no_shell()
-
-
-def _no_shell() -> SandboxUnavailableError:
-    return SandboxUnavailableError(
-        "this workspace was opened without a shell", hint="do it with the other tools"
-    )
-
-
-NO_SHELL: Final[Shell] = NoShell()
+def shell_of(ports: Ports) -> Shell:
+    """Return the shell. Raises: SandboxUnavailableError: there is none."""
+    if ports.shell is None:
+        raise SandboxUnavailableError(
+            "this workspace was opened without a shell", hint="do it with the other tools"
+        )
+    return ports.shell

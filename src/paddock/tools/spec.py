@@ -2,22 +2,34 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    runtime_checkable,
+)
 
-from paddock.gates.results import NO_GATES, Gates
-from paddock.ledger.named import NO_LEDGERS, Ledgers
-from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.policy.settings import LoweredLimits
-from paddock.sandbox.outcome import HeldLine, OnOutput, WaitingChanges
-from paddock.storage.notes import DoingEntry, DoingKind
 from paddock.tools.arguments import Binder
-from paddock.tools.earlier import NOTHING_EARLIER, Earlier
-from paddock.tools.shell_port import NO_SHELL, Shell
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.decisions import Held
 from paddock.workspace import Workspace
+
+if TYPE_CHECKING:
+    # What a tool asks for is loaded by who provides it: most calls need the workspace alone.
+    from paddock.gates.results import Gates
+    from paddock.ledger.named import Ledgers
+    from paddock.packages.rows import Packages
+    from paddock.sandbox.outcome import HeldLine, OnOutput, WaitingChanges
+    from paddock.storage.notes import DoingEntry, DoingKind
+    from paddock.tools.earlier import Earlier
+    from paddock.tools.shell_port import Shell
 
 SCHEMA_VERSION = 1
 """Part of every approval's digest: a changed schema voids old approvals."""
@@ -46,13 +58,13 @@ class Change:
     """
 
     path: str
-    kind: DoingKind
+    kind: "DoingKind"
     before: str | None
     after: str | None
     to: str | None = None
-    entry: DoingEntry = "file"
+    entry: "DoingEntry" = "file"
     """What stood there, or stands there if it was created."""
-    entry_after: DoingEntry | Literal[""] = ""
+    entry_after: "DoingEntry | Literal['']" = ""
     """What stands there now, where that is something else."""
     mode: int | None = None
     """Permission bits of what stood there, where they do not stand there any more."""
@@ -112,7 +124,7 @@ class ToolOutput(NamedTuple):
     """Of a tool that runs a command."""
     refused_more: int = 0
     """How many there were that `refused` does not name."""
-    waiting: WaitingChanges | None = None
+    waiting: "WaitingChanges | None" = None
     """What it changed waits for a person: whoever runs it keeps that, or lets it go."""
     pending: str = ""
     """The request that keeps it."""
@@ -157,25 +169,25 @@ FULL_LIMITS = LoweredLimits()
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a handler may touch. `workspace` is the only way to a file."""
+    """What a handler may touch; None is not there. `workspace` is the only way to a file."""
 
     workspace: Workspace
     shown: Shown
-    ledgers: Ledgers = NO_LEDGERS
+    ledgers: "Ledgers | None" = None
     """To be read; a handler writes to none."""
-    shell: Shell = NO_SHELL
+    shell: "Shell | None" = None
     """Runs commands."""
-    packages: Packages = NO_PACKAGES
+    packages: "Packages | None" = None
     """Tells what is installed on the plane."""
-    gates: Gates = NO_GATES
+    gates: "Gates | None" = None
     """Tells whether the plane is what it should be."""
     limits: LoweredLimits = FULL_LIMITS
     """What the policy leaves of them."""
-    earlier: Earlier = NOTHING_EARLIER
+    earlier: "Earlier | None" = None
     """Tells what a file held before, where that is kept."""
     cancel: Cancel = NEVER
     """Says when the call that runs has to stop; see `paddock.tools.cancelling`."""
-    on_output: OnOutput | None = None
+    on_output: "OnOutput | None" = None
     """Hears what a command prints while it runs."""
 
 
@@ -221,7 +233,7 @@ class Staging(Protocol):
 
     def asks_about_effect(self, plan: Any, ports: Ports) -> bool: ...
 
-    def stage(self, plan: Any, ports: Ports) -> tuple[Any, HeldLine]:
+    def stage(self, plan: Any, ports: Ports) -> "tuple[Any, HeldLine]":
         """Act, and hold the effect back; the plan that lets it stand. Raises: ToolError."""
         ...
 

@@ -9,7 +9,7 @@ from paddock.agent.attention import attend
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.assembly.skills import installed_skills, skill_facts
-from paddock.ledger.named import NO_LEDGERS
+from paddock.ledger.named import PlaneLedgers
 from paddock.plane.admin_config import Attention, Stage
 from tests.support.packages import archive_bytes, manifest_json
 from tests.support.planes import Operator, operator_in
@@ -93,7 +93,7 @@ def test_the_model_is_told_of_them_with_the_tier(operator):
         facts = session._parts.charter.facts
     assert [row["path"] for row in facts["skills"]] == BROUGHT
     attention = Attention(stages=(Stage("tier"),))
-    said = attend(attention, NO_LEDGERS, facts, "SES-0").text
+    said = attend(attention, PlaneLedgers({}), facts, "SES-0").text
     assert all(path in said for path in BROUGHT)
 
 

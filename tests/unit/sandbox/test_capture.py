@@ -50,7 +50,7 @@ def test_a_spool_takes_the_whole_up_to_its_cap(chunks, cap):
     whole = b"".join(chunks)
     fd = os.memfd_create("spool")
     try:
-        kept = capture_of(chunks, 10, spool=Spool(fd, cap))
+        kept = capture_of(chunks, 10, spool=Spool(lambda: fd, cap))
 
         assert os.pread(fd, 2000, 0) == whole[:cap]
         assert kept.spooled_bytes == min(cap, len(whole))
@@ -61,7 +61,7 @@ def test_a_spool_takes_the_whole_up_to_its_cap(chunks, cap):
 def test_a_spool_that_cannot_be_written_is_an_error():
     fd = os.open("/dev/full", os.O_WRONLY)
     read_end, write_end = os.pipe()
-    capture = Capture(read_end, 10, Spool(fd, 100))
+    capture = Capture(read_end, 10, Spool(lambda: fd, 100))
     os.write(write_end, b"x")
     os.close(write_end)
 

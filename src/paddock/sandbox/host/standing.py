@@ -7,7 +7,6 @@ is read by one.
 
 import os
 import stat
-from pathlib import Path
 
 from paddock import limits
 from paddock.errors import HostError
@@ -62,10 +61,10 @@ class Resolver:
 
     def _link_text(self, path: str) -> str | None:
         if path not in self._texts:
-            at = Path(path)
             # lstat first: readlink(2) answers EINVAL for all that is no link, and on
             # some network file systems ENOENT for what is there.
-            self._texts[path] = os.fspath(at.readlink()) if at.is_symlink() else _there(at)
+            is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+            self._texts[path] = os.readlink(path) if is_link else None
         return self._texts[path]
 
 
@@ -107,10 +106,6 @@ def find_content(
 
 def _unreadable(path: str, why: str) -> HostError:
     return HostError(f"{quote(path)} cannot be read: {why}")
-
-
-def _there(path: Path) -> None:
-    path.lstat()
 
 
 def _parts(path: str) -> list[str]:
