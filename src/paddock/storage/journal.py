@@ -2,7 +2,7 @@
 
 Staged shell commits, undo and package installs write what they are about to do here,
 in the plane, before they do it. Each set has a file of its own, an entry; see
-`journal_format` for what stands in it.
+below for what stands in it.
 
     begin: entry with its intent → sync → sync of this directory
            the new contents are put under temporary names beside their places → sync
@@ -13,7 +13,7 @@ in the plane, before they do it. Each set has a file of its own, an entry; see
 
 Killed before the commit record is whole, the set never happened: temporaries are removed.
 Killed after it, whoever opens the journal next completes it or undoes it; which of the
-two, and the acts on the tree, are the recovery's business (`workspace.change_recovery`),
+two, and the acts on the tree, are the recovery's business (`workspace.recover`),
 which knows directories and locks. Here is only what is on record, and whose it is.
 
 Rules kept here:

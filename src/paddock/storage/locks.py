@@ -140,9 +140,7 @@ _anew: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.We
 def call_after_fork(thing: T, anew: Callable[[T], None]) -> None:
     """Have `anew(thing)` called in every child that is forked while `thing` is there.
 
-    Only the thread that forks goes on in a child: a lock that another held stays taken there
-    for ever. So it makes the locks anew, and forgets what other threads had begun: that is
-    the parent's.
+    Only the forking thread goes on there: what others hold stays taken, what they began unended.
     """
     _anew[thing] = anew
 

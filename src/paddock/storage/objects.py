@@ -10,7 +10,7 @@ same content end with one object. What is there already is not relied on: it is 
 what was put, which costs less than checking it.
 
 Where a file system lacks O_TMPFILE the file has a name in `incoming/` meanwhile, which
-the next user of the store removes. See `holding` for large files, `pruning` for the size.
+the next user of the store removes. See `HeldFile` for large files, `prune` for the size.
 
 Also here:
 
@@ -361,7 +361,7 @@ class ObjectStore:
     def hold_file(self, fd: int, digest: str) -> HeldFile | None:
         """Keep a large file that is about to lose its only name, without copying it.
 
-        `digest` is its content's. None where it has to be put: see `holding`. Nothing is
+        `digest` is its content's. None where it has to be put: see `HeldFile`. Nothing is
         pruned until what is returned is over; it is kept for good when that is settled.
         """
         with converting(_KEEP):

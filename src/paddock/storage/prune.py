@@ -9,7 +9,7 @@ Rules kept here:
 
 A content that alone is larger than the bound is kept all the same: a write whose old
 content cannot be brought back would be worse than a store that is too large for a
-while. It is the first to go once something newer is kept. See `newest`.
+while. It is the first to go once something newer is kept.
 
 Also here:
 

@@ -16,7 +16,7 @@ Rules kept here:
     that nobody waits for whoever waits for them;
   * owner, group, attributes and modes survive as in single writes (see `metadata`).
 
-Killed at any moment, the next to open the journal settles it; see `change_recovery`.
+Killed at any moment, the next to open the journal settles it; see `recover`.
 
 Also here:
 

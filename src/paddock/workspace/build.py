@@ -2,7 +2,7 @@
 
 In the directory where it will stand, because only there inherited group, default ACL and
 file system are right. Nothing is synced one by one: one wait for the whole set comes
-after all of it (see `changeset`).
+after all of it (see `apply`).
 
 Also here:
 

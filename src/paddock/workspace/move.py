@@ -6,7 +6,7 @@ Rules kept here:
     it goes back. Deleting is moving aside, looking, and then unlinking;
   * a directory is moved or deleted only while it is empty, because policy judged its
     name and not the names in it;
-  * the directories are locked in one order, whoever asks (see `locks`).
+  * the directories are locked in one order, whoever asks (see `draft`).
 """
 
 import os

@@ -145,7 +145,7 @@ def set_prefix(token: str) -> str:
 
 # Rules kept here:
 #   * a path is relative to the root, or absolute inside it by either of the root's names;
-#   * `.` and doubled slashes vanish; `..` stays in place for `links` to resolve, because
+#   * `.` and doubled slashes vanish; `..` stays in place for `resolve` to follow, because
 #     after a link it is not a matter of text;
 #   * NUL, control characters and lone surrogates are refused, so is what is too long;
 #   * nothing is percent-decoded, case-folded or normalised: `%2e%2e` is a file name;

@@ -10,7 +10,7 @@ Rules kept here, by both:
   * no component may be a link, the last one included: `OSError(ELOOP)`;
   * every descriptor is close-on-exec.
 
-A path with links is first taken apart by `links`, which yields one without; what was
+A path with links is first taken apart by `find_real`, which yields one without; what was
 judged is then opened here, and a link that appeared meanwhile fails.
 
 Also here:

@@ -261,7 +261,7 @@ class Workspace:
     def open_file(self, path: ReadPath | WorkspacePath) -> OpenFile:
         """Open a regular file for reading; of a ReadPath, the real path that was judged.
 
-        Never waits. See `reading` for what happens if the file changes meanwhile.
+        Never waits. See `read` for what happens if the file changes meanwhile.
 
         Raises:
             PathNotFoundError, PathNotAFileError (a directory), SpecialFileError.
@@ -390,7 +390,7 @@ class Workspace:
         witness: Witness = UNWITNESSED,
         condition: Condition = UNCONDITIONAL,
     ) -> ChangeReceipt:
-        """Make many changes, all of them or none; see `changes` and, for the rest, `changeset`.
+        """Make many changes, all of them or none; see `changes` and, for the rest, `apply`.
 
         `label` is what the recovery calls the set if we are killed: the id of the call.
         `witness` hears of every path before any of them changes; `condition` has to hold then.
