@@ -196,7 +196,6 @@ class Disk:
         os.mkdir(name, mode, dir_fd=dir_fd)
 
     def remove_directory(self, dir_fd: int, name: str) -> None:
-        """Remove an empty directory."""
         os.rmdir(name, dir_fd=dir_fd)
 
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
@@ -209,11 +208,9 @@ class Disk:
         os.fchown(fd, uid, gid)
 
     def set_link_owner(self, dir_fd: int, name: str, uid: int, gid: int) -> None:
-        """Owner and group of a link itself."""
         os.chown(name, uid, gid, dir_fd=dir_fd, follow_symlinks=False)
 
     def set_mode(self, fd: int, mode: int) -> None:
-        """Permission bits."""
         os.fchmod(fd, mode)
 
     def set_mode_held(self, fd: int, mode: int) -> None:
@@ -224,7 +221,6 @@ class Disk:
         os.setxattr(fd, name, value)
 
     def remove_attribute(self, fd: int, name: str) -> None:
-        """Take one extended attribute away."""
         os.removexattr(fd, name)
 
     def set_modified(self, fd: int, modified_ns: int) -> None:

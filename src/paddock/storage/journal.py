@@ -129,8 +129,6 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataStep:
-    """Metadata of one entry change in place."""
-
     directory: str
     name: str
     inode: int
@@ -167,8 +165,6 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What an entry says."""
-
     intent: Intent | None = None
     """None: the owner died before it began."""
     steps: tuple[Step, ...] | None = None

@@ -187,8 +187,6 @@ class Notes:
 
 @dataclass(slots=True)
 class _OwnFile:
-    """The file of this process."""
-
     disk: Disk
     dir_fd: int
     name: str

@@ -499,7 +499,6 @@ class ObjectStore:
 
     @property
     def bytes_max(self) -> int:
-        """What the objects may take together."""
         return self._bytes_max
 
     def usage_bytes(self) -> int:

@@ -86,7 +86,6 @@ def written(pieces: Iterable[bytes], disk: Disk, fd: int) -> str:
 
 
 def digest_of_file(fd: int, size_bytes: int) -> str:
-    """The digest of an open file's first bytes."""
     digest = hashlib.sha256()
     for piece in chunks_of(fd, size_bytes):
         digest.update(piece)
@@ -493,7 +492,6 @@ def read_usage(dir_fd: int) -> int:
 
 
 def reset_usage(dir_fd: int, size_bytes: int) -> None:
-    """What a count found."""
     _set(dir_fd, 0, size_bytes)
 
 
@@ -515,21 +513,17 @@ def _parsed(text: bytes) -> int | None:
 
 
 def count_usage(dir_fd: int) -> int:
-    """The bytes of all objects, each looked at."""
     return sum(row.size_bytes for row in list_objects(dir_fd))
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectRow:
-    """One object as it stands on the disk."""
-
     name: str
     size_bytes: int
     touched_ns: int
 
 
 def list_objects(dir_fd: int) -> list[ObjectRow]:
-    """Every object, in no order."""
     found = [name for name in names_in(dir_fd) if OBJECT_NAME.fullmatch(name)]
     rows: list[ObjectRow] = []
     for name in found:

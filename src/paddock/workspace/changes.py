@@ -188,8 +188,6 @@ Phases = Sequence[Sequence[StagedChange]]
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """What stood, or stands now, at a path."""
-
     kind: ChangeableKind
     mode: int
     """Nine bits."""
@@ -203,8 +201,6 @@ class EntryState:
 
 @dataclass(frozen=True, slots=True)
 class ChangedPath:
-    """One path of the set."""
-
     path: WorkspacePath
     before: EntryState | None
     after: EntryState | None
@@ -453,7 +449,6 @@ def _swap(
 
 
 def paths_of(branch: CreatedBranch | RemovedBranch) -> Iterable[WorkspacePath]:
-    """Every path of a tree."""
     yield branch.path
     for child in branch.children:
         yield from paths_of(child)

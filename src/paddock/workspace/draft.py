@@ -366,7 +366,6 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The last component, under `dir_fd`."""
         return self.path.name
 
     def status(self) -> FileStatus | None:
@@ -374,7 +373,6 @@ class Place:
         return status_at(self.dir_fd, self.name)
 
     def temporary(self) -> TemporaryName:
-        """A temporary name beside it."""
         return TemporaryName(self.disk, self.root_fd, self.directory, self.dir_fd)
 
 

@@ -60,7 +60,6 @@ class BoundSwap:
 
     @property
     def name(self) -> str:
-        """The last component of `path`."""
         return self.path.name
 
     def state(self) -> StepState:
@@ -274,7 +273,6 @@ class BoundSwap:
 
 
 def _same(one: FileStatus, other: FileStatus | None) -> bool:
-    """Two names of one entry."""
     return other is not None and (one.device, one.inode) == (other.device, other.inode)
 
 

@@ -60,7 +60,6 @@ class FileStatus:
 
     @property
     def is_regular(self) -> bool:
-        """Whether it is an ordinary file."""
         return stat.S_ISREG(self.mode)
 
     @property
@@ -87,7 +86,6 @@ def status_from(found: os.stat_result) -> FileStatus:
 
 
 def status_of(fd: int) -> FileStatus:
-    """What an open file is."""
     return status_from(os.fstat(fd))
 
 

@@ -63,7 +63,6 @@ class _Judged:
         to: WorkspacePath | None = None,
         made: Sequence[WorkspacePath] = (),
     ) -> Doing:
-        """What is about to be done to it."""
         return Doing(
             path=path.relative,
             kind=kind,

@@ -54,7 +54,6 @@ class WorkspacePath:
 
     @property
     def is_root(self) -> bool:
-        """Whether it names the root itself."""
         return self.relative == "."
 
     def __str__(self) -> str:
@@ -354,12 +353,10 @@ class EveryEntry:
     __slots__ = ()
 
     def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
-        """True."""
         del path, is_directory
         return True
 
     def enters(self, path: WorkspacePath) -> bool:
-        """True."""
         del path
         return True
 

@@ -422,7 +422,6 @@ class OpenFile:
 
     @property
     def mode(self) -> int:
-        """Permission bits and kind when it was opened."""
         return self.status.mode
 
     def read_all(self, bytes_max: int) -> FileContent:
@@ -531,7 +530,6 @@ class _Hashing(threading.Thread):
             yield piece
 
     def run(self) -> None:
-        """Hash until the empty piece."""
         while piece := self._pieces.get():
             self._digest.update(piece)
             self._room.release()

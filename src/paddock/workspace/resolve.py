@@ -214,12 +214,10 @@ class Found:
 
     @property
     def exists(self) -> bool:
-        """Whether something stands at `real`."""
         return self.mode != 0
 
     @property
     def is_directory(self) -> bool:
-        """Whether a directory stands at `real`."""
         return stat.S_ISDIR(self.mode)
 
 
@@ -344,7 +342,6 @@ class _Trail:
 
 
 def _mode_of(name: str, dir_fd: int) -> int:
-    """The kind of an entry; 0 where there is none."""
     try:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
     except OSError as failure:

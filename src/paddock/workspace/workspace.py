@@ -143,12 +143,10 @@ class Workspace:
 
     @property
     def real_root(self) -> str:
-        """The root's name without links."""
         return self._names[1]
 
     @property
     def resolution(self) -> Resolution:
-        """How names are opened here."""
         return self._resolution
 
     @property

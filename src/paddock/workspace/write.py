@@ -90,15 +90,12 @@ class Site:
     keeper: Keeper = _NO_KEEPER
 
     def parents(self) -> Parents:
-        """A maker of missing directories."""
         return Parents(self.root_fd, self.resolution, self.disk)
 
     def lock(self, *directories: WorkspacePath) -> LockedDirectories:
-        """Locks on these directories, not yet taken."""
         return LockedDirectories(self.root_fd, self.resolution, *directories)
 
     def place(self, path: WorkspacePath, dir_fd: int) -> Place:
-        """A name in a locked directory."""
         return Place(self.disk, self.root_fd, path.parent, dir_fd, path, self.keeper)
 
 
