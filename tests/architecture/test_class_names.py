@@ -83,7 +83,6 @@ REPEATED: Final = {
         "Exchange": 2,
         "Explanation": 2,
         "Fail": 2,
-        "Fault": 2,
         "Found": 2,
         "Ground": 6,
         "Head": 2,

@@ -12,7 +12,7 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.questions.lint import lint
-from paddock.providers.scripts import parse_script
+from paddock.providers.scripted import parse_script
 from tests.support.documents import Typed, blocks, run_document
 from tests.support.forked import paddock_in
 from tests.support.postgres import empty_database, running_server

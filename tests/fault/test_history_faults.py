@@ -19,7 +19,7 @@ from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.history.disk import StoreDisk
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Pieces, Workspace
 from paddock.workspace.disk import Disk
 from tests.support.children import end_of

@@ -12,11 +12,11 @@ import pytest
 
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import load_policy
-from paddock.sandbox.closing import ReadJudge, WriteJudge
+from paddock.sandbox.backends import system_ground, try_landlock
 from paddock.sandbox.conversation import Observed
-from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.landlock import Area, HeldEnd, Workplace, run_landlocked
+from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, GitConfig
 from tests.support.landlocked import CHAIN, plan_for
 from tests.support.sandboxes import usual

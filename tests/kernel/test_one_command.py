@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.policy.document import Scope, read_policy
 from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.load import Scope, read_policy
 from paddock.policy.settings import Settings
 from paddock.runtime.approvals import ApprovalRequest, CallbackApprover
 from paddock.runtime.prepared import Bounds

@@ -25,7 +25,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
-from paddock.sandbox.changes.committing import Place
+from paddock.sandbox.changes.commit import Place
 from paddock.sandbox.facts import Asking, collect_facts
 from paddock.sandbox.shell import Ground, SandboxShell
 from paddock.sandbox.values import Enforcement, Verdict

@@ -9,10 +9,9 @@ from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.history.keeping import History
 from paddock.packages.manifest import Acceptance
 from paddock.packages.transaction import AcceptanceResult
-from paddock.sandbox.outcome import CommandLine, ShellOutcome, Stream
-from paddock.sandbox.values import Ending
-from paddock.values.agents import Agent
-from paddock.values.cancelling import NEVER
+from paddock.sandbox.values import CommandLine, Ending, ShellOutcome, Stream
+from paddock.values.calls import NEVER
+from paddock.values.decisions import Agent
 from paddock.workspace import Workspace
 
 ACCEPTANCE_AGENT: Final = "acceptance"

@@ -14,12 +14,11 @@ from paddock.errors import ConfigError
 from paddock.plane import records
 from paddock.plane.files import create_file, read_file, replace_file
 from paddock.plane.locks import locked
-from paddock.plane.policy_files import own_policy_path
-from paddock.plane.trust import plan_trust, write_trust
+from paddock.plane.trust import own_policy_path, plan_trust, write_trust
 from paddock.policy.engine import PolicySource
 from paddock.policy.questions.always import Always, Sources, plan_always
-from paddock.runtime.approval_records import ALWAYS
 from paddock.runtime.parked import Parked
+from paddock.runtime.records import ALWAYS
 
 _NEW_FILE_MODE = 0o644
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from paddock.history.keeping import Keeper
 from paddock.plane.agent_files import AgentRecord
-from paddock.plane.workspaces import require_as_declared
+from paddock.plane.agents import require_as_declared
 from paddock.sandbox.host.git_outside import open_git_outside
 from paddock.workspace import Workspace
 

@@ -16,7 +16,7 @@ from paddock.errors import IntegrityError
 from paddock.history.objects import ObjectStore
 from paddock.plane.files import make_directories
 from paddock.plane.forking import call_after_fork
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 
 SALT_BYTES: Final = 16
 """128 bits: nobody tries them all."""

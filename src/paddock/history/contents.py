@@ -9,7 +9,7 @@ from paddock.errors import HostError, IntegrityError
 from paddock.history.disk import READ
 from paddock.history.packing import PACKED, chunks_of, name_of, unpacked
 from paddock.text.show import quote
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from paddock.history.shelf import Shelf, Staged
 from paddock.history.usage import add_usage, read_usage
 from paddock.plane.files import require_private
 from paddock.plane.forking import call_after_fork
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 
 _STAGED_MAX: Final = 64
 """Puts that wait for `sync` at most, each holding a descriptor."""

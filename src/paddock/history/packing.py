@@ -14,7 +14,7 @@ from typing import Final
 from paddock.errors import IntegrityError
 from paddock.history.disk import StoreDisk
 from paddock.text.show import quote
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 
 PACKED: Final = ".z"
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")

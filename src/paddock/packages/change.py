@@ -50,7 +50,7 @@ from paddock.packages.transaction import (
 )
 from paddock.plane.files import FILE_MODE, read_file
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.change_recovery import Settled, recover
 from paddock.workspace.changes import (

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from paddock.errors import ConfigError, HostError, PaddockError
-from paddock.plane.environment import Environment
+from paddock.plane.environment import Environment, plane_title
 from paddock.plane.files import (
     host_errors,
     make_directories,
@@ -21,7 +21,6 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.keys import plane_title
 from paddock.plane.layout import PlaneLayout
 
 _PREFIX: Final = "paddock_"

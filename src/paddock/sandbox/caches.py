@@ -22,8 +22,7 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.plane.files import host_errors
 from paddock.plane.locks import shared, try_locked
-from paddock.sandbox.inside.removal import remove_tree
-from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+from paddock.sandbox.inside.stages import HOST_IDS_FIRST, remove_tree
 from paddock.workspace.resolution import held_open
 
 FOLDER: Final = "caches"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.plane.locks import try_lock
-from paddock.sandbox.inside.removal import remove_tree
+from paddock.sandbox.inside.stages import remove_tree
 from paddock.workspace.locks import identity_of
 from paddock.workspace.resolution import held_open
 

@@ -15,10 +15,9 @@ from paddock.history.keeping import History, current_call
 from paddock.plane.files import host_error
 from paddock.sandbox.capture import Spool
 from paddock.sandbox.conversation import Spools
-from paddock.sandbox.outcome import KeptOutput, Stream
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
-from paddock.sandbox.values import Captured, CommandEnd
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.sandbox.values import Captured, CommandEnd, KeptOutput, Stream
+from paddock.values.entries import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 """Held of each stream: enough for head and tail, whatever the characters are."""

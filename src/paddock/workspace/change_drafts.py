@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Final
 
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 from paddock.workspace.change_looks import state_of
 from paddock.workspace.change_plan import CreatedBranch
 from paddock.workspace.change_taking import take_file, take_tree

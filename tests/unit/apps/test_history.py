@@ -15,7 +15,7 @@ from paddock.history.keeping import History
 from paddock.history.notes import CallMark, Doing
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import NoApprover
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.disks import tree
 from tests.support.places import new_place
 from tests.support.stores import objects_in

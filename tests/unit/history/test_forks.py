@@ -11,7 +11,7 @@ from paddock.history import ObjectStore
 from paddock.history.disk import StoreDisk
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark, Doing
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.children import end_of, start
 
 PATIENCE_S = 60

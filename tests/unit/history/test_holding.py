@@ -7,7 +7,7 @@ import pytest
 from paddock.errors import FileChangedError
 from paddock.history import ObjectStore
 from paddock.history.holding import HELD_BYTES_MIN
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.stores import FailingStoreDisk, objects_in
 from tests.support.users import plain_ids
 

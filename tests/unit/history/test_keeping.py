@@ -5,7 +5,7 @@ import pytest
 
 from paddock.history.keeping import History, NoHistory, NoKeeper
 from paddock.history.notes import CallMark
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Expected, Workspace
 from tests.support.stores import NoSyncStoreDisk, objects_in
 

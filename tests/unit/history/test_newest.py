@@ -4,7 +4,7 @@ import time
 import pytest
 
 from paddock.history.newest import mark_newest, newest
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.stores import FailingStoreDisk, objects_in
 
 ONE, TWO = digest_of(b"one"), digest_of(b"two")

@@ -5,7 +5,7 @@ import pytest
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark, Doing
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     Absent,

@@ -19,7 +19,7 @@ from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.git.rules import NodeKind
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace.reading import version_of_file
 from paddock.workspace.resolution import READ_FILE, held_open
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.history.objects import ObjectStore
-from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.values import RefusedChange
 from paddock.values.calls import Json
 from paddock.workspace.changes import (
     Absent,

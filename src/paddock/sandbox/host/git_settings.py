@@ -28,9 +28,16 @@ from typing import Final
 from paddock.errors import PaddockError
 from paddock.plane.files import read_file
 from paddock.sandbox.git.objects import GIT_OPTIONS
-from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standing
-from paddock.sandbox.host.places import is_below, is_changeable, is_covered
-from paddock.sandbox.host.standing import Resolver
+from paddock.sandbox.host.host_facts import (
+    GitFacts,
+    GitFilter,
+    LeftOut,
+    Resolver,
+    Standing,
+    is_below,
+    is_changeable,
+    is_covered,
+)
 
 _LISTING_BYTES_MAX: Final = 1 << 20
 _TIME_S: Final = 5.0
