@@ -10,6 +10,10 @@ PIP     := $(PY) -m pip --disable-pip-version-check install -qq --no-deps
 WORKERS ?= 2
 UV      ?= uv
 TORTURE_SECONDS ?= 60
+# A worker that has nothing left to do takes tests of another; neighbours share what was made for them.
+PYTEST := $(PY) -m pytest -n $(WORKERS) --dist worksteal
+# Without compiled files every program that a test starts is compiled again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -73,11 +77,11 @@ format: $(STAMP) ## format the code and mend what can be mended
 
 .PHONY: test
 test: $(STAMP) ## every test
-	@$(PY) -m pytest -n $(WORKERS) tests
+	@$(PYTEST) tests
 
 .PHONY: unit
-unit: $(STAMP) ## the unit tests alone, in seconds
-	@$(PY) -m pytest tests/unit
+unit: $(STAMP) ## the unit tests alone
+	@$(PYTEST) tests/unit
 
 .PHONY: coverage
 coverage: $(STAMP) ## what the tests reach, by line and branch
@@ -97,7 +101,7 @@ mutants: $(STAMP) ## break each guarantee on purpose; its tests must notice
 .PHONY: torture
 # Five thousand examples of one property may take longer than what counts as a hang elsewhere.
 torture: $(STAMP) ## property, fault and kernel tests, long
-	@HYPOTHESIS_PROFILE=torture PADDOCK_TORTURE_SECONDS=$(TORTURE_SECONDS) $(PY) -m pytest -n $(WORKERS) \
+	@HYPOTHESIS_PROFILE=torture PADDOCK_TORTURE_SECONDS=$(TORTURE_SECONDS) $(PYTEST) \
 		-o faulthandler_timeout=0 tests/property tests/fault tests/kernel
 
 .PHONY: reference

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import jsonschema
 
 from paddock.tools.arguments import Binder
-from paddock.tools.str_replace import StrReplaceArguments
+from paddock.tools.replace import StrReplaceArguments
 
 ROUNDS = 15
 CALLS = 2_000

@@ -29,8 +29,7 @@ from view import Contestants
 from paddock.ledger.query import Filter, LedgerSearch, query
 from paddock.policy.decide import ChainJudge
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
+from paddock.values.decisions import Action, Agent
 
 Costs = dict[str, float]
 """Milliseconds by what was done."""

@@ -26,11 +26,9 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.tools.arguments import ArgumentType, needed_text
-from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import path_actions
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
+from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec, path_actions
 from paddock.values.calls import ToolCall
+from paddock.values.decisions import Action, Agent
 from paddock.workspace import Workspace
 
 ROUNDS = 15

@@ -18,9 +18,7 @@ from fnmatch import fnmatch
 
 from paddock.policy.decide import ChainJudge
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, Agent, Outcome
 
 ROUNDS = 21
 SIZES = (10, 100, 1_000)

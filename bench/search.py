@@ -30,11 +30,10 @@ from pathlib import Path
 
 from paddock.policy.engine import load_policy
 from paddock.runtime.judge import PolicyJudge
-from paddock.tools.find import find_tool
 from paddock.tools.grep import grep_tool
-from paddock.tools.ls import ls_tool
+from paddock.tools.listing import find_tool, ls_tool
 from paddock.tools.spec import Ports, ToolOutput
-from paddock.values.agents import Agent
+from paddock.values.decisions import Agent
 from paddock.workspace import ROOT, Workspace
 from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.content import search_content

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from paddock.agent.contract_defaults import CLASSIFY, EXECUTE, SYNTHESIZE, default_contracts
-from paddock.agent.contracts import PromptContract
-from paddock.assembly.blueprint import admin_config_bytes
+from paddock.agent.contracts import CLASSIFY, EXECUTE, SYNTHESIZE, PromptContract, default_contracts
+from paddock.assembly.bootstrap_sources import admin_config_bytes
 from paddock.packages.archive import write_hashes
 from paddock.packages.bootstrap import SOURCES
 from paddock.plane.admin_schema import admin_config_schema_bytes

@@ -34,12 +34,9 @@ from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
 from paddock.policy.matching import rule_matches
 from paddock.policy.presets import presets
 from paddock.policy.rules import compile_rule
-from paddock.tools.operations import HEADS
-from paddock.tools.spec import Effects, Tool
+from paddock.tools.spec import HEADS, Effects, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.actions import OPERATIONS
-from paddock.values.agents import Agent
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import OPERATIONS, Agent, Outcome
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 MADE = "Made from the code by `make reference`; a test keeps it true.\n"

@@ -33,9 +33,9 @@ BROAD_DOORS: Final = frozenset(
         # The embedding program's own function: whatever it raises is a no.
         "runtime/approvals.py",
         # Its own tool: whatever it raises is that tool's failure, and no defect of ours.
-        "runtime/embedding.py",
+        "runtime/runtime.py",
         # A package's module: whatever it raises, there is no such tool.
-        "assembly/package_tools.py",
+        "assembly/extensions.py",
     }
 )
 """The modules where an `except Exception` may stand."""

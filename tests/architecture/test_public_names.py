@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import paddock
-from paddock.values import events
+from paddock.values import entries
 from tests.support.repository import ROOT
 
 SNAPSHOT = Path(__file__).with_name("public_names.txt")
@@ -37,7 +37,7 @@ def promised() -> Iterator[str]:
     codes = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     for code in re.findall(r"(?m)^\| `([\w.]+)` \|", codes):
         yield f"code {code}"
-    for name in events.EVENT_TYPES:
+    for name in entries.EVENT_TYPES:
         yield f"event {name}"
     for name, _ in sections("python.md"):
         yield f"python {name}"

@@ -7,9 +7,8 @@ import threading
 
 import pytest
 
-from paddock.collector.accepting import Left, accept_offer, accept_offers
+from paddock.collector.accept import Left, accept_offer, accept_offers, verify_store
 from paddock.collector.chains import Offer, RefusalCode
-from paddock.collector.verifying import verify_store
 from paddock.errors import HostError, UsageError
 from tests.support.collected import Host, head_of, renamed
 from tests.support.postgres import empty_database, running_server

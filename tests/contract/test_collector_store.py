@@ -2,14 +2,8 @@
 
 import pytest
 
-from paddock.collector.accepting import Answer, accept_offer, accept_offers
-from paddock.collector.chains import (
-    Offer,
-    OfferRefusal,
-    Progress,
-    RefusalCode,
-)
-from paddock.collector.verifying import Recorded, verify_store
+from paddock.collector.accept import Answer, Recorded, accept_offer, accept_offers, verify_store
+from paddock.collector.chains import Offer, OfferRefusal, Progress, RefusalCode
 from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.testing.memory_collector import MemoryCollector
 from tests.support.collected import Host, give, head_of, renamed

@@ -13,7 +13,7 @@ import pytest
 from paddock.agent.events import TextPiece
 from paddock.providers.budgets import session_budget
 from paddock.providers.builtin import BuiltinModel
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.providers.scripted import Say, ScriptedCall, ScriptedModel
 from paddock.values.models import Stop, Usage
 from paddock.values.orders import OrderFailure

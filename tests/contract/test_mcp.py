@@ -67,7 +67,7 @@ def test_a_server_that_is_told_to_end_signs_its_last_entries_first(place, era, e
 
         with contextlib.suppress(httpx2.HTTPError, ExceptionGroup):
             anyio.run(run)
-        assert server.process.wait(30) == 0
+        assert server.process.wait(120) == 0
     said = place.run("ledger", "verify", "--ledger", "ho1m").stdout
     assert "covered by no exported checkpoint" not in said
     assert "are as they were signed" in said
@@ -207,7 +207,7 @@ def test_a_call_that_is_cancelled_while_it_is_asked_about_takes_no_place_in_the_
                 tasks.start_soon(client.call_tool, "create_file", arguments)
                 await asked.wait()
                 tasks.cancel_scope.cancel()
-            with anyio.fail_after(30):
+            with anyio.fail_after(120):
                 while not place.entries("ho1m", "--type", "TOOL_DENIED"):  # noqa: ASYNC110 - no answer tells it
                     await anyio.sleep(0.01)
 
@@ -334,7 +334,7 @@ async def come_to(mark: str, processes: int) -> None:
     They start and end without telling us, and the first word of progress may come before
     them; a machine that never gets there fails the test.
     """
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         while len(found := processes_with(mark)) < processes or (found and not processes):  # noqa: ASYNC110
             await anyio.sleep(0.01)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from paddock.providers.builtin import BuiltinModel
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.providers.gateway import Gateway
 from paddock.providers.scripted import Say, ScriptedCall, ScriptedModel
 from paddock.values.models import OutputSchema, Stop

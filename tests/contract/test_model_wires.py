@@ -10,9 +10,8 @@ from dataclasses import replace
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.providers.cancel import CancelToken
 from paddock.providers.choice import open_provider
-from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.failures import CancelToken, FailureKind, ProviderError
 from paddock.values.models import (
     AssistantMessage,
     ModelRequest,

@@ -12,8 +12,9 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.questions.lint import lint
-from paddock.providers.scripts import parse_script
+from paddock.providers.scripted import parse_script
 from tests.support.documents import Typed, blocks, run_document
+from tests.support.forked import paddock_in
 from tests.support.postgres import empty_database, running_server
 from tests.support.repository import ROOT
 
@@ -32,7 +33,8 @@ FOLLOWED = [
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "home").mkdir()
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    paddock = paddock_in(tmp_path / "bin")
+    programs = f"{paddock.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {
         "HOME": str(tmp_path / "home"),
         "PATH": programs,

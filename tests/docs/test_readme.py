@@ -12,6 +12,7 @@ import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.questions.lint import lint
+from tests.support.forked import paddock_in
 from tests.support.repository import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -47,7 +48,8 @@ def session() -> list[Step]:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "home").mkdir()
-    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    paddock = paddock_in(tmp_path / "bin")
+    programs = f"{paddock.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {"HOME": str(tmp_path / "home"), "PATH": programs, "LC_ALL": "C.UTF-8"}
 
 

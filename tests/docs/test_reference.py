@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paddock.tools.toolsets import all_tools
-from paddock.values.actions import OPERATIONS
+from paddock.values.decisions import OPERATIONS
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "docs" / "reference"

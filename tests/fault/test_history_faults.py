@@ -19,7 +19,7 @@ from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.storage.history import History
 from paddock.storage.notes import CallMark
 from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Pieces, Workspace
 from tests.support.children import end_of
 from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree

@@ -7,7 +7,7 @@ import pytest
 from paddock.errors import StorageFullError
 from paddock.storage.history import History
 from paddock.storage.notes import CallMark
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from tests.support.disks import mounted_tmpfs, tree
 

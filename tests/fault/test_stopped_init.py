@@ -9,22 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly.auditing import Audit, audit_ledger
+from paddock.assembly.auditing import ORDER, Audit, audit_ledger
 from paddock.assembly.bootstrap import init_bare_plane
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import find_project
-from paddock.assembly.rollback import ORDER
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.installed import read_installed
 from paddock.packages.ledger import PackageLedger, find_deviations, replay
 from paddock.packages.signing import read_keys
 from paddock.packages.vouching import find_key_problems, read_vouched
-from paddock.plane.discovery import is_bare_plane
+from paddock.plane.discover import is_bare_plane, is_registered_bare_plane
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.registry import is_registered_bare_plane
+from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
 from tests.support.changes import memory_directory
 from tests.support.packages import plane_tree
 

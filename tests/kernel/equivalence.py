@@ -24,10 +24,8 @@ from pathlib import Path
 from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
 from paddock.policy.decide import decide
-from paddock.policy.guards import Writer
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
-from paddock.values.decisions import Outcome
+from paddock.policy.engine import Writer
+from paddock.values.decisions import Action, Agent, Outcome
 from tests.support.shells import Terminal, Yard, hide
 
 OPERATIONS = (

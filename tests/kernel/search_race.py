@@ -29,10 +29,8 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 from paddock import limits
 from paddock.errors import PaddockError
 from paddock.kernel.files import RENAME_EXCHANGE, renameat2
-from paddock.tools.find import find_tool
-from paddock.tools.grep import grep_tool
-from paddock.tools.grep_dev import grep_dev_tool
-from paddock.tools.ls import ls_tool
+from paddock.tools.grep import grep_dev_tool, grep_tool
+from paddock.tools.listing import find_tool, ls_tool
 from paddock.tools.spec import Ports
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
 from paddock.workspace.search import names

@@ -16,7 +16,7 @@ from paddock.kernel.landlock import landlock_abi
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.sandbox.inside.landlocked import Hold, hold
 from paddock.sandbox.landlock import gaps, identity_for
-from paddock.values.agents import Agent, Permissions
+from paddock.values.decisions import Agent, Permissions
 from tests.support.landlocked import Held, plan_for
 from tests.support.users import give_to_plain_user, plain_ids, run_as_plain_user
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import HostError
-from paddock.kernel import namespaces, processes
+from paddock.kernel import mounts, processes
 from paddock.sandbox.area import StagingArea
+from paddock.sandbox.backends import examine_host
 from paddock.sandbox.canary import Canary, Ground, gaps_over, try_stage, try_workspace
 from paddock.sandbox.conversation import ConfinementError
-from paddock.sandbox.examine import examine_host
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.values import Ending, Enforcement, Verdict
 from tests.support.disks import mounted_tmpfs
@@ -428,7 +428,7 @@ FILTERED = """
 import os, struct, sys
 from pathlib import Path
 from paddock.kernel import processes, seccomp
-from paddock.kernel.machine import call_number, this_machine
+from paddock.kernel.syscalls import call_number, this_machine
 from paddock.sandbox.canary import Ground, try_stage
 from paddock.sandbox.launcher import Launcher
 from tests.support.sandboxes import system_places
@@ -556,18 +556,18 @@ def test_nested_namespaces_are_refused_by_the_filter_and_by_their_number(room: R
 def test_the_number_alone_refuses_a_nested_namespace(is_closed: bool):
     """Without any filter: in a namespace whose number was set to zero, no other can be made."""
     uid, gid = os.getuid(), os.getgid()
-    pid = namespaces.clone_process(namespaces.NEW_USER)
+    pid = mounts.clone_process(mounts.NEW_USER)
     if pid == 0:
         code = 3
         try:
-            namespaces.write_id_maps(
+            mounts.write_id_maps(
                 None, b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid), keep_groups=False
             )
             if is_closed:
-                namespaces.forbid_user_namespaces()
+                mounts.forbid_user_namespaces()
             processes.drop_capabilities()
             try:
-                inner = namespaces.clone_process(namespaces.NEW_USER)
+                inner = mounts.clone_process(mounts.NEW_USER)
             except OSError:
                 code = 1
             else:

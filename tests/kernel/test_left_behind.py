@@ -9,12 +9,11 @@ import pytest
 
 from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
-from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.facts import Asking, collect_facts
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.landlock import Area, Workplace, run_landlocked
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.plan import compile_plan
+from paddock.sandbox.plan import ReadJudge, WriteJudge, compile_plan
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from tests.support.shells import OPEN, Yard
 from tests.support.users import give_to_plain_user

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.policy.document import Scope, read_policy
 from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.load import Scope, read_policy
 from paddock.policy.settings import Settings
 from paddock.runtime.approvals import ApprovalRequest, CallbackApprover
 from paddock.runtime.prepared import Bounds
@@ -134,10 +134,10 @@ def test_what_no_policy_may_raise_does_not_load():
 
 
 def test_a_command_ends_when_its_time_is_up(terminal: Terminal):
-    said = terminal.run("echo begun; sleep 300", timeout=2)
+    said = terminal.run("echo begun; sleep 300", timeout=5)
 
     assert (said["timed_out"], said["stdout"]) == (True, "begun\n")
-    assert said["stderr"] == "Command timed out after 2 seconds"
+    assert said["stderr"] == "Command timed out after 5 seconds"
 
 
 # Input and variables

@@ -458,17 +458,17 @@ def test_where_nothing_is_refused_nothing_is_said_of_it(place):
         ("echo half > f; exit 3", "[Command ended with exit code 3]"),
         (
             "echo half > f; sleep 60",
-            "[Command timed out after 1 seconds: what it changed may be half done]",
+            "[Command timed out after 3 seconds: what it changed may be half done]",
         ),
     ],
 )
 def test_how_a_command_ended_that_did_not_end_well_is_shown_with_its_changes(
     place, command, heading
 ):
-    refused = call(place, "run_shell", command=command, timeout=1)
+    refused = call(place, "run_shell", command=command, timeout=3)
     assert changes_shown(place, refused["approval"])[:2] == [heading, "--- a/f"]
     (kept,) = place.waiting()
-    well = call(place, "run_shell", command="echo half > f", timeout=1)
+    well = call(place, "run_shell", command="echo half > f")
     other = next(each for each in place.waiting() if each["id"] == well["approval"])
     assert other["target_digest"] != kept["target_digest"]
 

@@ -351,13 +351,13 @@ ATTACKS = {
     ),
     "much memory in many processes": Attack(
         PY.format(
-            "import os,time\nfor n in range(6):\n  if os.fork()==0:\n    x=bytearray(b'x')*400_000_000\n    time.sleep(1.5)\n    os._exit(0)\nfor n in range(6): os.wait()\nopen('had','w').write('1')"
+            "import os,time\nfor n in range(6):\n  if os.fork()==0:\n    x=bytearray(b'x')*400_000_000\n    time.sleep(4)\n    os._exit(0)\nfor n in range(6): os.wait()\nopen('had','w').write('1')"
         ),
         there("had"),
     ),
     "many processes": Attack(
         PY.format(
-            "import os,time\np=[]\nfor n in range(300):\n  c=os.fork()\n  if c==0:\n    time.sleep(1); os._exit(0)\n  p.append(c)\nopen('had','w').write('1')\nfor c in p: os.waitpid(c,0)"
+            "import os,time\np=[]\nfor n in range(300):\n  c=os.fork()\n  if c==0:\n    time.sleep(4); os._exit(0)\n  p.append(c)\nopen('had','w').write('1')\nfor c in p: os.waitpid(c,0)"
         ),
         there("had"),
     ),

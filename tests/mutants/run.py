@@ -72,7 +72,8 @@ def tests_with(mutant: Mutant | None, tests: tuple[str, ...]) -> tuple[int, str]
     with tempfile.TemporaryDirectory(prefix="paddock-mutant-") as directory:
         copy = Path(directory)
         for name in ("docs", "scripts", "src", "tests"):
-            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            # With what is compiled: that of the file with the mutant is older than it, and void.
+            shutil.copytree(ROOT / name, copy / name)
         shutil.copy(ROOT / "pyproject.toml", copy)
         if mutant is not None:
             broken = copy / mutant.file
@@ -81,7 +82,7 @@ def tests_with(mutant: Mutant | None, tests: tuple[str, ...]) -> tuple[int, str]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests],
             cwd=copy,
-            env=os.environ | {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=os.environ | {"PYTHONPATH": str(copy / "src")},
             capture_output=True,
             text=True,
             check=False,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.assembly.blueprint import bare_plane_blueprint
+from paddock.assembly.bootstrap_sources import bare_plane_blueprint
 from paddock.errors import ConfigError
-from paddock.plane.admin_config import KEYS, parse_admin_config
+from paddock.plane.admin import KEYS, parse_admin_config
 from paddock.plane.admin_schema import admin_config_schema, admin_config_schema_bytes
 
 SCHEMA = admin_config_schema()

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from paddock import limits
 from paddock.errors import ApprovalExpiredError, ConfigError, UsageError
-from paddock.runtime.approval_records import GRANTED
 from paddock.runtime.approvals import Approval, ApprovalRequest, approval_digest
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
+from paddock.runtime.records import GRANTED
 
 NAMES = st.sampled_from("abc")
 

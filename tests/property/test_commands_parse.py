@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from paddock.policy.commands import CommandLine, compile_command_pattern, parse_line
-from paddock.policy.commands.tokens import RESERVED
+from paddock.policy.commands.walk import RESERVED
 
 TOKENS = st.sampled_from(
     ["git", "push", "a", "-x", "$x", "$(", ")", "(", "{", "}", "'", '"', "`", "\\", "\n", " ", " ",

@@ -7,9 +7,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.agent.hands import Assignment
+from paddock.agent.executor import Assignment
 from paddock.providers.budgets import session_budget
-from paddock.values.agents import Agent, Permissions
+from paddock.values.decisions import Agent, Permissions
 from paddock.values.models import ModelTurn, Stop, ToolUse, Usage
 from paddock.values.orders import Constraints, OrderFailure, OrderType, WorkOrder
 from tests.support.agents import SESSION, TEXT, new_room

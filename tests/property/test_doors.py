@@ -28,8 +28,8 @@ from paddock.plane.template import POLICY_TEMPLATE
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.runtime.approvals import NoApprover, YesApprover
-from paddock.values.agents import Agent, Permissions
 from paddock.values.calls import ToolResult
+from paddock.values.decisions import Agent, Permissions
 from tests.support import nasty
 from tests.support.ledgers import note, open_ledger
 from tests.support.places import SECRET, Place, Ran, new_place

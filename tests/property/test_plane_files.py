@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from paddock.errors import ConfigError
 from paddock.plane.agent_files import AgentRecord, is_agent_name, parse_agent, write_agent
-from paddock.plane.identity import PlaneIdentity, identity_of, parse_identity
+from paddock.plane.discover import PlaneIdentity, identity_of, parse_identity
 from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.plane.trust import TrustRecord, parse_trust
-from paddock.values.agents import Agent, Permissions
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Agent, Permissions, PlaneKind
 
 LAYOUT = PlaneLayout(Path("/plane"), PlaneKind.PROJECT)
 FILE = LAYOUT.agent_file("x")

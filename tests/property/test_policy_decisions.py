@@ -11,16 +11,13 @@ from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
 from paddock.policy.actions import parse_concrete
 from paddock.policy.matching import rule_matches
-from paddock.policy.problems import PatternError
-from paddock.policy.questions.edits import exact_pattern
+from paddock.policy.places import PatternError
 from paddock.policy.questions.explain import explain
+from paddock.policy.questions.flip import exact_pattern
 from paddock.policy.questions.lint import lint
 from paddock.policy.rules import compile_rule
 from paddock.policy.settings import NETWORKS
-from paddock.values.actions import OPERATIONS, Action
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import OPERATIONS, Action, Agent, Outcome, Permissions, PlaneKind
 
 # --- what there is to choose from: few names, so that things meet -------------------
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from paddock.policy.patterns import Comparison, PathList, compile_pattern
-from paddock.policy.problems import PatternError
-from paddock.policy.questions.coverage import idle_exceptions
-from paddock.policy.tables import PathsTable
+from paddock.policy.load import PathsTable
+from paddock.policy.pathset import Comparison, PathList, compile_pattern
+from paddock.policy.places import PatternError
+from paddock.policy.questions.lint import idle_exceptions
 
 NAMES = ["a", "b", "ab", "abc", "c.md", "ab.md", "x]y", "b-c", "a*"]
 PIECES = [

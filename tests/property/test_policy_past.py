@@ -8,15 +8,13 @@ from hypothesis import strategies as st
 
 from paddock.policy import Policy, PolicySource, decide, load_policy
 from paddock.policy.decide import writer_of
-from paddock.policy.questions.diff import diff
-from paddock.policy.questions.recorded import PastDecision, read_recorded
+from paddock.policy.questions.compare import diff
+from paddock.policy.questions.record import PastDecision, read_recorded
 from paddock.policy.questions.replay import decide_again, replay
 from paddock.runtime.prepared import Judged
 from paddock.runtime.records import Caller, Recorder
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, Permissions
 from paddock.values.calls import ToolCall
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, Agent, Outcome, Permissions
 from paddock.values.entries import Entry
 from tests.support.policies import OnePolicy, chain_below
 

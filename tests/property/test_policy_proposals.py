@@ -12,9 +12,7 @@ from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy
 from paddock.policy.presets import built_in_paths
 from paddock.policy.questions.explain import explain
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, Agent, Outcome, Permissions
 
 FILES = {"allow": ["tool:file:*"]}
 PROJECT, USER = "paddock.json", "config.json"

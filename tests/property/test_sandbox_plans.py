@@ -6,13 +6,19 @@ from hypothesis import strategies as st
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import COMMITS, ENFORCEMENTS, GITS, NETWORKS
 from paddock.sandbox.changes.judging import Bench, ChangeKind, CommandChange, judge_changes
-from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
 from paddock.sandbox.git.rules import GitChange, GitDirectory, NodeKind, judge_git
-from paddock.sandbox.host.host_facts import Closed, HostFacts, Listing, Standing, Toolchain
-from paddock.sandbox.host.places import is_covered, shared, topmost
-from paddock.sandbox.plan import compile_plan
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome
+from paddock.sandbox.host.host_facts import (
+    Closed,
+    HostFacts,
+    Listing,
+    Standing,
+    Toolchain,
+    is_covered,
+    shared,
+    topmost,
+)
+from paddock.sandbox.plan import Closing, ReadJudge, WriteJudge, compile_plan
+from paddock.values.decisions import Agent, Outcome, Permissions
 
 PLACES = (
     "/usr",

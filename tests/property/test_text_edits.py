@@ -3,9 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from paddock.text.locate import Span, find_spans
-from paddock.text.snippet import snippet_around
-from paddock.text.splice import Spliced, splice, splice_all
+from paddock.text.edit import Span, Spliced, find_spans, snippet_around, splice, splice_all
 
 PIECES = st.sampled_from(["a", "b", " ", "\t", "é", "\n", "\r\n", "\r", "\ufeff", "xyz"])
 TEXTS = st.lists(PIECES, max_size=30).map("".join)

@@ -12,7 +12,7 @@ from typing import Final
 from paddock.apps.admin.command import Admin
 from paddock.apps.admin.desk import Setting
 from paddock.apps.admin.opening import Streams, run_admin, run_json, run_plain
-from paddock.apps.admin.status import Sandboxed
+from paddock.apps.admin.show import Sandboxed
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import parse
 from paddock.assembly.opening import open_project

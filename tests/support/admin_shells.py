@@ -18,6 +18,7 @@ from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.trust import review_trust, trust_policy
 from paddock.ledger.query import Filter, query
 from paddock.plane.environment import Environment, read_environment
+from tests.support import forked
 from tests.support.admin_program import SANDBOXES, Examined
 from tests.support.repository import ROOT
 from tests.support.terminals import Terminal
@@ -30,6 +31,12 @@ ask = ["tool:file:create **", "tool:file:delete **", "tool:file:str_replace **"]
 deny = ["tool:file:create migrations/**"]
 """
 RISKY = {"CP_ADMIN_ENABLE_RISKY_TOOLS": "1"}
+_SHELL = """
+import sys
+from tests.support import forked
+from tests.support.admin_program import main
+sys.exit(main(sys.argv[1], sys.argv[2:]))
+"""
 
 
 @dataclass(frozen=True)
@@ -66,30 +73,26 @@ class Site:
         **variables: str,
     ) -> Terminal:
         """The shell on a terminal, on a host that enforces what is said."""
-        argv = [sys.executable, "-m", "tests.support.admin_program", sandbox, *options]
-        return Terminal.start(argv, self.variables(variables), self.here, columns, rows)
+        return Terminal.fork(
+            _SHELL, [sandbox, *options], self.variables(variables), self.here, columns, rows
+        )
 
     def pipe(self, text: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """`paddock admin` on a pipe."""
-        return subprocess.run(
-            [str(PADDOCK), "admin", *options],
-            input=text,
-            cwd=self.here,
-            env=self.variables(variables),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = self.pipe_bytes(text.encode(), *options, **variables)
+        said = (ran.stdout.decode(), ran.stderr.decode())
+        return subprocess.CompletedProcess(ran.args, ran.returncode, *said)
 
-    def pipe_bytes(self, content: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+    def pipe_bytes(
+        self, content: bytes, *options: str, **variables: str
+    ) -> subprocess.CompletedProcess[bytes]:
         """`paddock admin` on a pipe that holds anything."""
-        return subprocess.run(
-            [str(PADDOCK), "admin", *options],
-            input=content,
+        return forked.run(
+            forked.CONSOLE,
+            ["admin", *options],
+            env=self.variables(variables),
             cwd=self.here,
-            env=self.variables(),
-            capture_output=True,
-            check=False,
+            given=content,
         )
 
     def script(self, *steps: Any) -> str:

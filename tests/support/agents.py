@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paddock.agent.contract_defaults import default_contracts
-from paddock.agent.contracts import Boundary, Contracts, PromptContract, parse_template
-from paddock.agent.conversation import Conversation
+from paddock.agent.context import Conversation
+from paddock.agent.contracts import (
+    Boundary,
+    Contracts,
+    PromptContract,
+    default_contracts,
+    parse_template,
+)
 from paddock.agent.events import Event, OneAtATime
-from paddock.agent.exchange import ModelDoor
-from paddock.agent.executor import Execution, Executor
-from paddock.agent.hands import Assignment, Hands
-from paddock.agent.office import Charter, Office, OrderNumbers
+from paddock.agent.executor import Assignment, Execution, Executor, Hands
 from paddock.agent.records import Scribe
-from paddock.agent.supervisor import Supervisor
+from paddock.agent.steps import ModelDoor
+from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
 from paddock.ledger.query import Filter, Rows
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.providers.budgets import Budget, session_budget
@@ -28,10 +31,9 @@ from paddock.runtime.runtime import Runtime
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.agents import Agent, AgentChain
-from paddock.values.budgets import BudgetMode
-from paddock.values.cancelling import NEVER, Cancel
-from paddock.values.models import ToolSchema
+from paddock.values.calls import NEVER, Cancel
+from paddock.values.decisions import Agent, AgentChain
+from paddock.values.models import BudgetMode, ToolSchema
 from paddock.values.orders import Constraints, OrderType, WorkOrder
 from paddock.workspace import Workspace
 from tests.support.models import gateway

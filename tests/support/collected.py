@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from paddock.collector.accepting import accept_offer
+from paddock.collector.accept import accept_offer
 from paddock.collector.chains import Chain, Head, Offer, OfferRefusal
 from paddock.ledger.format.encoding import leaf_hash
 from paddock.ledger.format.genesis import Genesis

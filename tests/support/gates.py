@@ -30,11 +30,10 @@ from paddock.packages.signing import (
 )
 from paddock.packages.vouching import approve, sign_installed_set
 from paddock.plane import records
-from paddock.plane.admin_config import parse_admin_config
+from paddock.plane.admin import parse_admin_config
 from paddock.plane.layout import PlaneLayout
-from paddock.values.digests import digest_of
-from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import Entry, digest_of
 from paddock.workspace import Workspace
 from tests.support.changes import memory_directory
 from tests.support.packages import KEY, NOW, PROGRAM, Bench, Runner, archive_of, open_bench

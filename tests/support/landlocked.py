@@ -9,15 +9,15 @@ import pwd
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from paddock.kernel.reaping import adopt_orphans
+from paddock.kernel.processes import adopt_orphans
 from paddock.policy.engine import Policy, load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
-from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.inside.landlocked import Hold, end_descendants, hold
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine
+from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import SandboxPlan
-from paddock.values.agents import Agent, AgentChain
+from paddock.values.decisions import Agent, AgentChain
 from tests.support.users import PLAIN_USER
 
 CHAIN: AgentChain = (Agent("main", "standard"),)

@@ -18,9 +18,10 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
+from tests.support import forked
 from tests.support.places import Ground
 
-PADDOCK = [sys.executable, "-c", "from paddock.apps.cli.main import console; console()"]
+PADDOCK = [sys.executable, "-c", forked.CONSOLE]
 ERAS = {"handshake": "legacy", "stateless": "2026-07-28"}
 POLICY = """
 [profiles.standard]
@@ -41,15 +42,15 @@ class McpPlace(Ground):
         return {"HOME": str(self.home), **kept}
 
     def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*PADDOCK, *arguments],
-            cwd=self.project,
+        ran = forked.run(
+            forked.CONSOLE,
+            arguments,
             env=self.variables,
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
+            cwd=self.project,
+            given=given.encode(),
         )
+        said = (ran.stdout.decode(), ran.stderr.decode())
+        return subprocess.CompletedProcess(ran.args, ran.returncode, *said)
 
     def govern(self, policy: str) -> None:
         (self.project / "paddock.toml").write_text(policy)
@@ -63,16 +64,16 @@ class McpPlace(Ground):
         return json.loads(self.run("approvals", "list", "--json").stdout)
 
     def stdio(self, *options: str) -> StdioServerParameters:
-        arguments = [*PADDOCK[1:], "mcp", *options]
+        program, *arguments = [*forked.command(forked.CONSOLE), "mcp", *options]
         return StdioServerParameters(
-            command=PADDOCK[0], args=arguments, cwd=str(self.project), env=self.variables
+            command=program, args=arguments, cwd=str(self.project), env=self.variables
         )
 
     @contextlib.contextmanager
     def http(self, *options: str) -> Generator["HttpServer", None, None]:
         """A server on a free port of this machine."""
         process = subprocess.Popen(
-            [*PADDOCK, "mcp", "--http", "127.0.0.1:0", *options],
+            [*forked.command(forked.CONSOLE), "mcp", "--http", "127.0.0.1:0", *options],
             cwd=self.project,
             env=self.variables,
             stderr=subprocess.PIPE,
@@ -89,7 +90,7 @@ class McpPlace(Ground):
             yield HttpServer(url, token, process)
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            process.wait(120)
             process.stderr.close()
 
 

@@ -21,13 +21,13 @@ from paddock.packages.installed import check_package, read_installed
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.transaction import AcceptanceResult, Depot, NoAcceptance
-from paddock.plane.bare import BARE_DIRECTORIES
+from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
-from paddock.values.digests import digest_of
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 
 PROGRAM = b"#!/bin/sh\nexit 0\n"

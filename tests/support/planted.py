@@ -13,7 +13,7 @@ from paddock.gates.results import GateResult, Status
 from paddock.ledger.keys import SigningKey
 from paddock.packages.rows import Failure
 from paddock.packages.signing import find_operator_key, make_approval, write_approval
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.changes import memory_directory
 from tests.support.gates import Plane, failed_files
 from tests.support.packages import archive_bytes
@@ -152,7 +152,7 @@ def real_plane() -> Generator[RealPlane]:
             planted_archive(
                 acceptance=[
                     {"command": "test -f HOT/kernel/planted-1/note.md", "timeout_s": 20},
-                    {"command": f"test ! -e {SLOW} || sleep 30", "timeout_s": 1},
+                    {"command": f"test ! -e {SLOW} || sleep 30", "timeout_s": 5},
                 ]
             )
         )

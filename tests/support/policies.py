@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from paddock.policy import Policy
-from paddock.policy.questions.recorded import PastDecision
-from paddock.values.agents import Agent, AgentChain, client_kind
+from paddock.policy.questions.record import PastDecision
+from paddock.values.decisions import Agent, AgentChain, client_kind
 
 
 @dataclass(frozen=True)

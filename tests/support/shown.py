@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from paddock.values.actions import Action
+from paddock.values.decisions import Action
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,10 @@ from typing import Self
 
 import pyte
 
-PATIENCE_S = 30.0
+from tests.support import forked
+
+Program = subprocess.Popen[bytes] | forked.Forked
+PATIENCE_S = 120.0
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
@@ -42,7 +45,7 @@ _TAKE_TERMINAL = (
 class Terminal:
     """A screen of so many columns and rows, with everything that scrolled off above it."""
 
-    process: subprocess.Popen[bytes]
+    process: Program
     master: int
     columns: int
     rows: int
@@ -61,18 +64,49 @@ class Terminal:
         columns: int = 80,
         rows: int = 24,
     ) -> Self:
+        """A program on a terminal."""
+
+        def begin(slave: int) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                [sys.executable, "-c", _TAKE_TERMINAL, *argv],
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                cwd=here,
+                env=dict(environment),
+                start_new_session=True,
+            )
+
+        return cls._of(begin, columns, rows)
+
+    @classmethod
+    def fork(
+        cls,
+        code: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        here: Path,
+        columns: int = 80,
+        rows: int = 24,
+    ) -> Self:
+        """What `python -c CODE ARGUMENTS` does, on a terminal, from `tests.support.forked`."""
+
+        def begin(slave: int) -> forked.Forked:
+            streams = (slave, slave, slave)
+            return forked.start(
+                code, arguments, streams, env=environment, cwd=here, on_terminal=True
+            )
+
+        return cls._of(begin, columns, rows)
+
+    @classmethod
+    def _of(cls, begin: Callable[[int], Program], columns: int, rows: int) -> Self:
         master, slave = pty.openpty()
         _resize(slave, columns, rows)
-        process = subprocess.Popen(
-            [sys.executable, "-c", _TAKE_TERMINAL, *argv],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=here,
-            env=dict(environment),
-            start_new_session=True,
-        )
-        os.close(slave)
+        try:
+            process = begin(slave)
+        finally:
+            os.close(slave)
         os.set_blocking(master, False)
         return cls(process, master, columns, rows)
 

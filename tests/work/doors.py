@@ -16,6 +16,7 @@ from mcp.client.stdio import StdioServerParameters
 from paddock.assembly.opening import open_project
 from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover
+from tests.support import forked
 from tests.support.host import clients_folder
 from tests.support.real_clients import Session, wants
 from tests.support.wire_server import WireServer
@@ -54,8 +55,9 @@ def mcp(site: Site) -> list[Said]:
 
     async def work() -> None:
         variables = {**site.variables, "PYTHONPATH": os.pathsep.join(sys.path)}
+        program, *arguments = [*forked.command(forked.CONSOLE), "mcp"]
         server = StdioServerParameters(
-            command=PADDOCK[0], args=[*PADDOCK[1:], "mcp"], cwd=str(site.root), env=variables
+            command=program, args=arguments, cwd=str(site.root), env=variables
         )
         async with Client(server, read_timeout_seconds=TIMEOUT_S) as client:
             for step in site.day:
@@ -94,7 +96,9 @@ def hook(site: Site) -> list[Said]:
             "tool_input": {"command": step.line, "timeout": TIMEOUT_S * 1000},
             "tool_use_id": f"toolu_{number}",
         }
-        asked = _run([*PADDOCK, "hook"], site.root, variables, json.dumps(event))
+        asked = _run(
+            [*forked.command(forked.CONSOLE), "hook"], site.root, variables, json.dumps(event)
+        )
         answer = json.loads(asked.stdout or "{}").get("hookSpecificOutput", {})
         if answer.get("permissionDecision") != "allow":
             said.append(Said(None, asked.stdout + asked.stderr))

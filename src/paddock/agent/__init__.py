@@ -1,12 +1,12 @@
 """The agent: a supervisor that owns the session, an executor that carries out its orders.
 
     supervisor   a message becomes orders, what comes back is judged; office: what it has at hand
-    executor     one order with a model and tools     hands   what it is given; deadline: until when
-    loop         ask, do what `steps` says, ask again; steps: the one pure function
-    exchange     one request to a model, reserved before and recorded after
+    executor     one order with a model and tools             what it is given; deadline: until when
+                   ask, do what `steps` says, ask again; steps: the one pure function
+    steps        one request to a model, reserved before and recorded after
     contracts    how a model is asked; contract_files, contract_defaults: where they come from
-    attention    the context of a turn                conversation       what was said before
-    quality      whether a result is an answer (pure)  results            what a turn came to
+    context      the context of a turn                                   what was said before
+                   whether a result is an answer (pure)  results            what a turn came to
     sessions     opened once, a turn for each message  events             what can be heard of it
     records      what the ledgers get (pure)          recorded           reading that again
 

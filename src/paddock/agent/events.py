@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
+from paddock.runtime.dispatch import Done
 from paddock.runtime.prepared import Judged
-from paddock.runtime.together import Done
 from paddock.sandbox.streams import LastLine
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.values.orders import OrderCost, WorkOrder

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from paddock.agent.conversation import Conversation, said
+from paddock.agent.context import Conversation, said
 from paddock.agent.results import TurnOutcome
 from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
@@ -17,8 +17,8 @@ from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
 from paddock.providers.transcript import message_from_json
-from paddock.providers.wire_json import as_count, as_list, as_map, as_text
-from paddock.values import events
+from paddock.providers.wire import as_count, as_list, as_map, as_text
+from paddock.values import entries
 from paddock.values.calls import Json
 from paddock.values.models import AssistantMessage, Message, Usage, UserMessage
 from paddock.values.orders import OrderType
@@ -123,17 +123,17 @@ def _rows(ledgers: Ledgers, name: LedgerName, wanted: Filter) -> Sequence[Stored
 
 
 def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | None:
-    starts = [row for row in rows if row.entry.event_type == events.SESSION_START]
+    starts = [row for row in rows if row.entry.event_type == entries.SESSION_START]
     if not session_id or not starts:
         return None
     last_mark = [
-        row for row in rows if row.entry.event_type in {events.SESSION_START, events.SESSION_END}
+        row for row in rows if row.entry.event_type in {entries.SESSION_START, entries.SESSION_END}
     ][-1]
-    is_over = last_mark.entry.event_type == events.SESSION_END
-    plans = [row for row in rows if row.entry.event_type == events.WO_PLANNED]
+    is_over = last_mark.entry.event_type == entries.SESSION_END
+    plans = [row for row in rows if row.entry.event_type == entries.WO_PLANNED]
     orders = _orders_by_turn(plans)
     turns = tuple(
-        _turn(row, orders) for row in rows if row.entry.event_type == events.TURN_RECORDED
+        _turn(row, orders) for row in rows if row.entry.event_type == entries.TURN_RECORDED
     )
     newest = starts[-1].entry
     model = as_map(newest.metadata.get("model"))
@@ -250,7 +250,7 @@ def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
 
     Raises: HostError, LedgerDamagedError.
     """
-    wanted = Filter(event_type=events.LLM_CALL, session_id=session_id)
+    wanted = Filter(event_type=entries.LLM_CALL, session_id=session_id)
     return sum(_charged(row.entry.metadata) for row in _rows(ledgers, LedgerName.HO1M, wanted))
 
 
@@ -263,7 +263,7 @@ def _charged(metadata: Mapping[str, Json]) -> int:
 
 
 def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[StoredEntry]]:
-    wanted = Filter(event_type=events.LLM_CALL, session_id=session_id)
+    wanted = Filter(event_type=entries.LLM_CALL, session_id=session_id)
     found: dict[str, list[StoredEntry]] = {}
     for row in _rows(ledgers, LedgerName.HO1M, wanted):
         found.setdefault(row.entry.submission_id, []).append(row)

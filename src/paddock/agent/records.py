@@ -17,12 +17,10 @@ from paddock.errors import PaddockError
 from paddock.ledger.format.encoding import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.text.show import cut
-from paddock.values import events
-from paddock.values.budgets import Shortage
+from paddock.values import entries
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of_json
-from paddock.values.entries import Entry, clean
-from paddock.values.models import ModelTurn, Usage
+from paddock.values.entries import Entry, clean, digest_of_json
+from paddock.values.models import ModelTurn, Shortage, Usage
 from paddock.values.orders import OrderCost, OrderState, WorkOrder
 
 _REASON_CHARS_MAX: Final = 4_000
@@ -85,7 +83,7 @@ class Scribe:
             "calls": [_name(call.name) for call in turn.tool_calls],
             "raw_ref": _name(turn.raw_ref),
         }
-        return self._entry(events.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
+        return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
 
     def unanswered(self, exchange: Exchange, why: NoTurn) -> Entry:
         """`LLM_CALL` without one."""
@@ -95,7 +93,7 @@ class Scribe:
             "kind": why.kind,
             "http_status": why.status,
         }
-        return self._entry(events.LLM_CALL, exchange.wo_id, metadata, _short(why.said))
+        return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(why.said))
 
     def ended(self, order: WorkOrder) -> Entry:
         """`WO_COMPLETED` or `WO_FAILED`."""
@@ -107,21 +105,21 @@ class Scribe:
         if order.output_result is not None:
             metadata["result_digest"] = digest_of_json(dict(order.output_result))
         if order.state is OrderState.COMPLETED:
-            return self._entry(events.WO_COMPLETED, order.wo_id, metadata)
+            return self._entry(entries.WO_COMPLETED, order.wo_id, metadata)
         error = order.error
         reason = ""
         if error is not None:
             metadata["code"] = error.code.value
             reason = _short(error.message)
-        return self._entry(events.WO_FAILED, order.wo_id, metadata, reason)
+        return self._entry(entries.WO_FAILED, order.wo_id, metadata, reason)
 
     # ho2m
 
     def session_started(self, facts: Mapping[str, Json]) -> Entry:
-        return self._entry(events.SESSION_START, "", facts)
+        return self._entry(entries.SESSION_START, "", facts)
 
     def session_ended(self, turns: int, cost: OrderCost) -> Entry:
-        return self._entry(events.SESSION_END, "", {"turns": turns, "cost": cost.as_json()})
+        return self._entry(entries.SESSION_END, "", {"turns": turns, "cost": cost.as_json()})
 
     def planned(
         self, order: WorkOrder, turn: int, contract_digest: str, executor: str, message: str
@@ -143,18 +141,18 @@ class Scribe:
         }
         if message:
             metadata |= _said("user_message", message)
-        return self._entry(events.WO_PLANNED, order.wo_id, metadata)
+        return self._entry(entries.WO_PLANNED, order.wo_id, metadata)
 
     def dispatched(self, order: WorkOrder, turn: int) -> Entry:
         """`WO_DISPATCHED`."""
         metadata = {"wo_id": order.wo_id, "wo_type": order.wo_type.value, "turn": turn}
-        return self._entry(events.WO_DISPATCHED, order.wo_id, metadata)
+        return self._entry(entries.WO_DISPATCHED, order.wo_id, metadata)
 
     def judged(self, order: WorkOrder, turn: int, attempt: int, problem: str) -> Entry:
         """`QUALITY_GATE`. `problem` is empty where the result was accepted."""
         metadata = {"wo_id": order.wo_id, "turn": turn, "attempt": attempt, "passed": not problem}
         decision = "deny" if problem else "allow"
-        return self._entry(events.QUALITY_GATE, order.wo_id, metadata, _short(problem), decision)
+        return self._entry(entries.QUALITY_GATE, order.wo_id, metadata, _short(problem), decision)
 
     def chain_complete(self, turn: int, orders: Sequence[WorkOrder], cost: OrderCost) -> Entry:
         """`WO_CHAIN_COMPLETE`."""
@@ -163,15 +161,15 @@ class Scribe:
             "work_orders": [{"wo_id": o.wo_id, "state": o.state.value} for o in orders],
             "cost": cost.as_json(),
         }
-        return self._entry(events.WO_CHAIN_COMPLETE, "", metadata)
+        return self._entry(entries.WO_CHAIN_COMPLETE, "", metadata)
 
     def escalated(self, turn: int, order: WorkOrder, attempts: int, problem: str) -> Entry:
         metadata = {"turn": turn, "wo_id": order.wo_id, "attempts": attempts}
-        return self._entry(events.ESCALATION, order.wo_id, metadata, _short(problem))
+        return self._entry(entries.ESCALATION, order.wo_id, metadata, _short(problem))
 
     def degraded(self, turn: int, what: str, reason: str) -> Entry:
         """`DEGRADATION`: a turn goes on without `what`."""
-        return self._entry(events.DEGRADATION, "", {"turn": turn, "what": what}, _short(reason))
+        return self._entry(entries.DEGRADATION, "", {"turn": turn, "what": what}, _short(reason))
 
     def turn_recorded(self, record: "TurnRecord") -> Entry:
         metadata: dict[str, Json] = {
@@ -184,7 +182,7 @@ class Scribe:
             "answered_by": record.answered_by,
             "cost": record.cost.as_json(),
         }
-        return self._entry(events.TURN_RECORDED, "", metadata, _short(record.reason))
+        return self._entry(entries.TURN_RECORDED, "", metadata, _short(record.reason))
 
     def _entry(
         self,

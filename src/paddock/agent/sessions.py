@@ -6,18 +6,16 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
-from paddock.agent.contract_defaults import EXECUTE
+from paddock.agent.contracts import EXECUTE
 from paddock.agent.events import OneAtATime
 from paddock.agent.executor import Executor
-from paddock.agent.office import Charter, Office, Plan
 from paddock.agent.results import TurnResult
-from paddock.agent.supervisor import Supervisor
+from paddock.agent.supervisor import Charter, Office, Plan, Supervisor
 from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
-from paddock.providers.cancel import stopped_by
+from paddock.providers.failures import stopped_by
 from paddock.runtime.messages import text_of
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.orders import Constraints, OrderType, WorkOrder
 
 DELEGATED_TURNS_MAX: Final = 10

@@ -8,11 +8,10 @@ from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.packages.manifest import Acceptance
 from paddock.packages.transaction import AcceptanceResult
-from paddock.sandbox.outcome import CommandLine, ShellOutcome, Stream
-from paddock.sandbox.values import Ending
+from paddock.sandbox.values import CommandLine, Ending, ShellOutcome, Stream
 from paddock.storage.history import History
-from paddock.values.agents import Agent
-from paddock.values.cancelling import NEVER
+from paddock.values.calls import NEVER
+from paddock.values.decisions import Agent
 from paddock.workspace import Workspace
 
 ACCEPTANCE_AGENT: Final = "acceptance"

@@ -7,14 +7,14 @@ packages. Nothing else gives these toolsets to anybody.
 
 from typing import Final
 
-from paddock.plane.admin_config import AdminConfig
+from paddock.plane.admin import AdminConfig
 from paddock.plane.agent_files import AgentRecord
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
-from paddock.policy.permissions import compile_permissions
-from paddock.values.agents import Agent
+from paddock.policy.matching import compile_permissions
+from paddock.values.decisions import Agent
 
 ADMIN_AGENT: Final = "admin"
 """The agent that works on a bare plane."""

@@ -17,14 +17,14 @@ from paddock.ledger.query import Filter, LedgerSearch
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
-from paddock.plane.apart import contains
+from paddock.plane.discover import contains
+from paddock.plane.environment import real_path
 from paddock.plane.layout import LedgerName
-from paddock.plane.paths import real_path
 from paddock.policy.engine import Policy
 from paddock.policy.settings import AgentBinding
 from paddock.storage.atomic import host_errors
 from paddock.text.show import quote, show_name
-from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
+from paddock.values.entries import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
 
 _DECLARATIONS: Final = (AGENT_CREATED, AGENT_CHANGED, AGENT_REMOVED)
 

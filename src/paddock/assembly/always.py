@@ -12,12 +12,11 @@ from paddock.assembly.opening import open_root
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError
 from paddock.plane import records
-from paddock.plane.policy_files import own_policy_path
-from paddock.plane.trust import plan_trust, write_trust
+from paddock.plane.trust import own_policy_path, plan_trust, write_trust
 from paddock.policy.engine import PolicySource
 from paddock.policy.questions.always import Always, Sources, plan_always
-from paddock.runtime.approval_records import ALWAYS
 from paddock.runtime.parked import Parked
+from paddock.runtime.records import ALWAYS
 from paddock.storage.atomic import create_file, read_file, replace_file
 from paddock.storage.locks import locked
 

@@ -16,7 +16,10 @@ from paddock.errors import LedgerDamagedError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.query import BadRow, Filter
 from paddock.plane.layout import LedgerName
-from paddock.runtime.approval_records import (
+from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
+from paddock.runtime.inbox import Inbox
+from paddock.runtime.parked import Parked
+from paddock.runtime.records import (
     GRANTED,
     KEPT,
     REFUSED,
@@ -25,11 +28,8 @@ from paddock.runtime.approval_records import (
     approval_answered,
     approval_asked,
 )
-from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
-from paddock.runtime.inbox import Inbox
-from paddock.runtime.parked import Parked
 from paddock.values.calls import Json
-from paddock.values.events import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
+from paddock.values.entries import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
 
 _ANSWERS: Final = (APPROVAL_ANSWERED, ROLLBACK_ACCEPTED)
 

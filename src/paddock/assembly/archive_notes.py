@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-from paddock.agent.contract_files import parse_contract_file
+from paddock.agent.contracts import parse_contract_file
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError
 from paddock.packages.archive import Archive
 from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
-from paddock.plane.contracts import is_contract
+from paddock.plane.admin import is_contract
 from paddock.text.show import quote
 
 _CONTRACTS: Final = "HO1/contracts"

@@ -4,19 +4,35 @@ Compared are: what the ledger's signer signed last (beside its key), the anchor 
 the highest ledger), the checkpoints that stand as entries in the ledger above, those
 beside the ledger, and what the caller brings. None of these is in reach of an agent;
 all but the last two are outside the ledger's own files.
+
+Also here:
+
+- What this user knows of a plane's ledgers from outside the plane.
+- Accepting that a ledger went back, as after a restore from a backup: by a person, on record.
 """
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from paddock.assembly.anchoring import LEDGER_ABOVE, find_anchor, ledger_settings
-from paddock.assembly.ledgers import signer_of
-from paddock.errors import ConfigError, HostError
+from paddock.assembly.ledgers import (
+    LEDGER_ABOVE,
+    above_of,
+    checkpointer_of,
+    find_anchor,
+    ledger_settings,
+    open_plane_ledger,
+    signer_of,
+)
+from paddock.assembly.project import Project
+from paddock.errors import ConfigError, HostError, LedgerDamagedError
 from paddock.ledger.anchors import Anchor
+from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
 from paddock.ledger.decided import find_decided
+from paddock.ledger.keys import load_key
 from paddock.ledger.presence import gone_error, is_known, stands
 from paddock.ledger.query import BadRow, Filter
 from paddock.ledger.scan import find_genesis
@@ -30,12 +46,11 @@ from paddock.ledger.verify.verifying import (
     Verification,
     verify,
 )
-from paddock.plane.environment import Environment
-from paddock.plane.keys import anchor_directory, ledger_key_path
+from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.storage.atomic import make_directories, read_file, replace_file
 from paddock.values.calls import Json
-from paddock.values.events import CHECKPOINT, ROLLBACK_ACCEPTED
+from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry
 
 _COMPARED: Final = 64
 """Checkpoints of the ledger above that a fast verification compares; a full one compares all."""
@@ -244,3 +259,138 @@ def _keep_memory(file: Path, memory: Remembered) -> None:
     }
     make_directories(file.parent)
     replace_file(file, json.dumps(cast("Json", fields)).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneWitness:
+    """See `LedgerWitness`. The key that a ledger was made with lies in the user's configuration."""
+
+    project: Project
+
+    def expects(self, name: LedgerName) -> bool:
+        return is_held_elsewhere(self.project.layout, self.project.environment, name)
+
+    def knows_plane(self) -> bool:
+        """See `LedgerWitness`. What knows the highest ledger knows the others by its entries."""
+        layout, environment = self.project.layout, self.project.environment
+        if ledger_settings(environment).signer or self._key_file(LedgerName.GOVERNANCE).exists():
+            return True
+        return self._anchors.exists() and is_known_outside(layout, environment)
+
+    def verify(self, name: LedgerName, path: Path) -> Verification:
+        """See `LedgerWitness`.
+
+        Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
+        """
+        is_signed_here = ledger_settings(self.project.environment).signer
+        is_known = self._key_file(name).exists() or self._anchors.exists()
+        if not is_known and not is_signed_here:
+            return verify(str(path))  # a plane that somebody else made: nothing is known of it here
+        return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
+
+    def problem(self, name: LedgerName, found: Verification) -> str:
+        """See `LedgerWitness`.
+
+        Threat: another ledger, whole in itself, was put in this one's place.
+        """
+        file = self._key_file(name)
+        if not file.exists() or found.genesis is None:
+            return ""
+        expected = str(load_key(str(file)).verifier)
+        is_own = found.genesis.public_key == expected
+        return "" if is_own else "it was made with another key than this plane's"
+
+    @property
+    def _anchors(self) -> Path:
+        """What was kept of this plane here: it stands where the keys are lost, too."""
+        return anchor_directory(self.project.layout, self.project.environment)
+
+    def _key_file(self, name: LedgerName) -> Path:
+        return ledger_key_path(self.project.layout, self.project.environment, name)
+
+
+# What was signed before is kept under other names. The acceptance is an entry of the
+# ledger itself and of the one above, and goes to the anchor; an auditor who kept a
+# checkpoint of what is gone sees it still.
+
+_ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN, ChainFault.ANCHOR})
+ORDER: Final = (
+    LedgerName.GOVERNANCE,
+    LedgerName.PACKAGES,
+    LedgerName.HO2M,
+    LedgerName.HO1M,
+)
+"""From the top: what is accepted below is recorded above."""
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """A ledger that is not what was signed, and how that shows."""
+
+    name: LedgerName
+    entries: int
+    problems: tuple[Problem, ...]
+
+
+def find_gone_back(
+    layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
+) -> list[WentBack]:
+    """Those of the ledgers that went back, from the top.
+
+    Raises:
+        LedgerDamagedError: one has another fault as well; that nobody can accept.
+    """
+    found: list[WentBack] = []
+    for name in ORDER:
+        if name not in names or not layout.ledger_paths()[name].exists():
+            continue
+        report = audit_ledger(layout, environment, name, Audit(full=True))
+        if report.problems:
+            _require_acceptable(name, report)
+            found.append(WentBack(name, report.entries, report.problems))
+    return found
+
+
+def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:
+    """Let the ledger go on from what is here.
+
+    Raises: LedgerDamagedError, LedgerBusyError, LedgerFullError, ConfigError, HostError.
+    """
+    name = gone.name
+    path = layout.ledger_paths()[name]
+    entry = Entry(
+        ROLLBACK_ACCEPTED,
+        reason="the ledger went back, and a person accepts that",
+        metadata={
+            "ledger": name,
+            "entries": gone.entries,
+            "by": by,
+            "found": [each.detail for each in gone.problems],
+        },
+    )
+    # The anchor must not hold what contradicts before the record of why is durable:
+    # a kill at any point leaves a ledger that still fails, and can be accepted again.
+    signer = signer_of(layout, environment, name)
+    above = LEDGER_ABOVE.get(name)
+    if above is not None:
+        with closing(open_plane_ledger(layout, environment, above)) as upper:
+            upper.append([entry])
+    with closing(open_plane_ledger(layout, environment, name)) as ledger:
+        signer.forget()
+        set_aside_notes(checkpoints_folder(str(path)), 0)
+        ledger.append([entry])
+    signed = checkpointer_of(layout, environment, name).make()
+    if above is None:
+        find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
+    else:
+        above_of(layout, environment, name).take(signed)
+
+
+def _require_acceptable(name: LedgerName, report: Verification) -> None:
+    other = [each for each in report.problems if each.kind not in _ACCEPTABLE]
+    if other:
+        raise LedgerDamagedError(
+            f"the ledger {name} has another fault: {other[0].detail}",
+            where=f"line {other[0].line}",
+            hint=f"paddock ledger verify --ledger {name}",
+        )

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock import limits
-from paddock.assembly.auditing import was_signed
-from paddock.assembly.blueprint import Founder, bare_plane_blueprint
+from paddock.assembly.auditing import ORDER, accept_rollback, find_gone_back, was_signed
+from paddock.assembly.bootstrap_sources import Founder, bare_plane_blueprint
 from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
 from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
-from paddock.assembly.rollback import ORDER, accept_rollback, find_gone_back
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query_lines
@@ -22,14 +21,13 @@ from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.signing import make_operator_key
 from paddock.packages.transaction import Depot
 from paddock.packages.vouching import approve, read_vouched, sign_installed_set
-from paddock.plane.bare import Blueprint, MadePlane, make_bare_plane
-from paddock.plane.discovery import is_bare_plane
+from paddock.plane.create import Blueprint, MadePlane, make_bare_plane
+from paddock.plane.discover import is_bare_plane
 from paddock.plane.dual_gate import ToolProfile
-from paddock.plane.environment import Environment
+from paddock.plane.environment import Environment, real_path
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.plane.paths import real_path
 from paddock.text.show import quote
-from paddock.values.events import PLANE_CREATED
+from paddock.values.entries import PLANE_CREATED
 
 
 def init_bare_plane(

@@ -10,8 +10,7 @@ from dataclasses import replace
 from paddock.assembly.project import Project, default_agent_of
 from paddock.plane.agent_files import is_agent_name
 from paddock.plane.agents import AgentStore
-from paddock.values.agents import Agent, AgentChain, client_kind
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Agent, AgentChain, PlaneKind, client_kind
 
 
 def default_chain(agents: AgentStore) -> AgentChain:

@@ -13,17 +13,15 @@ from paddock import limits
 from paddock.assembly.auditing import Audit, audit_ledger, verify_not_gone
 from paddock.assembly.ledgers import LEDGER_TIERS, record_in_governance
 from paddock.assembly.project import Project
+from paddock.collector.accept import Pushed, Recorded, push_ledger, read_key
 from paddock.collector.chains import Accepted, Chain
-from paddock.collector.pushing import Pushed, push_ledger, read_key
 from paddock.collector.store import Store
-from paddock.collector.verifying import Recorded
 from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.format.genesis import VerifierKey
 from paddock.ledger.query import BadRow, Filter
 from paddock.plane.layout import LedgerName
-from paddock.values.entries import Entry
-from paddock.values.events import CHECKPOINT_ACCEPTED
+from paddock.values.entries import CHECKPOINT_ACCEPTED, Entry
 
 if TYPE_CHECKING:
     from paddock.collector.postgres import PostgresStore

@@ -17,9 +17,7 @@ from paddock.plane.layout import LedgerName
 from paddock.storage.blobs import BlobStore
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.digests import DIGEST_PREFIX
-from paddock.values.entries import Entry
-from paddock.values.events import CONTENT_ERASED
+from paddock.values.entries import CONTENT_ERASED, DIGEST_PREFIX, Entry
 
 BLOBS: Final = "blobs"
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)

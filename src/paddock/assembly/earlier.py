@@ -12,7 +12,7 @@ from paddock.ledger.query import Filter, query
 from paddock.plane.layout import LedgerName
 from paddock.runtime.past import past_calls
 from paddock.tools.spec import Change
-from paddock.values.events import TOOL_RESULT
+from paddock.values.entries import TOOL_RESULT
 
 _CHANGES_LOOKED_AT_MAX: Final = 100
 """The newest of a path: who wants one that is older has been away for long."""
@@ -20,7 +20,7 @@ _CHANGES_LOOKED_AT_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class PlaneEarlier:
-    """Of the workspace that `agent` has now; see `paddock.tools.earlier.Earlier`."""
+    """Of the workspace that `agent` has now; see `paddock.tools.ports.Earlier`."""
 
     project: Project
     agent: str

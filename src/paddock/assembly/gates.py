@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
+from paddock.assembly.auditing import PlaneWitness
 from paddock.assembly.history import settle_sets
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.packages import (
@@ -19,7 +20,6 @@ from paddock.assembly.packages import (
     require_bare,
 )
 from paddock.assembly.project import Project
-from paddock.assembly.witness import PlaneWitness
 from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.gates.ground import NOBODY, Ground, Tools, Watcher
@@ -30,9 +30,8 @@ from paddock.plane import records
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
-from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import Entry, digest_of
 from paddock.workspace import Workspace
 
 OPERATOR: Final = "operator"

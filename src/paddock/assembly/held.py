@@ -3,13 +3,10 @@
 from paddock.assembly.project import Project
 from paddock.assembly.shell import STAGING
 from paddock.errors import SandboxUnavailableError
+from paddock.policy.decide import names_line, shell_for
 from paddock.policy.engine import Policy
-from paddock.policy.grants import names_line, shell_for
-from paddock.sandbox.backends import choose_backend
-from paddock.sandbox.examine import examine_host
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Held
+from paddock.sandbox.backends import choose_backend, examine_host
+from paddock.values.decisions import Action, AgentChain, Held
 
 
 def held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:

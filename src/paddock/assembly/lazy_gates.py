@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from paddock.assembly.project import Project
 from paddock.gates.results import GateResult, Gates
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 def gates_of(project: Project, agent: str) -> Gates | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from paddock.assembly.project import Project
 from paddock.packages.rows import PackageRow, Packages
 from paddock.plane.report import WhereReport
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 if TYPE_CHECKING:
     from paddock.packages.change import Recovered

@@ -7,10 +7,10 @@ from typing import Final
 
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.admin_config import ModelChoice
+from paddock.plane.admin import ModelChoice
 from paddock.policy.settings import ProviderSettings
-from paddock.providers.cancel import wait_or_cancel
 from paddock.providers.choice import choose_settings, open_provider
+from paddock.providers.failures import wait_or_cancel
 from paddock.providers.gateway import Gateway
 from paddock.providers.ports import Provider
 from paddock.text.show import quote

@@ -13,18 +13,22 @@ from paddock.assembly.project import Project, find_project, read_project
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query
 from paddock.plane import records
-from paddock.plane.contracts import contract_digests, is_contract
-from paddock.plane.creation import MAIN_AGENT, open_plane
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.admin import contract_digests, is_contract
+from paddock.plane.create import MAIN_AGENT, InitResult, open_plane
+from paddock.plane.create import init_project as make_project
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import Environment
-from paddock.plane.init import InitResult
-from paddock.plane.init import init_project as make_project
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import TrustRecord, find_trust_record
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import CONFIG_CHANGED, PLANE_CREATED, POLICY_LOADED, POLICY_TRUSTED
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import (
+    CONFIG_CHANGED,
+    PLANE_CREATED,
+    POLICY_LOADED,
+    POLICY_TRUSTED,
+    Entry,
+)
 
 _LOADED: Final = frozenset(
     {"HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/policy.json"}
@@ -70,7 +74,7 @@ def _opened(found: Project) -> Project:
 
 
 def init_project(directory: Path, environment: Environment) -> InitResult:
-    """Make `directory` a governed project; see `paddock.plane.init`."""
+    """Make `directory` a governed project; see `paddock.plane.create`."""
 
     def record(root: ProjectRoot, trust: TrustRecord) -> None:
         project = read_project(root, environment)

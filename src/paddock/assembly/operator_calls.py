@@ -9,10 +9,8 @@ from paddock.assembly.ids import new_call_id, new_session_id
 from paddock.errors import InternalError
 from paddock.ledger.ports import Ledger
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
-from paddock.runtime.context import Context
 from paddock.runtime.dispatch import Dispatcher
-from paddock.runtime.judge import Judge
-from paddock.runtime.operator import OperatorJudge
+from paddock.runtime.judge import Context, Judge, OperatorJudge
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry

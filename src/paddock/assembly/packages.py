@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddock.assembly.acceptance import ShellAcceptance
-from paddock.assembly.core_tools import require_registered
+from paddock.assembly.auditing import PlaneWitness
+from paddock.assembly.bootstrap_sources import require_registered
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, policy_of
-from paddock.assembly.witness import PlaneWitness
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
@@ -21,13 +21,13 @@ from paddock.packages.change import Recovered, recover_packages
 from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.packages.listing import PlanePackages
 from paddock.packages.transaction import Attic, Depot
-from paddock.plane.admin_config import parse_admin_config
+from paddock.plane.admin import parse_admin_config
 from paddock.plane.layout import LedgerName
-from paddock.plane.policy_files import PolicyFile
+from paddock.plane.trust import PolicyFile
 from paddock.storage.atomic import make_directories
 from paddock.text.show import quote
-from paddock.values.events import PACKAGE_INSTALLED
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import PACKAGE_INSTALLED
 from paddock.workspace import Workspace
 
 

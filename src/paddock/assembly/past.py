@@ -21,8 +21,7 @@ from paddock.plane.layout import LedgerName
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
-from paddock.runtime.undo import undo_tool
-from paddock.runtime.undo_plan import changed_since, is_as_before, is_only_touched, unkept
+from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
 from paddock.storage.history import History, SeenStore
 from paddock.storage.notes import Note
 from paddock.text.show import quote

@@ -12,16 +12,16 @@ from paddock.assembly.client_agents import declared_for
 from paddock.assembly.project import Project, read_agents
 from paddock.errors import UsageError
 from paddock.plane.agents import AgentStore
-from paddock.plane.discovery import find_root, plane_for
+from paddock.plane.discover import find_root, plane_for
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
-from paddock.plane.policy_files import PolicyFiles, read_policy_files
+from paddock.plane.trust import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
-from paddock.policy.questions.recorded import Door, PastDecision
+from paddock.policy.questions.record import Door, PastDecision
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 _Place = tuple[PlaneKind, tuple[str, ...]]
 """What a workspace is, and the planes below it: by that one file makes several policies."""

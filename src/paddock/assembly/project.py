@@ -4,20 +4,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddock.assembly.admin import ADMIN_AGENT, admin_record, find_gate
-from paddock.plane.admin_config import AdminConfig
+from paddock.plane.admin import AdminConfig
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import AgentStore
-from paddock.plane.creation import MAIN_AGENT
-from paddock.plane.discovery import ProjectRoot, find_root, name_of_root, plane_for
+from paddock.plane.create import MAIN_AGENT
+from paddock.plane.discover import (
+    ProjectRoot,
+    bare_planes_below,
+    find_root,
+    name_of_root,
+    plane_for,
+)
 from paddock.plane.dual_gate import DualGate
-from paddock.plane.environment import Environment
+from paddock.plane.environment import Environment, real_path
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.paths import real_path
-from paddock.plane.policy_files import PolicyFile, PolicyFiles, read_policy_files
-from paddock.plane.registry import bare_planes_below
 from paddock.plane.report import WhereReport, where_report
+from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ def read_agents(root: ProjectRoot, environment: Environment) -> AgentStore:
 def _bare_agents(
     root: ProjectRoot, layout: PlaneLayout, environment: Environment
 ) -> tuple[AgentStore, AdminConfig, DualGate]:
-    from paddock.assembly.core_tools import load_admin_config  # noqa: PLC0415 - loads every tool
+    from paddock.assembly.bootstrap_sources import load_admin_config  # noqa: PLC0415 - loads every tool
 
     config = load_admin_config(root, layout)
     gate = find_gate(root, config, environment)

@@ -29,29 +29,21 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
+from paddock.policy.decide import may_ever
 from paddock.policy.engine import Policy
-from paddock.policy.openness import may_ever
-from paddock.policy.permissions import compile_permissions
-from paddock.runtime.approvals import (
-    ApprovalRequest,
-    Approver,
-    CallbackApprover,
-    NoApprover,
-)
+from paddock.policy.matching import compile_permissions
+from paddock.runtime.approvals import ApprovalRequest, Approver, CallbackApprover, NoApprover
+from paddock.runtime.asking import InboxApprover, Limited
 from paddock.runtime.contents import KeptContents
 from paddock.runtime.dispatch import Context, Dispatcher
-from paddock.runtime.embedding import has_to_be_awaited
-from paddock.runtime.inbox_approver import InboxApprover, Limited
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
-from paddock.runtime.runtime import Runtime
-from paddock.sandbox.outcome import Progress
-from paddock.tools.operations import HEADS
-from paddock.tools.spec import Ports, Tool
+from paddock.runtime.runtime import Runtime, has_to_be_awaited
+from paddock.sandbox.values import Progress
+from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.agents import AgentChain, client_kind
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import AgentChain, PlaneKind, client_kind
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
@@ -104,7 +96,7 @@ def _existing(
     """Every tool there is for somebody with these toolsets, and what was not loaded."""
     if PACKAGE not in toolsets:
         return all_tools(), ()
-    from paddock.assembly.package_tools import load_package_tools  # noqa: PLC0415 - few have one
+    from paddock.assembly.extensions import load_package_tools  # noqa: PLC0415 - few have one
 
     loaded = load_package_tools(project)
     return [*all_tools(), *loaded.tools], loaded.notices

@@ -9,33 +9,29 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from paddock import limits
-from paddock.agent.contract_files import load_contracts
-from paddock.agent.contracts import Contracts
-from paddock.agent.conversation import Conversation
-from paddock.agent.deadline import Timer, real_timer
+from paddock.agent.context import Conversation
+from paddock.agent.contracts import Contracts, load_contracts
 from paddock.agent.events import HeardApprover, OneAtATime, Silence, TurnListener
-from paddock.agent.exchange import ModelDoor
-from paddock.agent.executor import Executor
-from paddock.agent.hands import Hands
-from paddock.agent.office import Charter, Office, OrderNumbers
+from paddock.agent.executor import Executor, Hands, Timer, real_timer
 from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.records import Scribe, TurnRecord
 from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Child, Session, SessionParts
-from paddock.agent.supervisor import Supervisor
+from paddock.agent.steps import ModelDoor
+from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
 from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.auditing import verify_not_gone
+from paddock.assembly.extensions import skill_facts
 from paddock.assembly.gate_record import record_gate
 from paddock.assembly.ids import new_session_id
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.models import chosen_model, gateway_of, open_model
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
-from paddock.assembly.skills import skill_facts
 from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger
-from paddock.plane.admin_config import BudgetTable
+from paddock.plane.admin import BudgetTable
 from paddock.plane.layout import LedgerName
 from paddock.plane.session_lock import session_lock
 from paddock.providers.budgets import Budget, session_budget
@@ -46,8 +42,8 @@ from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
 from paddock.tools.spec import Tool
 from paddock.values.calls import Json
+from paddock.values.decisions import PlaneKind
 from paddock.values.models import ToolSchema
-from paddock.values.planes import PlaneKind
 
 _SESSION_ID: Final = re.compile(r"SES-[0-9a-f]{16}")
 

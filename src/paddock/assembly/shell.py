@@ -14,7 +14,7 @@ from paddock.assembly.history import open_journal
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.policy.engine import Policy
-from paddock.sandbox.outcome import (
+from paddock.sandbox.values import (
     CommandLine,
     HeldLine,
     OnOutput,
@@ -24,8 +24,8 @@ from paddock.sandbox.outcome import (
 )
 from paddock.storage.history import History
 from paddock.storage.journal import Journal
-from paddock.values.agents import AgentChain
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
+from paddock.values.decisions import AgentChain
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ShellGround:
 
 
 class LazyShell:
-    """See `paddock.tools.shell_port.Shell`. Safe for threads."""
+    """See `paddock.tools.ports.Shell`. Safe for threads."""
 
     def __init__(self, ground: ShellGround) -> None:
         self._ground = ground
@@ -97,7 +97,7 @@ class LazyShell:
             return self._shell
 
     def _make(self) -> "SandboxShell":
-        from paddock.sandbox.changes.committing import Place  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.changes.commit import Place  # noqa: PLC0415 - late on purpose
         from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
             Ground,
             SandboxShell,

@@ -7,7 +7,7 @@ was spoilt: what was recorded does not depend on either.
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.plane.discovery import ProjectRoot, find_root, plane_for, root_on_record
+from paddock.plane.discover import ProjectRoot, find_root, plane_for, root_on_record
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.report import WhereReport, where_report

@@ -10,17 +10,26 @@ from paddock.assembly.opening import open_root
 from paddock.assembly.project import policy_of, read_agents
 from paddock.errors import ConfigError
 from paddock.plane import records
-from paddock.plane.admin_config import AdminConfig, read_admin_config
-from paddock.plane.admin_grants import summarise_admin
-from paddock.plane.discovery import ProjectRoot, find_root, is_bare_plane
-from paddock.plane.environment import Environment
+from paddock.plane.admin import AdminConfig, read_admin_config
+from paddock.plane.discover import (
+    ProjectRoot,
+    find_root,
+    is_bare_plane,
+    is_registered_bare_plane,
+    register_bare_plane,
+)
+from paddock.plane.environment import Environment, real_directory
 from paddock.plane.grants import summarise
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.paths import real_directory
-from paddock.plane.policy_files import PolicyFile, read_policy_files
-from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
-from paddock.plane.trust import TrustRecord, plan_trust, write_trust
-from paddock.values.planes import PlaneKind
+from paddock.plane.trust import (
+    PolicyFile,
+    TrustRecord,
+    plan_trust,
+    read_policy_files,
+    summarise_admin,
+    write_trust,
+)
+from paddock.values.decisions import PlaneKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,7 @@ def review_trust(
 
 
 def _review_plane(path: Path, environment: Environment) -> TrustReview:
-    from paddock.assembly.core_tools import require_registered  # noqa: PLC0415 - loads every tool
+    from paddock.assembly.bootstrap_sources import require_registered  # noqa: PLC0415 - loads every tool
 
     root = ProjectRoot(path, PlaneKind.BARE, accepted=is_registered_bare_plane(path, environment))
     config = read_admin_config(PlaneLayout(path, PlaneKind.BARE))

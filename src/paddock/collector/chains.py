@@ -1,15 +1,25 @@
 """What a collector keeps of each host, as values.
 
 Pure.
+
+Also here:
+
+- Whether an offer goes on from what was taken in before.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from paddock.ledger.format.encoding import PREV_OF_GENESIS
-from paddock.ledger.format.genesis import VerifierKey
-from paddock.ledger.format.merkle import EMPTY_ROOT
+from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.format.encoding import PREV_OF_GENESIS, leaf_hash
+from paddock.ledger.format.genesis import VerifierKey, parse_genesis
+from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format.merkle import EMPTY_ROOT, Growing
+from paddock.ledger.format.notes import Checkpoint, NoteError
+from paddock.ledger.signing import open_note
+from paddock.values.entries import GENESIS
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +138,184 @@ class Progress:
     accepted: int
     waiting: int
     refused: str
+
+
+# Signature first: whoever does not have the key costs one verification, and no reading of
+# lines. Then each line: an entry byte for byte as a writer writes it, its number and its link.
+# At the end the tree's root, which is computed here and has to be the one that was signed.
+#
+# Threat: a checkpoint is public, and anybody who may push can send one with lines of his own
+# under it. So lines that depart from what is here are a second history only where they are those
+# that were signed.
+#
+# Pure: what was taken in before comes as arguments.
+
+
+def open_offer(chain: Chain, head: Head, offer: Offer) -> Checkpoint | OfferRefusal:
+    """Return the checkpoint of an offer whose lines are worth reading."""
+    try:
+        checkpoint = open_note(offer.note, chain.key).checkpoint
+    except NoteError as fault:
+        return OfferRefusal(RefusalCode.NOTE, fault.message)
+    if checkpoint.size != offer.stop or not 0 <= offer.start < offer.stop:
+        return OfferRefusal(
+            RefusalCode.SIZE,
+            f"lines {offer.start} to {offer.stop} are offered, and {checkpoint.size} were signed",
+        )
+    if offer.start > head.size:
+        return OfferRefusal(
+            RefusalCode.GAP, f"{head.size} lines are here, and line {offer.start} is offered next"
+        )
+    if checkpoint.size != head.size:
+        return checkpoint
+    if checkpoint.root == head.root:
+        return _behind(head)
+    return OfferRefusal(
+        RefusalCode.FORKED, f"another root of the first {head.size} lines was signed before"
+    )
+
+
+def _behind(head: Head) -> OfferRefusal:
+    return OfferRefusal(RefusalCode.BEHIND, f"{head.size} lines are here already")
+
+
+class Judging:
+    """One offer, judged run by run. After a refusal it is over."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        head: Head,
+        offer: Offer,
+        checkpoint: Checkpoint,
+        stored: Callable[[int, int], Iterable[bytes]],
+    ) -> None:
+        """`stored` gives lines that were taken in before, by number: first, and one past last."""
+        self._chain = chain
+        self._head = head
+        self._offer = offer
+        self._checkpoint = checkpoint
+        self._stored = stored
+        self._seq = offer.start
+        self._leaf: str = head.leaf
+        # An edge of the wrong size is damage: no root comes out right, which `end` says.
+        self._growing = Growing.from_hashes(head.size, head.edge) or Growing()
+        self._departed = ""
+        """How the lines departed from what is here, if they did."""
+        self._theirs: Growing | None = None
+        """The tree of lines that departed, from the sender's edge; None where that is none."""
+
+    def take(self, lines: Sequence[bytes]) -> list[bytes] | OfferRefusal:
+        """Return the lines of the next run that are new."""
+        if self._seq + len(lines) > self._checkpoint.size:
+            return OfferRefusal(
+                RefusalCode.SIZE, f"more lines than the {self._checkpoint.size} that were signed"
+            )
+        if not self._departed:
+            self._find_departure(lines)
+        if self._departed:
+            self._seq += len(lines)
+            if self._theirs is not None:
+                self._theirs.extend([bytes.fromhex(leaf_hash(line)) for line in lines])
+            return []
+        known = max(0, min(len(lines), self._head.size - self._seq))
+        self._seq += known
+        new = list(lines[known:])
+        for line in new:
+            refusal = self._follow(line)
+            if refusal is not None:
+                return refusal
+        return new
+
+    def end(self) -> Head | OfferRefusal:
+        """Return how far the chain reaches with this offer."""
+        wanted = self._checkpoint
+        if self._seq != wanted.size:
+            return OfferRefusal(
+                RefusalCode.SIZE, f"the lines end at {self._seq}, and {wanted.size} were signed"
+            )
+        if self._departed:
+            return self._refuse_departed()
+        if wanted.size <= self._head.size:
+            return _behind(self._head)
+        root = self._growing.root()
+        if root != wanted.root:
+            return OfferRefusal(
+                RefusalCode.ROOT, f"the root of the first {wanted.size} lines is not the signed one"
+            )
+        return Head(wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._offer.note)
+
+    def _find_departure(self, lines: Sequence[bytes]) -> None:
+        known = max(0, min(len(lines), self._head.size - self._seq))
+        different = self._find_different(lines[:known]) if known else None
+        if different is not None:
+            self._departed = f"line {self._seq + different} is here with other bytes"
+            self._begin_theirs()
+        elif known < len(lines) and self._seq + known == self._head.size > 0:
+            # Threat: a host that was put back, or made anew, goes on from another last line.
+            found = inspect_line(lines[known])
+            if (
+                isinstance(found, StoredEntry)
+                and found.seq == self._head.size
+                and found.prev != self._leaf
+            ):
+                self._departed = f"line {found.seq} does not follow the line before it"
+                self._begin_theirs()
+
+    def _find_different(self, lines: Sequence[bytes]) -> int | None:
+        here = list(self._stored(self._seq, self._seq + len(lines)))
+        pairs = zip(lines, here, strict=False)
+        found = (number for number, (each, other) in enumerate(pairs) if each != other)
+        return next(found, None if len(here) == len(lines) else len(here))
+
+    def _begin_theirs(self) -> None:
+        """The tree of the sender's lines, up to those that come now: so far they are as here."""
+        theirs = Growing.from_hashes(self._offer.start, self._offer.edge)
+        if theirs is not None:
+            for line in self._stored(self._offer.start, self._seq):
+                theirs.extend([bytes.fromhex(leaf_hash(line))])
+        self._theirs = theirs
+
+    def _refuse_departed(self) -> OfferRefusal:
+        if self._theirs is not None and self._theirs.root() == self._checkpoint.root:
+            return OfferRefusal(RefusalCode.FORKED, self._departed)
+        return OfferRefusal(
+            RefusalCode.ROOT, f"{self._departed}, and what is offered does not make the signed root"
+        )
+
+    def _follow(self, line: bytes) -> OfferRefusal | None:
+        seq = self._seq
+        found = inspect_line(line)
+        if isinstance(found, BadLine):
+            return OfferRefusal(RefusalCode.LINE, f"line {seq}: {found.fault}: {found.detail}")
+        if found.seq != seq or found.prev != self._leaf:
+            return OfferRefusal(RefusalCode.CHAIN, f"line {seq} does not follow the line before it")
+        refusal = self._refuse_genesis(found)
+        if refusal is not None:
+            return refusal
+        leaf = found.leaf
+        self._growing.extend([bytes.fromhex(leaf)])
+        self._seq, self._leaf = seq + 1, leaf
+        return None
+
+    def _refuse_genesis(self, found: StoredEntry) -> OfferRefusal | None:
+        if found.seq:
+            is_second = found.entry.event_type == GENESIS
+            return (
+                OfferRefusal(RefusalCode.CHAIN, f"line {found.seq} is GENESIS")
+                if is_second
+                else None
+            )
+        try:
+            genesis = parse_genesis(found)
+        except (LedgerDamagedError, HostError) as fault:
+            return OfferRefusal(RefusalCode.GENESIS, fault.message)
+        chain = self._chain
+        wanted = (chain.key.name, chain.tier, str(chain.key))
+        if (genesis.origin, genesis.tier, genesis.public_key) == wanted:
+            return None
+        return OfferRefusal(
+            RefusalCode.GENESIS,
+            f"line 0 is of {genesis.origin!a} ({genesis.tier!a}), and the key of "
+            f"{chain.key.name!a} ({chain.tier}) is enrolled",
+        )

@@ -22,19 +22,20 @@ from paddock.collector.chains import (
     Progress,
     Refused,
 )
-from paddock.collector.rows import (
+from paddock.collector.store import (
+    GRANTS,
     HEADS,
     LOCKED_CHAIN,
     LOCKED_OFFER,
     OFFERS,
+    OFFERS_MAX,
     REFUSED,
+    SCHEMA,
     accepted_of,
     bytes_of,
     offer_of,
     refused_of,
 )
-from paddock.collector.schema import GRANTS, SCHEMA
-from paddock.collector.store import OFFERS_MAX
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.format.genesis import VerifierKey
 

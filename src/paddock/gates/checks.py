@@ -72,7 +72,7 @@ from paddock.packages.vouching import find_key_problems
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-from paddock.values.events import GATE_RESULT
+from paddock.values.entries import GATE_RESULT
 
 NO_ARCHIVE = "it looks at an archive, when that is installed: paddock package verify ARCHIVE"
 

@@ -46,7 +46,7 @@ from paddock.packages.vouching import Vouched, read_vouched
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.events import CONFIG_CHANGED
+from paddock.values.entries import CONFIG_CHANGED
 from paddock.workspace import Workspace
 
 # A ledger by itself cannot tell that it was replaced as a whole, put back to an earlier copy,

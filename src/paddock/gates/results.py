@@ -16,8 +16,7 @@ from typing import Final, Protocol, cast
 from paddock.packages.rows import Failure
 from paddock.text.show import show_name
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import GATE_RESULT
+from paddock.values.entries import GATE_RESULT, Entry
 
 
 class Status(StrEnum):

@@ -1,10 +1,10 @@
 """Every ctypes call of Paddock, each constant with its ABI reason.
 
-    calls        system calls by number          machine     what differs between machines
+    syscalls     system calls by number                      what differs between machines
     files        openat2, renameat2, syncfs      mounts      mounts by descriptor
-    namespaces   a child in new ones             processes   what a process gives up for good
+                   a child in new ones             processes   what a process gives up for good
     landlock     rights that are given up        seccomp     a filter over system calls
-    futex        sleeping on a word of a file    reaping     a process that keeps others
+    futex        sleeping on a word of a file                a process that keeps others
 
 A leaf: it knows nothing of workspaces or policy, takes plain integers and bytes
 and raises plain `OSError`, as the functions of `os` do. Who calls it converts.

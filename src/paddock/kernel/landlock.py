@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import errno
 
-from paddock.kernel.calls import SystemCall
+from paddock.kernel.syscalls import SystemCall
 
 # Since Linux 5.1 a new call has one number on every architecture (these: 5.13).
 _create = SystemCall(

@@ -21,10 +21,10 @@ import ctypes
 import errno
 import struct
 
-from paddock.kernel.calls import SystemCall
-from paddock.kernel.machine import (
+from paddock.kernel.syscalls import (
     AUDIT_ARCH,
     LAST_KNOWN_CALL,
+    SystemCall,
     call_number,
     this_machine,
 )

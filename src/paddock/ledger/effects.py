@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.query import BadRow
 from paddock.ledger.reading import LedgerReader
-from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TOOL_RESULT
+from paddock.values.entries import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TOOL_RESULT
 
 _AGENT = '"agent":"{}"'
 _RESULT = f'"event_type":"{TOOL_RESULT}"'.encode()

@@ -46,9 +46,7 @@ from paddock.ledger.format.lines import StoredEntry, inspect_line
 from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.segments import LedgerText, Segment, sync_directory
-from paddock.values.digests import DIGEST_PREFIX
-from paddock.values.entries import Entry
-from paddock.values.events import LEDGER_RECOVERED
+from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 
 _PENDING: Final = ".pending"
 _PENDING_NAME: Final = re.compile(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)

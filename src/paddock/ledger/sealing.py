@@ -24,8 +24,7 @@ from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.ports import Head, Pending, Receipt, Reservation
 from paddock.ledger.store import LedgerFile
 from paddock.storage.locks import call_after_fork
-from paddock.values.entries import Entry
-from paddock.values.events import (
+from paddock.values.entries import (
     APPROVAL_ANSWERED,
     APPROVAL_ASKED,
     CONTENT_ERASED,
@@ -39,6 +38,7 @@ from paddock.values.events import (
     POLICY_TRUSTED,
     ROLLBACK_ACCEPTED,
     SESSION_END,
+    Entry,
 )
 
 _MATTERS: Final = frozenset(

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final, cast
 
-from paddock.values.actions import PATH_CATEGORIES
 from paddock.values.calls import Json
+from paddock.values.decisions import PATH_CATEGORIES
 from paddock.values.entries import Entry
 
 _ROOT: Final = "."

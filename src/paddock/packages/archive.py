@@ -49,7 +49,7 @@ from paddock.plane.strict_json import parse_object, write_object
 from paddock.storage.atomic import host_errors, read_file, read_file_through_links, replace_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.digests import DIGEST_PREFIX, digest_of
+from paddock.values.entries import DIGEST_PREFIX, digest_of
 
 # Magic, deflate, no flags, time 0, no extra flags, unknown system: the same everywhere.
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"

@@ -41,7 +41,7 @@ from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.show import quote
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 
 NAME: Final = "CP_BOOTSTRAP.tar.gz"
 INDEX: Final = "bootstrap.json"

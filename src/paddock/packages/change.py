@@ -51,7 +51,7 @@ from paddock.packages.transaction import (
 from paddock.storage.atomic import FILE_MODE, read_file
 from paddock.storage.disk import Disk
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.changes import (
     Absent,

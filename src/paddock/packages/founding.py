@@ -74,11 +74,11 @@ from paddock.packages.vouching import (
 from paddock.plane.strict_json import write_object
 from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.text.show import quote, show_name
-from paddock.values.entries import Entry
-from paddock.values.events import (
+from paddock.values.entries import (
     OPERATOR_KEY_ENROLLED,
     PACKAGE_INSTALLED,
     PACKAGE_SET_SIGNED,
+    Entry,
 )
 
 #     OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED of each package, PACKAGE_SET_SIGNED

@@ -83,7 +83,7 @@ from paddock.packages.vouching import (
 )
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import EntryState
 from paddock.workspace.paths import EntryKind, is_temporary_name

@@ -32,13 +32,13 @@ from paddock.packages.signing import Approval, PublicKey
 from paddock.plane.layout import LedgerName
 from paddock.plane.strict_json import Fields
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
-from paddock.values.entries import Entry
-from paddock.values.events import (
+from paddock.values.entries import (
     OPERATOR_KEY_ENROLLED,
     PACKAGE_APPROVED,
     PACKAGE_INSTALLED,
     PACKAGE_UNINSTALLED,
+    Entry,
+    digest_of,
 )
 
 LEDGER: Final = LedgerName.PACKAGES

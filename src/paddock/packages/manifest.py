@@ -27,7 +27,7 @@ from paddock.plane.strict_json import Fields, parse_object
 from paddock.policy.globs import fold
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace.paths import is_temporary_name
 
 # One file has one name: what two file systems, two programs or two readers could take for

@@ -32,12 +32,11 @@ from paddock import limits
 from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
 from paddock.ledger.keys import SigningKey, create_key, load_key
 from paddock.packages.manifest import APPROVALS, KEYS, approval_file, is_digest, key_file
-from paddock.plane.environment import Environment
-from paddock.plane.keys import operator_key_path
+from paddock.plane.environment import Environment, operator_key_path
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object, write_object
-from paddock.policy.patterns import Comparison, PathList, compile_target
-from paddock.policy.problems import PatternError
+from paddock.policy.pathset import Comparison, PathList, compile_target
+from paddock.policy.places import PatternError
 from paddock.storage.atomic import (
     FILE_MODE,
     create_file,

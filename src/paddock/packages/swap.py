@@ -22,9 +22,9 @@ from paddock.packages.installed import Act, Put
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.transaction import After, Attic, Before, Kind, PathChange, RemovedDirectory
-from paddock.plane.bare import BARE_DIRECTORIES
+from paddock.plane.create import BARE_DIRECTORIES
 from paddock.text.show import quote
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import EntryPath, Workspace, WorkspacePath
 from paddock.workspace.changes import (
     Absent,

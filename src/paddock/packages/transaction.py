@@ -34,8 +34,7 @@ from paddock.packages.installed import Receipt, parse_receipt
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import PLANE_MARKER, Acceptance
 from paddock.packages.rows import Failure
-from paddock.plane.admin_config import parse_admin_config
-from paddock.plane.contracts import is_contract
+from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.policy.engine import PolicySource, load_policy
@@ -54,9 +53,8 @@ from paddock.storage.journal import Journal
 from paddock.storage.locks import locked, shared, try_locked, try_shared
 from paddock.text.show import quote
 from paddock.values.calls import Json
-from paddock.values.digests import digest_of
-from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import Entry, digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import Objects
 

@@ -64,13 +64,13 @@ from paddock.packages.signing import (
 from paddock.packages.transaction import Depot
 from paddock.plane.strict_json import Fields
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import (
+from paddock.values.entries import (
     OPERATOR_KEY_ENROLLED,
     PACKAGE_APPROVED,
     PACKAGE_INSTALLED,
     PACKAGE_SET_SIGNED,
     PACKAGE_UNINSTALLED,
+    Entry,
 )
 
 STATEMENT: Final = "installed-set"

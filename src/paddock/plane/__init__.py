@@ -1,18 +1,18 @@
 """Where things are on disk, whose word counts, and who may act.
 
-    environment, paths, discovery   what the process was started with; the root that is worked on
+    environment, discover           what the process was started with; the root that is worked on
     layout, strict_json      the plane's paths, and JSON that a person may have written
     session_lock             one session at a time
-    init, creation, template, identity   a project's plane, made once
-    bare, registry           planes that govern themselves, and which of them the user accepted
-    policy_files, trust      the policy in force, and whether the user has looked at it
+    create, template                     a project's plane, made once
+                               planes that govern themselves, and which of them the user accepted
+    trust                    the policy in force, and whether the user has looked at it
     grants                   what it grants beyond the defaults, shown before it is trusted
-    agents, agent_files, workspaces, apart   who may act, and where
-    admin_config, admin_schema, admin_grants, dual_gate   the admin agent of a bare plane
-    contracts                which prompt contracts a plane has
-    keys, tokens             what lies with the user and never in a plane
-    client_files             another program's configuration, edited as it was read
-    client_homes             where such a program keeps it
+    agents, agent_files                      who may act, and where
+    admin, admin_schema, dual_gate                        the admin agent of a bare plane
+                               which prompt contracts a plane has
+    tokens                   what lies with the user and never in a plane
+    clients                  another program's configuration, edited as it was read
+                               where such a program keeps it
     client_processes         which of them run with the hook, and whether they started us
     scratch                  scratch folders of a project
     records, report          what governance is told (pure); where everything is

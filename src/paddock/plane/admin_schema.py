@@ -1,7 +1,7 @@
 """The JSON Schema (draft 2020-12) of `admin_config.json`, for editors and other programs.
 
 It stands beside the configuration, in `HOT/schemas/`, and says what
-`plane/admin_config.py` does: both accept and refuse the same JSON values. What a
+`plane/admin.py` does: both accept and refuse the same JSON values. What a
 schema cannot say (a key given twice, entries of `tools` that differ from what is
 registered, a pattern that can match nothing) the reader alone refuses.
 """
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from paddock import limits
-from paddock.plane import admin_config as config
+from paddock.plane import admin as config
 from paddock.plane.dual_gate import TOOL_PROFILES
 from paddock.plane.strict_json import write_object
 from paddock.values.calls import Json

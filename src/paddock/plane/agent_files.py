@@ -9,8 +9,8 @@ from paddock.errors import ConfigError
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.text.show import quote
-from paddock.values.agents import Agent, Permissions
-from paddock.values.digests import digest_of
+from paddock.values.decisions import Agent, Permissions
+from paddock.values.entries import digest_of
 
 DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
 

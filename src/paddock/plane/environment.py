@@ -1,15 +1,73 @@
-"""What the process was started with, read once."""
+"""What the process was started with, read once.
+
+Also here:
+
+- Names of directories, resolved where the user stands: before any agent acts.
+- Where keys lie: with the user's configuration, never in a plane or a project.
+"""
 
 import os
 import pwd
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paddock.errors import ConfigError
+from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.dual_gate import allows_risky_tools
-from paddock.plane.paths import require_utf8
+from paddock.plane.layout import LedgerName, PlaneLayout, plane_name
 from paddock.text.show import quote
+from paddock.values.decisions import PlaneKind
+
+# What agents name is resolved by descriptor in the workspace and never here.
+
+
+def real_path(path: Path) -> Path:
+    """`path` absolute, links resolved as far as it exists."""
+    # Nothing that this is asked about can be swapped by an agent: the user's own
+    # directories, and roots before they are opened.
+    return Path(os.path.realpath(path))  # noqa: TID251 - no agent's name, see above
+
+
+def real_directory(path: Path) -> Path:
+    """`path` absolute with every link resolved.
+
+    Raises:
+        UsageError: nothing stands there, or no directory.
+        ConfigError: its name is not UTF-8, so that no ledger could hold it.
+        HostError: it can't be reached.
+    """
+    try:
+        real = Path(os.path.realpath(path, strict=True))  # noqa: TID251 - no agent's name
+        is_directory = stat.S_ISDIR(os.stat(real).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(
+            f"there is no directory {quote(str(path))}", hint="name one that exists"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise HostError(f"{quote(str(path))} cannot be reached: {error}") from error
+    if not is_directory:
+        raise UsageError(f"{quote(str(path))} is not a directory", hint="name a directory")
+    require_utf8(real)
+    return real
+
+
+def require_utf8(path: Path, variable: str = "") -> None:
+    """Refuse a path that UTF-8 cannot say: records and ledgers hold text.
+
+    `variable` names the one that chooses another place.
+
+    Raises:
+        ConfigError: it has bytes that are not UTF-8.
+    """
+    try:
+        str(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"the path {quote(str(path))} is not UTF-8",
+            where=variable,
+            hint=f"set {variable} to another one" if variable else "rename the directory",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +172,35 @@ def _paddock_home(variables: Mapping[str, str]) -> Path | None:
             hint="give an absolute path: planes and trust must not depend on the current directory",
         )
     return Path(os.path.normpath(value))
+
+
+def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: LedgerName) -> Path:
+    """The file of the key that signs the checkpoints of this plane's ledger `ledger`.
+
+    Only the name: whoever makes the key gives it mode 0600 and its directory 0700.
+    """
+    return environment.config_home / "keys" / f"{plane_title(layout)}.{ledger}.key"
+
+
+def missing_key_hint(layout: PlaneLayout, environment: Environment) -> str:
+    """What to do where the key of a ledger is not there: most often, its plane was moved."""
+    return (
+        "keys are kept by the plane's path: put the plane back where it was, or if it was moved, "
+        f"rename what is kept of it in {quote(str(environment.config_home / 'keys'))}, .key and "
+        f".signed, to {quote(plane_title(layout) + '.*')}"
+    )
+
+
+def plane_title(layout: PlaneLayout) -> str:
+    """The name of a plane among all of this user's."""
+    return plane_name(layout.root) if layout.kind is PlaneKind.BARE else layout.root.name
+
+
+def operator_key_path(environment: Environment) -> Path:
+    """The file of the key with which this user signs packages and approves changes of planes."""
+    return environment.config_home / "keys" / "operator.key"
+
+
+def anchor_directory(layout: PlaneLayout, environment: Environment) -> Path:
+    """Where this plane's checkpoints go unless the user says otherwise: beside the planes."""
+    return environment.paddock_home / "anchors" / plane_title(layout)

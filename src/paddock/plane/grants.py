@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from paddock.plane.policy_files import PolicyFile
+from paddock.plane.trust import PolicyFile
 from paddock.policy.actions import ANY, HeadPattern
-from paddock.policy.document import PolicyDocument, Scope, read_policy
-from paddock.policy.patterns import Comparison, PathList, PathPattern
+from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
+from paddock.policy.pathset import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
-from paddock.policy.questions.coverage import idle_exceptions, path_samples
+from paddock.policy.questions.lint import idle_exceptions, path_samples
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.policy.settings import (
     COMMITS,
@@ -29,11 +29,10 @@ from paddock.policy.settings import (
     LoweredLimits,
     Network,
     Settings,
+    ShellChanges,
     ShellLimits,
     ShellSettings,
 )
-from paddock.policy.shell import ShellChanges
-from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 TIERS: Final = ("HOT", "HO2", "HO1")
 """Governance, sessions, execution."""

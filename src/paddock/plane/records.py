@@ -6,16 +6,14 @@ Nothing here appends: whoever owns the ledger does, with its own times and place
 from collections.abc import Mapping
 from pathlib import Path
 
-from paddock.plane.admin_config import AdminConfig
+from paddock.plane.admin import AdminConfig
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.policy_files import PolicyFile, PolicyFiles
-from paddock.plane.trust import TrustRecord
-from paddock.values.agents import Permissions
+from paddock.plane.trust import PolicyFile, PolicyFiles, TrustRecord
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import (
+from paddock.values.decisions import Permissions
+from paddock.values.entries import (
     AGENT_CHANGED,
     AGENT_CREATED,
     AGENT_REMOVED,
@@ -24,6 +22,7 @@ from paddock.values.events import (
     PLANE_CREATED,
     POLICY_LOADED,
     POLICY_TRUSTED,
+    Entry,
 )
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.plane.policy_files import PolicyFiles
+from paddock.plane.trust import PolicyFiles
 from paddock.values.calls import Json
 
 MADE_WITH_DEV: Final = "made with --dev: nobody approves what changes this plane"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from paddock.errors import ConfigError, HostError, PaddockError
-from paddock.plane.environment import Environment
-from paddock.plane.keys import plane_title
+from paddock.plane.environment import Environment, plane_title
 from paddock.plane.layout import PlaneLayout
 from paddock.storage.atomic import (
     host_errors,

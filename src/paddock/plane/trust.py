@@ -3,6 +3,11 @@
 Kept in the user's state directory, out of every agent's reach. A file is trusted
 by its real path and by the digest of its bytes: a copy elsewhere, or one changed
 byte, is another file.
+
+Also here:
+
+- The policy files in force: which they are, their bytes, and whether they are trusted.
+- What a bare plane's configuration wants beyond the defaults: what `paddock trust` shows of it.
 """
 
 from dataclasses import dataclass
@@ -12,12 +17,23 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.plane.environment import Environment
-from paddock.plane.layout import path_id
-from paddock.plane.paths import real_path
+from paddock.plane.admin import DEFAULT_PERMISSIONS, DEFAULT_SYSTEM_PROMPT, AdminConfig, ModelChoice
+from paddock.plane.discover import ProjectRoot, bare_planes_below
+from paddock.plane.environment import Environment, real_path
+from paddock.plane.layout import PlaneLayout, path_id
 from paddock.plane.strict_json import parse_object, write_object
-from paddock.storage.atomic import make_directories, read_file, replace_file, require_private
-from paddock.values.digests import digest_of
+from paddock.storage.atomic import (
+    make_directories,
+    read_file,
+    read_private_file,
+    replace_file,
+    require_own_link,
+    require_private,
+    trusted_owners,
+)
+from paddock.text.show import quote, show_name
+from paddock.values.decisions import PlaneKind
+from paddock.values.entries import digest_of
 
 _KEYS: Final = frozenset({"path", "digest", "trusted_at"})
 
@@ -128,3 +144,155 @@ def _record_path(real: Path, environment: Environment) -> Path:
 def _real(file: Path) -> Path:
     """The file by the real path of its directory: its own last name is never a link."""
     return real_path(file.parent) / file.name
+
+
+PROJECT_POLICY: Final = "paddock.toml"
+PROJECT_POLICY_JSON: Final = "paddock.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """One policy file as it was read: decisions are made on these bytes."""
+
+    path: Path
+    content: bytes
+    trusted: bool
+    reason: str = ""
+    """Why it is not trusted; empty exactly when `trusted`."""
+
+    @property
+    def digest(self) -> str:
+        """`sha256:` and the digest of the content."""
+        return digest_of(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFiles:
+    """What a policy is made from. None where there is no file."""
+
+    kind: PlaneKind
+    project: PolicyFile | None
+    """The project's or the bare plane's own."""
+    user: PolicyFile | None
+    """The user's configuration; always trusted."""
+    planes_below: tuple[str, ...] = ()
+    """The bare planes that are registered below the workspace, relative to it."""
+
+    def paths(self) -> tuple[Path, ...]:
+        """The files in force, the project's first."""
+        return tuple(file.path for file in (self.project, self.user) if file is not None)
+
+
+def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFiles:
+    """The policy files for `root`, each read once.
+
+    Raises:
+        ConfigError: one is no regular file, too large or unreadable, or a project
+            has both `paddock.toml` and `paddock.json`.
+    """
+    return PolicyFiles(
+        kind=root.kind,
+        project=read_own_policy(root, environment),
+        user=read_user_policy(environment),
+        planes_below=bare_planes_below(root.path, environment),
+    )
+
+
+def own_policy_path(root: ProjectRoot) -> Path:
+    """Where the root's own policy stands, or would stand.
+
+    Raises:
+        ConfigError: it stands twice, as TOML and as JSON.
+    """
+    toml = root.path / PROJECT_POLICY
+    if root.kind is PlaneKind.BARE:
+        toml = PlaneLayout(root.path, PlaneKind.BARE).config / "policy.toml"
+    json = toml.with_suffix(".json")
+    if not _stands(json):
+        return toml
+    if _stands(toml):
+        raise ConfigError(
+            f"there are two policies: {quote(toml.name)} and {quote(json.name)}",
+            where=str(toml.parent),
+            hint="keep one of them",
+        )
+    return json
+
+
+def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile | None:
+    """The root's own policy file, or None; raises as `read_policy_files`."""
+    path = own_policy_path(root)
+    content = read_file(path, limits.policy_bytes_max)
+    if content is None:
+        return None
+    if root.accepted:
+        return PolicyFile(path, content, trusted=True)
+    if root.kind is PlaneKind.BARE:
+        return PolicyFile(
+            path, content, trusted=False, reason="this plane was neither named nor registered"
+        )
+    answer = find_trust(path, content, environment)
+    return PolicyFile(path, content, answer.trusted, answer.reason)
+
+
+def read_user_policy(environment: Environment) -> PolicyFile | None:
+    """The user's own policy and settings, if there are any.
+
+    Threat: it counts whole, and commands of it run when a ledger is signed or anchored.
+    Whoever can write it, or put a key beside it, is the user.
+
+    Raises:
+        ConfigError: others can write it, its directory or that of the keys; it is no
+            regular file, too large or unreadable.
+        HostError: the system failed to read.
+    """
+    # People keep their configuration as links into a repository of their own.
+    directory = real_path(environment.config_home)
+    if not directory.exists():
+        return None
+    require_own_link(environment.config_home)
+    for private in (directory, real_path(directory / "keys")):
+        require_private(private, "XDG_CONFIG_HOME")
+    path = environment.user_config
+    content = read_private_file(path, limits.policy_bytes_max, trusted_owners(directory))
+    return None if content is None else PolicyFile(path, content, trusted=True)
+
+
+def _stands(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        # Something is there that can't be looked at: reading it says what.
+        return True
+    return True
+
+
+# Threat: as in `paddock.plane.grants`: every key is looked at, and every text is escaped.
+
+
+def summarise_admin(config: AdminConfig) -> str:
+    """What a bare plane's configuration wants beyond the defaults, one line each."""
+    found: list[str] = []
+    if config.tool_profile == "development":
+        found.append("tool_profile is development: one half of the dual gate")
+    if config.model != ModelChoice():
+        model = config.model
+        said = [model.provider, model.name or "", model.base_url or ""]
+        found.append(f"the model that answers: {show_name(' '.join(filter(None, said)))}")
+    if config.system_prompt != DEFAULT_SYSTEM_PROMPT:
+        found.append(f"a system prompt of its own ({len(config.system_prompt)} characters)")
+    found += [
+        f"permissions: {show_name(pattern)} is not forbidden"
+        for pattern in DEFAULT_PERMISSIONS.forbidden
+        if pattern not in config.permissions.forbidden
+    ]
+    found += [
+        f"code of {show_name(each.package_id)} runs as the tool {show_name(each.tool_id)}"
+        for each in config.package_tools
+    ]
+    name = show_name(str(config.file))
+    if not found:
+        return f"{name} allows nothing beyond the defaults"
+    return "\n".join([f"{name} wants, beyond the defaults:", *(f"  - {each}" for each in found)])

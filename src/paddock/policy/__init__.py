@@ -1,13 +1,13 @@
 """Pure: rules and an action → a decision. Text in, values out; no disk, no clock.
 
-    actions, names, rules    actions and rules as text, each with its place
-    document, reader, places, tables, problems    a policy file read strictly, or what is wrong
-    settings, shell, presets    the tables that are no rules; what holds without any file
+    actions, rules           actions and rules as text, each with its place
+    load, reader, places                          a policy file read strictly, or what is wrong
+    settings, presets           the tables that are no rules; what holds without any file
     engine       files → `Policy`                decide        a call → the strictest answer
-    profiles, matching, permissions    rules compiled for judging, and what agents lay over them
-    globs, patterns, path_index, own_places, guards    paths by gitignore's rules, and closed ones
-    lines        a command line in a decision    grants        what a command may reach
-    openness     what an agent may never do, whatever the target
+    profiles, matching                 rules compiled for judging, and what agents lay over them
+    globs, pathset                                     paths by gitignore's rules, and closed ones
+                   a command line in a decision                  what a command may reach
+                   what an agent may never do, whatever the target
     commands/    lines of shell, taken apart     questions/    why, what if, what differs
 
     load_policy(project, user, plane_kind)   files as text → `Policy`, or ConfigError
@@ -20,11 +20,9 @@ a file or a command is first read.
 """
 
 from paddock.policy.actions import parse_action
-from paddock.policy.decide import decide
-from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.grants import shell_for
-from paddock.policy.guards import PathGuards, Writer
-from paddock.policy.permissions import compile_permissions
+from paddock.policy.decide import decide, shell_for
+from paddock.policy.engine import PathGuards, Policy, PolicySource, Writer, load_policy
+from paddock.policy.matching import compile_permissions
 from paddock.policy.settings import Settings, ShellSettings
 
 __all__ = [

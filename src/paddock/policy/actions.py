@@ -8,18 +8,66 @@ for any part. Without a target the pattern matches every target.
 
 Both are checked when a policy loads: a category, an operation or a name that no call
 has is a mistake, never a rule that silently matches nothing.
+
+Also here:
+
+- Which names a call can be judged by, so that a rule for any other is a mistake.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
 
 from paddock.errors import UsageError
-from paddock.policy.names import CLOSED_TARGETS, MCP_PREFIX, find_judged_as
-from paddock.policy.patterns import PathPattern, compile_target
-from paddock.policy.problems import PatternError, quote_toml, suggest
-from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
+from paddock.policy.pathset import PathPattern, compile_target
+from paddock.policy.places import PatternError, quote_toml, suggest
+from paddock.values.decisions import OPERATIONS, PATH_CATEGORIES, Action
+
+# Pure.
+#
+# Threat: `deny = ["tool:client:Bash"]` reads as if it denied something. A client's Bash is
+# judged as `tool:shell:run`, so nothing would ever match it.
+#
+# The layers above say what they judge; tests hold these lists against theirs.
+
+JUDGED_AS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "Bash": ("tool:shell:run",),
+        "Write": ("tool:file:create",),
+        "Edit": ("tool:file:str_replace",),
+        "MultiEdit": ("tool:file:str_replace",),
+        "NotebookEdit": ("tool:file:str_replace",),
+        "Read": ("tool:file:view",),
+        "NotebookRead": ("tool:file:view",),
+        "view_image": ("tool:file:view",),
+        "apply_patch": ("tool:file:create", "tool:file:str_replace", "tool:file:delete"),
+    }
+)
+"""Tools of clients that are judged by what they do, so never as `tool:client:NAME`."""
+MCP_PREFIX: Final = "mcp__"
+"""Of a client's name for a tool of another MCP server, judged as `tool:mcp:call NAME`."""
+
+LEDGERS: Final = ("governance", "ho2m", "ho1m")
+GATES: Final = ("all", "G0A", "G0B", "G1", "G1-COMPLETE", "G2", "G3", "G4", "G5", "G6")
+
+CLOSED_TARGETS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = MappingProxyType(
+    {
+        ("ledger", "query"): LEDGERS,
+        ("gate", "check"): GATES,
+    }
+)
+"""Heads whose targets are all known."""
+
+
+def find_judged_as(tool: str) -> tuple[str, ...]:
+    """As what a client's tool of this name is judged, if not as `tool:client:` with its name."""
+    if tool.startswith(MCP_PREFIX):
+        return (f"tool:mcp:call {tool}",)
+    return JUDGED_AS.get(tool, ())
+
 
 ANY: Final = "*"
 NAMES_BY_OPERATION: Final = frozenset({"client"})

@@ -27,7 +27,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from paddock.limits import path_bytes_max
-from paddock.policy.problems import PatternError, quote_toml
+from paddock.policy.places import PatternError, quote_toml
 
 
 class Wild(Enum):

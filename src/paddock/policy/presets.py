@@ -9,12 +9,11 @@ from functools import cache
 from typing import Final
 
 from paddock.policy.globs import Glob
-from paddock.policy.patterns import PathPattern, compile_pattern
+from paddock.policy.load import PathsTable
+from paddock.policy.pathset import PathPattern, compile_pattern
 from paddock.policy.rules import Profile, compile_rule, parse_otherwise
-from paddock.policy.shell import ShellChanges
-from paddock.policy.tables import PathsTable
-from paddock.values.decisions import Outcome
-from paddock.values.planes import PlaneKind
+from paddock.policy.settings import ShellChanges
+from paddock.values.decisions import Outcome, PlaneKind
 
 BUILT_IN_VERSION: Final = "5"
 

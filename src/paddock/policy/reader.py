@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from paddock.policy.places import Document, Key, Place
-from paddock.policy.problems import PatternError, Problem, quote_toml, suggest
+from paddock.policy.places import Document, Key, PatternError, Place, Problem, quote_toml, suggest
 from paddock.values.calls import Json
 
 Word = TypeVar("Word", bound=str)

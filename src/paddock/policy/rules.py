@@ -6,11 +6,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from paddock.policy.actions import ActionPattern, HeadPattern, TargetKind, parse_head, parse_pattern
-from paddock.policy.places import BUILT_IN_PLACE, Place
-from paddock.policy.problems import PatternError, quote_toml, suggest
+from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, quote_toml, suggest
 from paddock.policy.reader import Table, Text
-from paddock.policy.settings import NETWORKS, Network
-from paddock.policy.shell import ShellChanges, read_shell_changes
+from paddock.policy.settings import NETWORKS, Network, ShellChanges, read_shell_changes
 from paddock.values.decisions import Outcome, RuleMatch
 
 if TYPE_CHECKING:

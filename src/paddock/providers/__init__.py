@@ -3,13 +3,13 @@
     ports, choice, keys    what a provider is; which one answers; its key, shown nowhere
     gateway, failures      retries within a budget, and the one family of errors
     error_bodies           so much of what a server says with an error
-    sdk, sdk_provider, loop, cancel    a provider behind an SDK, and how it is stopped
+    client                             a provider behind an SDK, and how it is stopped
     anthropic*, openai*    the two vendors' wires, from requests to turns
-    sse, wire_json, reading, answer_tool    what both wires share
-    structured, schema_references   an answer checked against its schema
-    own_headers            what goes to an address that a configuration names
-    budgets, estimate      what is left, and what a request may cost
-    transcript, cassettes, scripts, scripted    conversations and exchanges as text, played again
+    wire, reading, structured               what both wires share
+    structured                      an answer checked against its schema
+                             what goes to an address that a configuration names
+    budgets                what is left, and what a request may cost
+    transcript, cassettes, scripted             conversations and exchanges as text, played again
     builtin*               the model that comes with Paddock
 
 Each provider speaks its own wire and hands back the same `ModelTurn`. The

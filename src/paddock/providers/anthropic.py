@@ -1,21 +1,382 @@
-"""Anthropic's models, by the Messages API and the official SDK."""
+"""Anthropic's models, by the Messages API and the official SDK.
+
+Also here:
+
+- The Messages API: requests as it wants them, messages as turns.
+- A streamed message of the Messages API, put together event by event.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from paddock import limits
-from paddock.providers.answer_tool import issue_name
-from paddock.providers.anthropic_wire import AnthropicWire
-from paddock.providers.failures import no_address
+from paddock.errors import ConfigError
+from paddock.providers.client import Client, OwnHeaders, Prepared, SdkErrors, SdkProvider
+from paddock.providers.failures import FailureKind, ProviderError, no_address
 from paddock.providers.keys import Key
-from paddock.providers.own_headers import OwnHeaders
-from paddock.providers.sdk import SdkErrors
-from paddock.providers.sdk_provider import Client, SdkProvider
+from paddock.providers.reading import CallReader, Parts, finish, raw_text, readable_arguments
+from paddock.providers.structured import Issue, answer_tool, is_closed, issue_name
+from paddock.providers.wire import as_count, as_map, as_maps, as_text
+from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.models import (
+    AssistantMessage,
+    Message,
+    ModelRequest,
+    ModelTurn,
+    Native,
+    OutputSchema,
+    Stop,
+    ToolAnswers,
+    ToolSchema,
+    Usage,
+    UserMessage,
+)
 
 if TYPE_CHECKING:
     import httpx2
+
+
+# Blocks are kept as they came: thinking and its signature go back unchanged. The
+# arguments of a call are kept as the text that arrived; the SDK's helper would
+# complete a cut one silently.
+
+RAW_INPUT: Final = "raw_input"
+"""Our member of an assembled tool_use block: its arguments as text, or, where a piece was
+not understood, what came."""
+
+_TEXT_DELTAS: Final = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
+_EVENTS: Final = frozenset(
+    {
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    }
+)
+
+
+def _out_of_order(what: str) -> ProviderError:
+    return ProviderError(f"anthropic sent {what}", kind=FailureKind.BROKEN)
+
+
+class MessageAssembly:
+    """message_start, then blocks one after another or beside each other, then the end."""
+
+    def __init__(self) -> None:
+        self._message: dict[str, Json] | None = None
+        self._usage: dict[str, Json] = {}
+        self._blocks: dict[int, dict[str, Json]] = {}
+        self._parts: dict[int, dict[str, list[str]]] = {}
+        """Of the open blocks: member → the pieces of its text so far."""
+        self._inputs: dict[int, list[Json]] = {}
+        """Of the open blocks with arguments: their pieces so far, each of which should be text."""
+        self._is_complete = False
+        self._is_exact = True
+
+    def done(self) -> None:
+        """Not a word of this API: its last event says that it is the last."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self._is_complete
+
+    def feed(self, event: Mapping[str, Json]) -> str:
+        """Take one event; the text in it.
+
+        Raises: ProviderError for an event that cannot come now.
+        """
+        kind = as_text(event.get("type"))
+        if kind not in _EVENTS:
+            return ""  # New kinds may be added to the API; none of them ends a message.
+        if self._is_complete or (self._message is None) != (kind == "message_start"):
+            raise _out_of_order(f"{kind} out of order")
+        if kind == "message_start":
+            self._start(as_map(event.get("message")))
+        elif kind == "content_block_start":
+            return self._open(event)
+        elif kind == "content_block_delta":
+            return self._extend(event)
+        elif kind == "content_block_stop":
+            self._close(self._index(event))
+        elif kind == "message_delta":
+            self._end(event)
+        elif self._parts:
+            raise _out_of_order("message_stop before the end of a block")
+        else:
+            self._is_complete = True
+        return ""
+
+    def message(self) -> Mapping[str, Json]:
+        """The whole message. `is_exact` false: a piece was not understood and is missing."""
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        return {
+            **(self._message or {}),
+            "content": blocks,
+            "usage": self._usage or None,
+            "is_exact": self._is_exact,
+        }
+
+    def _start(self, message: Mapping[str, Json]) -> None:
+        self._message = dict(message)
+        self._usage.update(as_map(message.get("usage")))
+
+    def _index(self, event: Mapping[str, Json]) -> int:
+        index = event.get("index")
+        if not isinstance(index, int) or index not in self._parts:
+            raise _out_of_order(f"a part of block {quote(index)}, which is not open")
+        return index
+
+    def _open(self, event: Mapping[str, Json]) -> str:
+        index = event.get("index")
+        if not isinstance(index, int) or index in self._blocks:
+            raise _out_of_order(f"block {quote(index)} twice")
+        block = dict(as_map(event.get("content_block")))
+        self._blocks[index] = block
+        self._parts[index] = {}
+        for member in _TEXT_DELTAS.values():
+            if as_text(block.get(member)):
+                self._parts[index][member] = [as_text(block[member])]
+        return as_text(block.get("text")) if block.get("type") == "text" else ""
+
+    def _extend(self, event: Mapping[str, Json]) -> str:
+        index = self._index(event)
+        delta = as_map(event.get("delta"))
+        kind = as_text(delta.get("type"))
+        if kind == "input_json_delta":
+            piece = delta.get("partial_json")
+            self._inputs.setdefault(index, []).append("" if piece is None else piece)
+        elif self._blocks[index].get("type") == "tool_use":
+            # Threat: a call whose arguments came in words that nobody knows would run
+            # without them.
+            self._inputs.setdefault(index, []).append(dict(delta))
+            self._is_exact = False
+        elif kind in _TEXT_DELTAS:
+            member = _TEXT_DELTAS[kind]
+            text = as_text(delta.get(member))
+            self._parts[index].setdefault(member, []).append(text)
+            return text if kind == "text_delta" else ""
+        elif kind == "citations_delta":
+            block = self._blocks[index]
+            block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
+        else:
+            self._is_exact = False
+        return ""
+
+    def _close(self, index: int) -> None:
+        for member, pieces in self._parts.pop(index).items():
+            self._blocks[index][member] = "".join(pieces)
+        if index in self._inputs:
+            given = self._inputs.pop(index)
+            texts = [piece for piece in given if isinstance(piece, str)]
+            self._blocks[index][RAW_INPUT] = "".join(texts) if len(texts) == len(given) else given
+
+    def _end(self, event: Mapping[str, Json]) -> None:
+        if self._message is not None:
+            self._message.update(as_map(event.get("delta")))
+        given = as_map(event.get("usage"))
+        self._usage.update({name: count for name, count in given.items() if count is not None})
+
+
+DIALECT: Final = "anthropic"
+
+STOPS: Final = {
+    "tool_use": Stop.TOOL_USE,
+    "end_turn": Stop.END_TURN,
+    "stop_sequence": Stop.STOP_SEQUENCE,
+    "max_tokens": Stop.MAX_TOKENS,
+    "model_context_window_exceeded": Stop.CONTEXT_WINDOW,
+    "refusal": Stop.REFUSAL,
+    "pause_turn": Stop.PAUSE,
+}
+"""Every reason of the API; what is not here is `Stop.UNKNOWN`."""
+
+
+def request_body(request: ModelRequest, model: str, issued: str) -> dict[str, Json]:
+    """The body of POST /v1/messages, streaming. The API takes no temperature any more.
+
+    With `issued`, the answer comes as a call to a tool of that name.
+
+    Raises: ConfigError for an output schema that the API's form cannot hold.
+    """
+    body: dict[str, Json] = {
+        "model": model,
+        "max_tokens": request.max_output_tokens,
+        "messages": _messages(request.messages),
+        "stream": True,
+    }
+    if request.system:
+        body["system"] = request.system
+    tools = [_tool(tool) for tool in request.tools]
+    if request.output is not None and issued:
+        tools.append(_tool(answer_tool(issued, request.output)))
+    elif request.output is not None:
+        schema = _native_schema(request.output)
+        body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    if tools:
+        body["tools"] = tools
+    return body
+
+
+def _native_schema(output: OutputSchema) -> Json:
+    """The schema in the API's subset: closed objects, and no keyword that it refuses."""
+    # With the request, and not with this module: the SDK takes a second to load.
+    from anthropic import transform_schema
+
+    try:
+        return transform_schema(dict(output.schema))
+    except ValueError as error:
+        raise ConfigError(
+            f"the output schema {quote(output.name)} cannot be used: {quote(str(error))}",
+            hint="give every part of it a type",
+        ) from None
+
+
+def _tool(tool: ToolSchema) -> dict[str, Json]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": dict(tool.parameters),
+    }
+
+
+def _messages(messages: tuple[Message, ...]) -> list[Json]:
+    """Roles take turns on this wire: what the user's side says in a row is one message."""
+    found: list[dict[str, Json]] = []
+    for message in messages:
+        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        blocks = _blocks(message)
+        if not blocks:
+            continue  # An empty message is refused, and says nothing.
+        if role == "user" and found and found[-1]["role"] == "user":
+            found[-1]["content"] += blocks
+        else:
+            found.append({"role": role, "content": blocks})
+    return found
+
+
+def _blocks(message: Message) -> list[Json]:
+    if isinstance(message, UserMessage):
+        return _text(message.text)
+    if isinstance(message, ToolAnswers):
+        return [
+            {
+                "type": "tool_result",
+                "tool_use_id": answer.call_id,
+                "content": answer.content,
+                "is_error": answer.is_error,
+            }
+            for answer in message.answers
+        ]
+    if message.native is not None and message.native.dialect == DIALECT:
+        return list(message.native.blocks)
+    calls = [
+        _call_block(call.id, call.name, readable_arguments(call)) for call in message.tool_calls
+    ]
+    return [*_text(message.text), *calls]
+
+
+def _text(text: str) -> list[Json]:
+    return [{"type": "text", "text": text}] if text.strip() else []
+
+
+def _call_block(call_id: str, name: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
+
+
+@dataclass(frozen=True, slots=True)
+class AnthropicWire:
+    """The API's words; the client is made by `paddock.providers.anthropic`."""
+
+    model: str
+    issue: Issue
+    always: Mapping[str, Json]
+    """Members of every request's body."""
+
+    def prepare(self, request: ModelRequest) -> Prepared:
+        """The request's body.
+
+        Structured output is native, which closes every object; where that would change
+        what the schema allows, the answer comes as a call.
+        """
+        output = request.output
+        issued = "" if output is None or is_closed(output.schema) else self.issue()
+        return Prepared(
+            request, {**request_body(request, self.model, issued), **self.always}, issued
+        )
+
+    def assembly(self) -> MessageAssembly:
+        return MessageAssembly()
+
+    def read(self, message: Mapping[str, Json], prepared: Prepared) -> ModelTurn:
+        """The turn. Raises: ProviderError where this is no message."""
+        if message.get("type") != "message" or not isinstance(message.get("content"), list):
+            raise ProviderError("anthropic sent no message", kind=FailureKind.BROKEN)
+        reader = CallReader(prepared.request, prepared.issued)
+        texts: list[str] = []
+        kept: list[Json] = []
+        for block in as_maps(message["content"]):
+            if block.get("type") == "tool_use":
+                kept.append(_kept_call(block, reader))
+                continue
+            if block.get("type") == "text":
+                texts.append(as_text(block.get("text")))
+                if not texts[-1].strip():
+                    continue  # Sent back, an empty text block is refused.
+            kept.append(dict(block))
+        raw = as_text(message.get("stop_reason"))
+        stop = STOPS.get(raw, Stop.UNKNOWN)
+        is_exact = message.get("is_exact", True) is True
+        parts = Parts(
+            text="".join(texts),
+            stop=stop,
+            model=as_text(message.get("model")) or self.model,
+            usage=_usage(message.get("usage")),
+            stop_raw=raw,
+            stop_reason=_reason(as_map(message.get("stop_details"))),
+            raw_ref=as_text(message.get("id")),
+            native=Native(DIALECT, tuple(kept)) if is_exact else None,
+        )
+        return finish(prepared.request, parts, reader)
+
+
+def _kept_call(block: Mapping[str, Json], reader: CallReader) -> Json:
+    """The block as it is sent back; a call that was the answer goes back as its text."""
+    given = block.get(RAW_INPUT)
+    if given is None:
+        # On this wire an object is what is expected; as text it is read like any other.
+        whole = block.get("input")
+        given = "null" if whole is None else raw_text(whole)
+    call = reader.read(as_text(block.get("id")), as_text(block.get("name")), given)
+    if call is None:
+        return {"type": "text", "text": raw_text(given) or "{}"}
+    rest = {name: value for name, value in block.items() if name != RAW_INPUT}
+    return {**rest, "id": call.id, "input": dict(readable_arguments(call))}
+
+
+def _reason(details: Mapping[str, Json]) -> str:
+    parts = (as_text(details.get("category")), as_text(details.get("explanation")))
+    return ": ".join(part for part in parts if part)
+
+
+def _usage(given: Json) -> Usage | None:
+    counts = as_map(given)
+    if not counts:
+        return None
+    return Usage(
+        as_count(counts.get("input_tokens")),
+        as_count(counts.get("output_tokens")),
+        as_count(counts.get("cache_read_input_tokens")),
+        as_count(counts.get("cache_creation_input_tokens")),
+    )
+
 
 ADDRESS: Final = "https://api.anthropic.com"
 DEFAULT_MODEL: Final = "claude-opus-5-5"

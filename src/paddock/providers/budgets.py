@@ -2,23 +2,30 @@
 
 One lock for the whole tree: a reservation looks at every scope from the call up to
 the session and takes from all of them, or from none.
+
+Also here:
+
+- How many tokens a request may hold, without asking anybody.
 """
 
 import threading
-from typing import Self
+from typing import Final, Self
 
+from paddock import limits
 from paddock.errors import BudgetExhaustedError
-from paddock.values.budgets import (
+from paddock.providers.transcript import request_text
+from paddock.values.models import (
     Account,
     BudgetMode,
     Chain,
+    ModelRequest,
     Shortage,
+    Usage,
     find_free,
     find_shortage,
     plan_reserve,
     plan_settle,
 )
-from paddock.values.models import Usage
 
 
 class _Tree:
@@ -163,3 +170,17 @@ def session_budget(limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE) -> 
     """The topmost scope."""
     tree = _Tree(mode)
     return Budget(tree, (tree.add(Account("session", limit)),))
+
+
+# For reservations: it should rather be too high. Tokenizers differ; none of those in
+# use makes more than one token of two bytes of ordinary text, and most make one of four.
+
+MESSAGE_TOKENS: Final = 8
+"""What a wire adds around each message."""
+
+
+def estimate_input_tokens(request: ModelRequest) -> int:
+    """An upper estimate of the request's tokens, its tools and schemas included."""
+    size = len(request_text(request).encode("utf-8", "surrogatepass"))
+    framing = MESSAGE_TOKENS * (len(request.messages) + 1)
+    return size // limits.model_bytes_per_token + framing

@@ -4,33 +4,426 @@ It recognises requests for Paddock's own tools, in plain English or written out,
 calls them one step after another, and answers from their results. It remembers
 nothing but the conversation in the request, calls only tools that the request
 offers, and says so when it does not understand.
+
+Also here:
+
+- What the built-in model says.
+- The built-in model's answers where a schema says what they must look like.
+- The built-in model's exact way of asking: `tool name=value`, or `tool {"name": value}`.
+- What a person asks for in plain English: the rules by which the built-in model reads.
 """
 
 import json
 import re
 import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.providers import builtin_answers as answers
-from paddock.providers.builtin_meanings import Wish, Wishes
-from paddock.providers.builtin_structured import fit_answer
-from paddock.providers.builtin_syntax import parse_call, split_steps
-from paddock.providers.builtin_wishes import find_wishes
+from paddock import limits
+from paddock.providers import builtin_meanings as meanings
+from paddock.providers.builtin_meanings import TEXT, Wish, Wishes, unquoted
 from paddock.providers.gateway import cancelled_turn
 from paddock.providers.ports import TextSink
 from paddock.providers.reading import CallReader, Parts, finish
-from paddock.values.cancelling import Cancel
+from paddock.providers.wire import as_list, as_map, read_object
+from paddock.text.show import quote
+from paddock.values.calls import Cancel, Json, Refusal
 from paddock.values.models import (
     AssistantMessage,
     ModelRequest,
     ModelTurn,
+    OutputSchema,
     Stop,
     ToolAnswer,
     ToolAnswers,
+    ToolSchema,
     Usage,
     UserMessage,
 )
+
+WHO: Final = (
+    "I am Paddock's built-in model: a small set of rules, not a language model. "
+    "I need no key and no network, and I know only requests for Paddock's own tools."
+)
+_GREETING: Final = re.compile(
+    r"(?:hello|hi|hey|hallo|good\s+(?:morning|afternoon|evening|day))\b.{0,40}",
+    re.IGNORECASE | re.DOTALL,
+)
+_THANKS: Final = re.compile(r"(?:thanks|thank\s+you|bye|goodbye)\b.{0,40}", re.IGNORECASE)
+_HELP: Final = re.compile(
+    r"(?:help|what\s+can\s+(?:you|i)\s+(?:do|ask|say).{0,20}|who\s+are\s+you|what\s+are\s+you"
+    r"|what\s+(?:tools|commands)\s+.{0,30}|how\s+do(?:es)?\s+.{0,20}work)\W*",
+    re.IGNORECASE,
+)
+
+EXAMPLES: Final = {
+    "list_packages": "what frameworks are installed?",
+    "query_ledger": "show me turn events from the session ledger",
+    "list_files": "what files are in the kernel directory?",
+    "read_file": "read HOT/config/policy.toml",
+    "gate_check": "run the gate check",
+    "write_file_dev": 'write a file at HO2/scratch/note.txt with the content "hello"',
+    "edit_file_dev": 'replace "old" with "new" in HO2/scratch/note.txt',
+    "grep_dev": 'search for "def handle_turn" in the HO2 directory',
+    "run_shell_dev": 'run "ls -l"',
+    "view": "show me README.md",
+    "create_file": 'write a file at notes.md with the content "hello"',
+    "str_replace": 'replace "old" with "new" in notes.md',
+    "move_file": "move notes.md to old/notes.md",
+    "delete_file": "delete notes.md",
+    "grep": 'search for "def main" in src',
+    "find": "find *.py in src",
+    "ls": "list the files in src",
+    "write_output": 'write an output named report with the content "done"',
+    "run_shell": 'run "git status"',
+}
+_LEADS: Final = {
+    "list_packages": "Installed:",
+    "query_ledger": "From the ledger:",
+    "list_files": "Files:",
+    "ls": "Files:",
+    "gate_check": "The gates say:",
+    "grep": "Found:",
+    "grep_dev": "Found:",
+    "find": "Found:",
+}
+
+
+def small_talk(sentence: str, tools: Iterable[str]) -> str:
+    """What to say to a greeting, thanks, or a question about itself; "" for anything else."""
+    said = sentence.strip()
+    if _GREETING.fullmatch(said):
+        return f"Hello. {WHO} Ask me what I can do, or try: {_first_example(tools)}"
+    if _THANKS.fullmatch(said):
+        return "You are welcome."
+    return help_text(tools) if is_help(said) else ""
+
+
+def is_help(sentence: str) -> bool:
+    """Whether it is asked what it can do: a question, however it ends."""
+    return _HELP.fullmatch(sentence.strip()) is not None
+
+
+def _first_example(tools: Iterable[str]) -> str:
+    there = set(tools)
+    return next((text for name, text in EXAMPLES.items() if name in there), "help")
+
+
+def help_text(tools: Iterable[str]) -> str:
+    """Who it is, and a sentence for each tool that it can call here."""
+    there = list(tools)
+    if not there:
+        return f"{WHO} I have no tools here, so there is nothing that I can look up or do."
+    rows = [f"  {name}: {EXAMPLES.get(name, name)}" for name in there]
+    form = f"{there[0]} name=value"
+    return "\n".join([WHO, "Here I can call:", *rows, f"Or write a call out: {form}"])
+
+
+def not_understood(sentence: str, tools: Iterable[str]) -> str:
+    """For a sentence that no rule knows."""
+    return f"I do not understand {quote(sentence)}.\n{help_text(tools)}"
+
+
+def not_here(wishes: Wishes, tools: Sequence[str]) -> str:
+    """For a request that is understood, and whose tools this agent does not have."""
+    wanted = " or ".join(dict.fromkeys(wish.tool for wish in wishes))
+    have = ", ".join(tools) or "none"
+    return f"That needs the tool {wanted}, which I do not have here. My tools are: {have}."
+
+
+def report(answers: Sequence[ToolAnswer], left: int) -> str:
+    """What the tools said, in order; `left` steps were not done because one failed."""
+    parts = [_part(answer) for answer in answers]
+    if left:
+        parts.append(f"I stopped there: {left} more of what you asked for is not done.")
+    return "\n\n".join(parts)
+
+
+def _part(answer: ToolAnswer) -> str:
+    shown, missing = _cut(answer.content)
+    cut = (
+        f"\n[{missing} more characters are in the result, and not repeated here]" if missing else ""
+    )
+    if answer.is_error:
+        return f"{answer.tool} did not do it:\n{shown}{cut}"
+    lead = _LEADS.get(answer.tool, f"{answer.tool}:")
+    return f"{lead}\n{shown or '(nothing)'}{cut}"
+
+
+def _cut(content: str) -> tuple[str, int]:
+    kept = content[: limits.builtin_answer_chars_max]
+    return kept, len(content) - len(kept)
+
+
+# Each rule is a pattern for a whole sentence and what it means; the first that fits counts.
+
+_PLEASE: Final = re.compile(
+    r"^(?:please|now|ok(?:ay)?|(?:can|could|would|will)\s+you|let's"
+    r"|i(?:'d|\s+would)\s+like\s+(?:you\s+)?to)[\s,]+",
+    re.IGNORECASE,
+)
+
+_END: Final = re.compile(r"(?<=[\w\"'`”)*])[.?!]+\s*$")
+"""A sentence's end; a path that is a dot is none."""
+
+# The rules. A space stands for any white space, `<name>` for a group of that kind, and
+# `{in}` for "in the src directory", "under src" and the like.
+_KINDS: Final = {
+    "path": meanings.PATH,
+    "to": meanings.PATH,
+    "name": meanings.PATH,
+    "glob": r"[^\s\"'`]*[*?][^\s\"'`]*",
+    "text": meanings.TEXT,
+    "old": meanings.TEXT,
+    "new": meanings.TEXT,
+    "word": r"[^\s\"'`]+",
+    "command": r".+",
+    "gate": r"G\d[AB]?(?:-COMPLETE)?",
+    "first": r"\d{1,9}",
+    "last": r"\d{1,9}",
+}
+_PARTS: Final = {
+    "{in}": "(?: {here}| {at} (?:the )?(?:{dir} )?<path>(?: {dir})?)?",
+    "{show}": "(?:show(?: me)?|list|give me|display|get|query|print)",
+    "{file}": "(?:the |a |an )?(?:new )?(?:file )?",
+    "{with}": "(?:with|containing|and) (?:the )?(?:(?:contents?|text|line)(?: of|:)? )?",
+    "{read}": "(?:read|show(?: me)?|open|view|cat|display|print|what(?:'s| is) in)",
+    "{lines}": "(?:,? (?:from )?lines? <first>(?:(?:-| to |–)<last>)?)?",
+    "{all}": "(?:all )?(?:of )?(?:the )?",
+    "{plain}": r"[^\"'`]*",
+    "{ledger}": r"(?<![\w./-])ledgers?(?![\w/-])",
+    "{here}": "(?:(?:in )?here|in (?:this|the current) {dir})",
+    "{at}": "(?:in|under|inside|below|at|of)",
+    "{dir}": "(?:directory|folder|dir)",
+}
+_SOURCES: Final[tuple[tuple[str, Callable[[meanings.Match], Wishes]], ...]] = (
+    (
+        "(?:run|do|start|perform|execute) (?:the |a |{all})gate(?:s| checks?)?",
+        meanings.mean_gate_check,
+    ),
+    (
+        "(?:run|check|show|is|verify|test) (?:the )?(?:gate )?<gate>(?: .*)?",
+        meanings.mean_gate_check,
+    ),
+    ("(?:run the )?gate checks?(?: (?:for|of) <gate>)?", meanings.mean_gate_check),
+    ("(?:check|verify|test) {all}gates", meanings.mean_gate_check),
+    ("(?:do|are) {all}gates (?:pass|passing|hold|holding|green|ok)", meanings.mean_gate_check),
+    ("(?:what|which) (?:frameworks|packages|specs)(?: .*)?", meanings.mean_list_packages),
+    (
+        "{show} {all}(?:installed )?(?:frameworks|packages|specs)(?: .*)?",
+        meanings.mean_list_packages,
+    ),
+    (
+        "(?:{show}|what(?:'s| is| are| happened)?|which|how many) {plain}{ledger}{plain}",
+        meanings.mean_ledger,
+    ),
+    (r"{show} {plain}\b(?:events|entries)\b{plain}", meanings.mean_ledger),
+    (
+        "(?:write|save|make|create) (?:an? )?output (?:named|called) <name> {with}<text>",
+        meanings.mean_output,
+    ),
+    (
+        "(?:write|create|make|save|put) {file}(?:(?:at|to|in|named|called) )?<path> {with}<text>",
+        meanings.mean_write,
+    ),
+    (
+        "(?:write|save|put) (?:the )?(?:text |content )?<text> (?:to|into|in|at) {file}<path>",
+        meanings.mean_write,
+    ),
+    ("(?:replace|change) <old> (?:with|by|to|into) <new> in {file}<path>", meanings.mean_replace),
+    ("in {file}<path>,? (?:replace|change) <old> (?:with|by|to|into) <new>", meanings.mean_replace),
+    ("find {all}files? (?:named|called|matching|like) <path>", meanings.mean_find_anywhere),
+    ("find {all}files? (?:named|called|matching|like) <name>{in}", meanings.mean_find),
+    ("find {all}<glob>(?: files)?{in}", meanings.mean_find_glob),
+    (
+        "(?:search|grep|look|find)(?: for)? (?:the (?:text|word|pattern) )?<text>{in}",
+        meanings.mean_search,
+    ),
+    ("(?:search for|grep(?: for)?|look for) <word>{in}", meanings.mean_search_word),
+    ("(?:move|rename) {file}<path> (?:to|as|into) <to>", meanings.mean_move),
+    ("(?:delete|remove) {file}<path>", meanings.mean_delete),
+    ("(?:run|execute) (?:the )?(?:shell )?(?:command|line):? <command>", meanings.mean_shell),
+    ("(?:run|execute) <text>", meanings.mean_shell_text),
+    (r"\$ <command>", meanings.mean_shell),
+    ("(?:what|which) files (?:are|do (?:i|we|you) have)(?: there)?{in}", meanings.mean_list_files),
+    ("{show} {all}(?:files|contents?){in}", meanings.mean_list_files),
+    ("what(?:'s| is) {here}", meanings.mean_list_files),
+    ("(?:{show}|ls|dir|open|what(?:'s| is) in) (?:the )?{dir} <path>", meanings.mean_list_files),
+    ("(?:{show}|ls|dir|open|what(?:'s| is) in) (?:the )?<path> {dir}", meanings.mean_list_files),
+    ("what(?:'s| is) in (?:the )?<path>", meanings.mean_list_unless_file),
+    ("(?:ls|dir)(?: <path>)?", meanings.mean_list_files),
+    ("{read} (?:the )?(?:contents? of )?{file}<path>(?: file)?{lines}", meanings.mean_read),
+)
+
+
+def _compile(source: str) -> re.Pattern[str]:
+    for name, part in _PARTS.items():
+        source = source.replace(name, part)
+    source = re.sub(r"(?<!\?P)<(\w+)>", _group, source)
+    return re.compile(source.replace(" ", r"\s+"), re.IGNORECASE | re.DOTALL)
+
+
+def _group(found: meanings.Match) -> str:
+    return f"(?P<{found[1]}>{_KINDS[found[1]]})"
+
+
+_RULES: Final = tuple((_compile(source), meaning) for source, meaning in _SOURCES)
+
+
+def find_wishes(sentence: str) -> Wishes:
+    """Ways to do what the sentence asks for; none where no rule knows it."""
+    said = sentence.strip()
+    while (shorter := _PLEASE.sub("", said)) != said:
+        said = shorter
+    said = _END.sub("", said)
+    for pattern, meaning in _RULES:
+        found = pattern.fullmatch(said)
+        wishes = () if found is None else meaning(found)
+        if wishes:
+            return wishes
+    return ()
+
+
+_QUESTION: Final = re.compile(
+    r"(?:what|which|who|when|where|why|how|is|are|do|does|can)\b", re.IGNORECASE
+)
+
+_ACTS: Final = {
+    "greeting": ("greeting", "social", "phatic", "chat", "conversation"),
+    "question": ("question", "query", "information_request", "inquiry", "request"),
+    "command": ("command", "request", "directive", "instruction", "action"),
+    "statement": ("statement", "assertion", "inform", "other", "unknown"),
+}
+"""A speech act under the names that schemas give it, best first."""
+_AMBIGUITY: Final = {
+    False: ("low", "none", "clear", "unambiguous"),
+    True: ("high", "ambiguous", "medium", "unclear"),
+}
+
+
+def fit_answer(output: OutputSchema, sentence: str, answer: str) -> Mapping[str, Json]:
+    """An object for the schema: what it can tell of the sentence, and `answer` as text.
+
+    It need not fit: whoever asked checks it, and a schema for something else is
+    beyond a set of rules.
+    """
+    properties = as_map(output.schema.get("properties"))
+    wanted = as_list(output.schema.get("required")) or list(properties)
+    return {
+        str(name): _member(str(name), as_map(properties.get(str(name))), sentence, answer)
+        for name in wanted
+    }
+
+
+def speech_act(sentence: str) -> str:
+    """`greeting`, `question`, `command` or `statement`."""
+    if is_help(sentence):
+        return "question"
+    if small_talk(sentence, ()):
+        return "question" if sentence.rstrip().endswith("?") else "greeting"
+    if sentence.rstrip().endswith("?") or _QUESTION.match(sentence.strip()):
+        return "question"
+    return "command" if find_wishes(sentence) else "statement"
+
+
+def _member(name: str, schema: Mapping[str, Json], sentence: str, answer: str) -> Json:
+    if name == "speech_act":
+        return _choose(schema, _ACTS[speech_act(sentence)])
+    if name == "ambiguity":
+        return _ambiguity(schema, is_unclear=speech_act(sentence) == "statement")
+    kind = schema.get("type")
+    if schema.get("enum"):
+        return _choose(schema, ())
+    simple: dict[str, Json] = {
+        "string": answer,
+        "boolean": False,
+        "integer": 0,
+        "number": 0,
+        "array": [],
+        "object": {},
+    }
+    return simple.get(kind, answer) if isinstance(kind, str) else answer
+
+
+def _choose(schema: Mapping[str, Json], names: tuple[str, ...]) -> Json:
+    allowed = as_list(schema.get("enum"))
+    if not allowed:
+        return names[0] if names else ""
+    by_word = {str(value).lower(): value for value in allowed}
+    return next((by_word[name] for name in names if name in by_word), allowed[-1])
+
+
+def _ambiguity(schema: Mapping[str, Json], *, is_unclear: bool) -> Json:
+    kind = schema.get("type")
+    if kind == "boolean":
+        return is_unclear
+    if kind == "number":
+        return 0.9 if is_unclear else 0.1
+    if kind == "integer":
+        return 1 if is_unclear else 0
+    return _choose(schema, _AMBIGUITY[is_unclear])
+
+
+_PAIR: Final = re.compile(r"""\s*(\w+)=("(?:\\.|[^"\\])*"|'[^']*'|[^\s"']*)(?=\s|$)""", re.DOTALL)
+_SEPARATOR: Final = re.compile(rf"({TEXT})|(\n+|,?\s+(?:and\s+)?then\s+)", re.IGNORECASE)
+
+
+def parse_call(sentence: str, tools: Mapping[str, ToolSchema]) -> Wish | None:
+    """The call that is written out; None where this is not the exact form.
+
+    A value becomes what the tool's schema says of its name; one that cannot, or that
+    nobody knows, stays text, and the tool will say what is wrong with it.
+    """
+    name, _, rest = sentence.strip().partition(" ")
+    tool = tools.get(name)
+    if tool is None:
+        return None
+    rest = rest.strip()
+    if rest.startswith("{"):
+        given = read_object(rest)
+        return None if isinstance(given, Refusal) else Wish(name, given)
+    properties = as_map(tool.parameters.get("properties"))
+    arguments: dict[str, Json] = {}
+    place = 0
+    while place < len(rest):
+        pair = _PAIR.match(rest, place)
+        if pair is None:
+            return None
+        arguments[pair[1]] = _value(pair[2], as_map(properties.get(pair[1])))
+        place = pair.end()
+    return Wish(name, arguments)
+
+
+def _value(text: str, schema: Mapping[str, Json]) -> Json:
+    kind = schema.get("type")
+    if kind in {"integer", "number", "boolean", "array", "object"}:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    if text.startswith('"'):
+        try:
+            return json.loads(text, strict=False)
+        except ValueError:
+            return text[1:-1]
+    return unquoted(text) if text.startswith("'") else text
+
+
+def split_steps(text: str) -> list[str]:
+    """The sentences of a message: by lines, and by "then"; never inside quotation marks."""
+    steps = [""]
+    place = 0
+    for found in _SEPARATOR.finditer(text):
+        steps[-1] += text[place : found.start()]
+        place = found.end()
+        if found[1] is not None:
+            steps[-1] += found[1]
+        else:
+            steps.append("")
+    steps[-1] += text[place:]
+    return [step.strip() for step in steps if step.strip()]
+
 
 MODEL: Final = "paddock-rules-1"
 _MARKED: Final = re.compile(r"<user_message>(.*?)</user_message>", re.DOTALL)
@@ -98,7 +491,7 @@ def _next(
     request: ModelRequest, sentence: str, since: list[AssistantMessage | ToolAnswers]
 ) -> _Reply:
     tools = {tool.name: tool for tool in request.tools}
-    talk = answers.small_talk(sentence, tools)
+    talk = small_talk(sentence, tools)
     if talk:
         return _Reply(talk)
     steps = split_steps(sentence)
@@ -106,20 +499,20 @@ def _next(
     unknown = [step for step, wishes in zip(steps, plans, strict=True) if not wishes]
     if unknown or not steps:
         # Of several steps, none is done before all are understood.
-        return _Reply(answers.not_understood(unknown[0] if unknown else sentence, tools))
+        return _Reply(not_understood(unknown[0] if unknown else sentence, tools))
     came = [answer for each in since if isinstance(each, ToolAnswers) for answer in each.answers]
     left = len(plans) - len(came)
     if came and (left <= 0 or came[-1].is_error):
-        return _Reply(answers.report(came, max(0, left)))
+        return _Reply(report(came, max(0, left)))
     wishes = plans[len(came)]
     possible = [wish for wish in wishes if wish.tool in tools]
     if not possible:
-        return _Reply(_before(came) + answers.not_here(wishes, list(tools)))
+        return _Reply(_before(came) + not_here(wishes, list(tools)))
     return _Reply("", possible[0])
 
 
 def _before(came: list[ToolAnswer]) -> str:
-    return f"{answers.report(came, 0)}\n\n" if came else ""
+    return f"{report(came, 0)}\n\n" if came else ""
 
 
 def _plan(request: ModelRequest, step: str) -> Wishes:

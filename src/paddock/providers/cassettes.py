@@ -19,9 +19,8 @@ from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import Key
 from paddock.providers.ports import Provider, TextSink
-from paddock.providers.wire_json import as_count, as_map, as_text
-from paddock.values.calls import Json
-from paddock.values.cancelling import Cancel
+from paddock.providers.wire import as_count, as_map, as_text
+from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn
 
 KEPT_HEADERS: Final = frozenset(

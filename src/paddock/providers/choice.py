@@ -11,8 +11,7 @@ from paddock.providers.builtin import BuiltinModel
 from paddock.providers.failures import missing_sdk
 from paddock.providers.keys import Key, read_key
 from paddock.providers.ports import Provider
-from paddock.providers.scripted import ScriptedModel
-from paddock.providers.scripts import parse_script
+from paddock.providers.scripted import ScriptedModel, parse_script
 from paddock.text.show import quote
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from paddock.errors import BudgetExhaustedError
 from paddock.providers.failures import ProviderError
 from paddock.providers.ports import Provider, TextSink
 from paddock.providers.reading import NO_USAGE
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
 from paddock.values.models import ModelRequest, ModelTurn, Stop
 
 

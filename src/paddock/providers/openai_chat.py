@@ -3,6 +3,10 @@
 They differ in small ways: calls that all have number 0, ids left out, a reason
 that does not fit, usage missing, no stream although one was asked for. What can
 be read one way only is read; the rest ends the turn.
+
+Also here:
+
+- What both of OpenAI's APIs say that a reply cost, under other names.
 """
 
 import json
@@ -10,12 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from paddock.providers.answer_tool import Issue, answer_tool, is_strict
+from paddock.providers.client import Prepared
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.openai_usage import read_usage
 from paddock.providers.reading import CallReader, Parts, finish
-from paddock.providers.sdk_provider import Prepared
-from paddock.providers.wire_json import as_count, as_map, as_maps, as_text, json_text
+from paddock.providers.structured import Issue, answer_tool, is_strict
+from paddock.providers.wire import as_count, as_map, as_maps, as_text, json_text
 from paddock.values.calls import Json
 from paddock.values.models import (
     AssistantMessage,
@@ -26,8 +29,23 @@ from paddock.values.models import (
     Stop,
     ToolAnswers,
     ToolSchema,
+    Usage,
     UserMessage,
 )
+
+
+def read_usage(given: Json, read: str, written: str) -> Usage | None:
+    """The tokens under the API's names for what was read and written; None where it says none."""
+    counts = as_map(given)
+    if not counts:
+        return None
+    details = as_map(counts.get(f"{read}_details"))
+    cached = as_count(details.get("cached_tokens"))
+    cache_written = as_count(details.get("cache_write_tokens"))
+    # These APIs count what the cache gave and took within what was read.
+    plain = max(0, as_count(counts.get(read)) - cached - cache_written)
+    return Usage(plain, as_count(counts.get(written)), cached, cache_written)
+
 
 DIALECT: Final = "openai-chat"
 

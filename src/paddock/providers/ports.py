@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel
 from paddock.values.models import ModelRequest, ModelTurn
 
 

@@ -3,18 +3,122 @@
 A provider may promise that its answer fits; the promise proves less than the
 schema says, as wires demote or drop what they cannot enforce. So every object is
 checked here, whatever was promised.
+
+Also here:
+
+- What a JSON Schema says beyond its own form: where it refers to, and what it matches.
+- Where a wire cannot hold the answer to its schema: the answer as a call.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, cast
 
 from paddock.errors import ConfigError
-from paddock.providers.schema_references import schema_defect
-from paddock.providers.wire_json import read_object
+from paddock.providers.wire import read_object
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
-from paddock.values.models import ModelRequest, OutputSchema, Stop
+from paddock.values.models import ModelRequest, OutputSchema, Stop, ToolSchema
+
+# A schema that is well-formed may still refer to nothing, to an address, or to itself
+# without end, and may hold a pattern that is none. An answer would be asked for, paid for
+# and then could not be checked; so this is looked at before.
+
+_REFERENCES: Final = ("$ref", "$dynamicRef")
+_LISTS_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
+_IN_PLACE: Final = ("not", "if", "then", "else")
+"""Keywords whose schemas are applied to the very same value (JSON Schema Core, 10.2)."""
+
+
+def schema_defect(schema: Mapping[str, Json]) -> str:
+    """Why no value can be checked against this schema (2020-12); "" where one can.
+
+    Nothing is fetched.
+    """
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        _Walk().through(dict(schema))
+    except SchemaError as error:
+        return cast("str", cast("Any", error).message)
+    except _NowhereError as error:
+        return f"nothing stands at {quote(str(error))}"
+    except CycleError:
+        return "it refers to itself without end"
+    except re.error as error:
+        return f"the pattern {quote(str(error.pattern))} is none: {error.msg}"
+    return ""
+
+
+class _NowhereError(LookupError):
+    """A schema refers to what is not within it."""
+
+
+class _Walk:
+    """Meets every schema that a schema holds or refers to, once."""
+
+    def __init__(self) -> None:
+        self._in_place: dict[int, list[int]] = {}
+        """Of each schema that was met, those that are applied to the same value as it is."""
+        self._waiting: list[tuple[Mapping[str, Any], Any]] = []
+
+    def through(self, schema: Mapping[str, Any]) -> None:
+        """Raises: SchemaError, _NowhereError, CycleError, re.error."""
+        import referencing
+        from referencing.jsonschema import DRAFT202012
+
+        # Threat: a schema that refers to an address must not make us fetch it; an empty
+        # registry knows no address.
+        registry = cast("Any", referencing).Registry()
+        whole = DRAFT202012.create_resource(schema)
+        self._meet(schema, registry.resolver_with_root(whole))
+        while self._waiting:
+            met, resolver = self._waiting.pop()
+            self._follow(met, resolver)
+            for part in DRAFT202012.create_resource(met).subresources():
+                self._meet(part.contents, resolver.in_subresource(part))
+        TopologicalSorter(self._in_place).prepare()
+
+    def _meet(self, schema: Any, resolver: Any) -> None:
+        if not isinstance(schema, bool) and id(schema) not in self._in_place:
+            self._in_place[id(schema)] = [id(part) for part in _parts_in_place(schema)]
+            self._waiting.append((schema, resolver))
+            for pattern in _patterns(schema):
+                re.compile(pattern)
+
+    def _follow(self, schema: Mapping[str, Any], resolver: Any) -> None:
+        import jsonschema
+        from referencing.exceptions import Unresolvable
+
+        for name in _REFERENCES:
+            if name in schema:
+                try:
+                    found = resolver.lookup(schema[name])
+                except Unresolvable:
+                    raise _NowhereError(schema[name]) from None
+                # It may stand where no schema is looked for.
+                cast("Any", jsonschema.Draft202012Validator).check_schema(found.contents)
+                self._in_place[id(schema)].append(id(found.contents))
+                self._meet(found.contents, found.resolver)
+
+
+def _parts_in_place(schema: Mapping[str, Any]) -> Iterator[object]:
+    for name in _LISTS_IN_PLACE:
+        yield from schema.get(name, ())
+    for name in _IN_PLACE:
+        if name in schema:
+            yield schema[name]
+    yield from schema.get("dependentSchemas", {}).values()
+
+
+def _patterns(schema: Mapping[str, Any]) -> Iterator[str]:
+    if "pattern" in schema:
+        yield schema["pattern"]
+    yield from schema.get("patternProperties", {})
+
 
 COMPATIBLE_NAME: Final = "output_json"
 """A tool name under which other programs' adapters let a model answer."""
@@ -142,3 +246,64 @@ def _no_schema(output: OutputSchema, why: str) -> ConfigError:
         f"the output schema {quote(output.name)} cannot be used: {why}",
         hint="write JSON Schema 2020-12 that refers to nothing outside itself",
     )
+
+
+# The adapter adds a tool that does not exist, recognises its own name in the reply
+# and hands the arguments on as the answer. Nobody above it sees the tool.
+
+Issue = Callable[[], str]
+"""Draws a name for one request's answer."""
+
+DESCRIPTION: Final = (
+    "Give the final answer by calling this tool exactly once, when no other call is left to make."
+)
+
+
+def issue_name() -> str:
+    """A name that no tool of the user's has, and that no earlier reply can have learnt."""
+    return f"answer_{secrets.token_hex(8)}"
+
+
+def answer_tool(name: str, output: OutputSchema) -> ToolSchema:
+    return ToolSchema(name, DESCRIPTION, output.schema)
+
+
+def is_closed(schema: Json) -> bool:
+    """Whether every object in the schema has known members only, so that closing it keeps it."""
+    if isinstance(schema, list):
+        return all(is_closed(part) for part in cast("list[Json]", schema))
+    if not isinstance(schema, Mapping):
+        return True
+    members = cast("Mapping[str, Json]", schema)
+    if members.get("type") == "object" and not members.get("properties"):
+        return False
+    if members.get("additionalProperties", False) is not False or "patternProperties" in members:
+        return False
+    properties = members.get("properties")
+    inner = list(members.values()) if properties is None else _without_names(members, properties)
+    return all(is_closed(part) for part in inner)
+
+
+def _without_names(members: Mapping[str, Json], properties: Json) -> list[Json]:
+    """The schema's parts; a property may be called like a keyword, so names are left out."""
+    rest = [part for name, part in members.items() if name != "properties"]
+    if not isinstance(properties, Mapping):
+        return rest
+    return [*rest, *cast("Mapping[str, Json]", properties).values()]
+
+
+def is_strict(schema: Json) -> bool:
+    """Whether every object is closed in so many words and requires all of its members."""
+    if isinstance(schema, list):
+        return all(is_strict(part) for part in cast("list[Json]", schema))
+    if not isinstance(schema, Mapping):
+        return True
+    members = cast("Mapping[str, Json]", schema)
+    properties = members.get("properties")
+    if properties is None:
+        return members.get("type") != "object" and all(map(is_strict, members.values()))
+    if members.get("additionalProperties") is not False:
+        return False
+    if set(members.get("required") or ()) != set(cast("Mapping[str, Json]", properties)):
+        return False
+    return all(is_strict(part) for part in _without_names(members, properties))

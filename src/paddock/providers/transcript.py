@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import cast
 
 from paddock.errors import ConfigError
-from paddock.providers.wire_json import as_map, as_maps, as_text
+from paddock.providers.wire import as_map, as_maps, as_text
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.values.models import (
     AssistantMessage,
     Message,

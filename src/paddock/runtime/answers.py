@@ -20,10 +20,8 @@ from paddock.runtime.approvals import Approval
 from paddock.runtime.prepared import Bounds, Failed, Prepared, Ran
 from paddock.runtime.records import kept_name
 from paddock.text.show import quote, show_name
-from paddock.tools.cancelling import StoppedCallError
-from paddock.tools.spec import Tool
-from paddock.values.calls import Refusal, ToolCall, ToolResult
-from paddock.values.cancelling import LeftEffect
+from paddock.tools.spec import StoppedCallError, Tool
+from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, RuleMatch, rule_in_brief
 from paddock.values.quick import quick
 

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from paddock.providers.cancel import CancelToken
-from paddock.values.cancelling import Cancel
+from paddock.providers.failures import CancelToken
+from paddock.values.calls import Cancel
 
 T = TypeVar("T")
 

@@ -7,12 +7,19 @@ file is where the call is kept and where two processes meet.
     waiting ── grant ──▶ granted ── taken by one call ──▶ (gone)
        ├───── refuse ──▶ refused, until it expires
        └── answered where the same call was made again ──▶ (gone)
+
+Also here:
+
+- A request of the inbox whose file does not load: it counts for nothing, and is said to.
+- The names of the inbox's files: the id of a request, and the beginning of its digest.
+- What the inbox needs besides its directory: the record of answers, and the kept contents.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from paddock import limits
 from paddock.errors import (
@@ -22,12 +29,9 @@ from paddock.errors import (
     ConfigError,
     UsageError,
 )
-from paddock.runtime.approval_records import GRANTED, REFUSED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.runtime.inbox_broken import BrokenRequest
-from paddock.runtime.inbox_names import ending_for, id_in, is_id, is_name, name_of
-from paddock.runtime.inbox_ports import ApprovalBook, PinnedContents
 from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
+from paddock.runtime.records import GRANTED, REFUSED, USED
 from paddock.storage.atomic import (
     create_file,
     host_errors,
@@ -39,6 +43,105 @@ from paddock.storage.atomic import (
 )
 from paddock.storage.locks import locked
 from paddock.text.show import quote
+from paddock.values.calls import Json
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRequest:
+    """What is known of it: its name, and why it does not load.
+
+    Nobody can tell whether it held a no, so its call is refused until a person moves it away.
+    """
+
+    id: str
+    file: Path
+    why: str
+    where: str
+    """The place in the file, or the file."""
+
+    def as_error(self) -> ConfigError:
+        """For a person: what happened, where, and what to do."""
+        return ConfigError(
+            f"the request {quote(self.id)} does not load: {self.why}",
+            where=self.where,
+            hint=f"move it away with paddock approvals refuse {self.id}; then its call is "
+            "asked about again",
+        )
+
+    def summary(self) -> dict[str, Json]:
+        """What a list shows of it, besides those that load."""
+        return {"id": self.id, "state": "broken", "file": str(self.file), "error": self.why}
+
+
+# Pure.
+
+_NAME: Final = re.compile(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
+_ID: Final = re.compile(r"APR-[0-9a-f]{4,16}")
+
+
+def name_of(parked: Parked) -> str:
+    return f"{parked.id}{ending_for(parked.request)}"
+
+
+def ending_for(request: ApprovalRequest) -> str:
+    """How the names end of files that may be for exactly this: the whole digest is in the file."""
+    return f".{request.digest.removeprefix('sha256:')[:32]}.json"
+
+
+def is_name(name: str) -> bool:
+    """Whether a file of this name holds a request."""
+    return _NAME.fullmatch(name) is not None
+
+
+def is_id(text: str) -> bool:
+    """Whether this is an id, or as much of one as a person may write."""
+    return _ID.fullmatch(text) is not None
+
+
+def id_in(name: str) -> str:
+    return name.partition(".")[0]
+
+
+class ApprovalBook(Protocol):
+    """The governance ledger, as the inbox uses it."""
+
+    def answered(self, parked: Parked, answer: str) -> None:
+        """Record an answer, or its use, durably. Raises: PaddockError; then it does not count."""
+        ...
+
+    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
+        """Record that this call has used up a kept request's answer. Raises: as `answered`."""
+        ...
+
+    def is_granted(self, parked: Parked, now: float) -> bool:
+        """Whether this very request was granted on record, until later than `now`, and not used.
+
+        Raises: LedgerDamagedError: the record is not what was written.
+        """
+        ...
+
+    def is_used(self, parked: Parked) -> bool:
+        """Whether a yes to this request was used up, on record. Raises: as `is_granted`."""
+        ...
+
+    def is_kept(self, parked: Parked) -> bool:
+        """Whether this very request, as it is shown, and these very changes were kept on record.
+
+        Raises: as `is_granted`.
+        """
+        ...
+
+
+class PinnedContents(Protocol):
+    """The history, as the inbox uses it: it holds the contents of changes that wait."""
+
+    def release(self, pin: str) -> None:
+        """Keep no longer what was pinned under this name; nothing is fine.
+
+        Raises: ConfigError, HostError.
+        """
+        ...
+
 
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
 _FILE_MODE: Final = 0o600

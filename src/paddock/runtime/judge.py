@@ -1,13 +1,27 @@
-"""The policy as one agent meets it."""
+"""The policy as one agent meets it.
 
-from collections.abc import Sequence
-from typing import Protocol
+Also here:
 
+- The judge of what a person at the command line asks for: an undo, a commit of kept changes.
+- What a dispatcher works with; all of it given by the host.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from paddock.ledger.ports import Ledger
 from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Decision, Outcome
+from paddock.runtime.approvals import ApprovalLog, Approver, NoApprover
+from paddock.runtime.contents import Contents
+from paddock.runtime.past import OPERATOR
+from paddock.runtime.records import Caller
+from paddock.runtime.registry import Registry
+from paddock.storage.history import CallHistory
+from paddock.tools.spec import Ports
+from paddock.values.decisions import Action, Agent, AgentChain, Decision, Outcome, RuleMatch
 
 
 class Judge(Protocol):
@@ -70,3 +84,79 @@ class PolicyJudge:
 
     def allows(self, action: Action) -> bool:
         return self._judge.decide(action).outcome is Outcome.ALLOW
+
+
+class OperatorJudge:
+    """A person at the command line decides by asking; policy binds agents.
+
+    `tool` is what the person asked for: the record names it as the rule.
+    """
+
+    __slots__ = ("_chain", "_policy_digest", "_shown", "_tool")
+
+    def __init__(self, tool: str, shown: Judge) -> None:
+        self._chain = (Agent(OPERATOR, "operator"),)
+        self._policy_digest = shown.policy_digest
+        self._shown = shown
+        self._tool = tool
+
+    @property
+    def chain(self) -> AgentChain:
+        return self._chain
+
+    @property
+    def policy_digest(self) -> str:
+        return self._policy_digest
+
+    def decide(self, actions: Sequence[Action]) -> Decision:
+        """Yes: whoever can start this program as the plane's owner can change every file."""
+        rule = RuleMatch(Outcome.ALLOW, self._tool, "operator", "built-in", 0)
+        action = str(actions[0]) if actions else self._tool
+        return Decision(
+            Outcome.ALLOW, action, "a person asked for it", rule, "", self._policy_digest, (rule,)
+        )
+
+    def is_shown(self, relative: str) -> bool:
+        """As to the agent."""
+        return self._shown.is_shown(relative)
+
+    def may_view(self, relative: str) -> bool:
+        """As to the agent."""
+        return self._shown.may_view(relative)
+
+    def allows(self, action: Action) -> bool:
+        """As the agent."""
+        return self._shown.allows(action)
+
+
+_NO_HISTORY: Final = CallHistory()
+_NOBODY: Final = NoApprover()
+
+
+def _do_nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a dispatcher works with; all of it given by the host.
+
+    `randomness(n)` returns n unpredictable bytes; `monotonic_ns` measures durations.
+    """
+
+    registry: Registry
+    judge: Judge
+    ports: Ports
+    ledger: Ledger
+    approver: Approver
+    approvals: ApprovalLog
+    caller: Caller
+    randomness: Callable[[int], bytes]
+    keeper: Approver = _NOBODY
+    """Keeps what nobody is asked about now, so that it can be answered."""
+    history: CallHistory = _NO_HISTORY
+    contents: Contents | None = None
+    """Where contents of arguments are kept; None: their digests alone are."""
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    after_write: Callable[[], None] = _do_nothing
+    """Called when a call that may write is over and on record."""

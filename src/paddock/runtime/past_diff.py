@@ -7,7 +7,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PathError, TextError
 from paddock.runtime.past import PastCall
-from paddock.runtime.undo_plan import state_at
+from paddock.runtime.undo import state_at
 from paddock.storage.notes import DoingKind
 from paddock.storage.objects import ObjectStore
 from paddock.text.changes import unified_diff

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from paddock.errors import InternalError
-from paddock.sandbox.outcome import OnOutput
+from paddock.sandbox.values import OnOutput
 from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
-from paddock.values.calls import Json, Refusal, ToolCall
-from paddock.values.cancelling import NEVER, Cancel, LeftEffect
+from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import Decision
 
 

@@ -3,6 +3,10 @@
 With them a decision can be made again and an effect checked. Content that a tool
 declares as such, and any long text, is kept as a salted digest (see `contents`):
 small value spaces make unsalted digests guessable.
+
+Also here:
+
+- What the governance ledger says of questions and answers.
 """
 
 import hashlib
@@ -11,22 +15,33 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from paddock.errors import CallCancelledError
+from paddock.errors import ApprovalRefusedError, CallCancelledError
 from paddock.limits import effects_listed_max
+from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.contents import Contents
+from paddock.runtime.parked import Parked
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.storage.notes import CallMark
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
-from paddock.values.agents import AgentChain
-from paddock.values.calls import Json, Refusal, ToolCall
-from paddock.values.cancelling import LeftEffect
-from paddock.values.decisions import match_in_brief, rule_in_brief
-from paddock.values.digests import DIGEST_PREFIX, digest_of_json
-from paddock.values.entries import Entry, Shared, clean, is_plain
-from paddock.values.events import TOOL_DENIED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
+from paddock.values.calls import Json, LeftEffect, Refusal, ToolCall
+from paddock.values.decisions import AgentChain, match_in_brief, rule_in_brief
+from paddock.values.entries import (
+    APPROVAL_ANSWERED,
+    APPROVAL_ASKED,
+    DIGEST_PREFIX,
+    TOOL_DENIED,
+    TOOL_INTENT,
+    TOOL_RESULT,
+    TOOL_STAGED,
+    Entry,
+    Shared,
+    clean,
+    digest_of_json,
+    is_plain,
+)
 from paddock.values.quick import quick
 
 _TEXT_KEPT_MAX: Final = 4096
@@ -356,3 +371,87 @@ def kept_name(name: str) -> str:
     # Threat: of two long names that begin alike one would stand for the other.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
     return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
+
+
+# Pure.
+#
+# It is also what counts: a grant that is kept in the inbox is one only if it was
+# recorded here, and none that was recorded as used. Arguments never stand here, the
+# digest does.
+
+GRANTED: Final = "granted"
+"""Somebody answered a kept request; it waits for its call."""
+REFUSED: Final = "refused"
+ALWAYS: Final = "always"
+"""A rule was written that allows it from now on."""
+USED: Final = "used"
+"""The grant was used up by the call that this entry names."""
+KEPT: Final = "kept"
+"""Nobody could be asked; the request was put into the inbox."""
+
+
+def approval_asked(request: ApprovalRequest, session_id: str) -> Entry:
+    return Entry(
+        event_type=APPROVAL_ASKED,
+        decision="ask",
+        reason=clean(request.reason),
+        session_id=session_id,
+        agent=request.agent,
+        call_id=kept_name(request.call_id),
+        metadata=_request_json(request),
+    )
+
+
+def approval_answered(request: ApprovalRequest, approval: Approval, session_id: str) -> Entry:
+    answer: dict[str, Json] = {"by": clean(approval.by), "note": clean(approval.note)}
+    if not approval.is_granted:
+        answer["code"] = approval.code
+    if approval.request_id:
+        answer["request"] = approval.request_id
+        answer["answer"] = USED if approval.is_granted else _refused_as(approval)
+    if answer.get("answer") == KEPT:
+        # Of what was asked, not of what stands in its file by now.
+        answer["shown"] = shown_digest(request)
+    if approval.changes_digest:
+        answer["changes"] = approval.changes_digest
+    return Entry(
+        event_type=APPROVAL_ANSWERED,
+        decision="allow" if approval.is_granted else "deny",
+        session_id=session_id,
+        agent=request.agent,
+        call_id=kept_name(request.call_id),
+        metadata={**_request_json(request), **answer},
+    )
+
+
+def _refused_as(approval: Approval) -> str:
+    return REFUSED if approval.code == ApprovalRefusedError.code else KEPT
+
+
+def answered_later(parked: Parked, answer: str) -> Entry:
+    """Somebody answered a kept request, or used the answer; `answer` and until when it counts."""
+    request = parked.request
+    return Entry(
+        event_type=APPROVAL_ANSWERED,
+        decision="deny" if answer == REFUSED else "allow",
+        session_id=request.session_id,
+        agent=request.agent,
+        call_id=kept_name(request.call_id),
+        metadata={
+            **_request_json(request),
+            "by": clean(parked.answered_by),
+            "note": clean(parked.note),
+            "request": parked.id,
+            "answer": answer,
+            "expires_at": parked.expires_at,
+        },
+    )
+
+
+def _request_json(request: ApprovalRequest) -> Mapping[str, Json]:
+    return {
+        "digest": request.digest,
+        "tool": request.tool,
+        "actions": [clean(action) for action in request.actions],
+        "rule": clean(request.rule),
+    }

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from paddock.errors import ConfigError, UnknownToolError
-from paddock.runtime.schemas import schemas_for
+from paddock.runtime.messages import schemas_for
 from paddock.text.show import quote
 from paddock.tools.spec import Tool
 from paddock.values.calls import Json

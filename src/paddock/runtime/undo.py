@@ -2,45 +2,336 @@
 
 It is a tool that no model has. Its call is bound, decided, recorded before it acts and
 after, and what it replaces is kept: so an undo can be undone.
+
+Also here:
+
+- From a call's changes to the set of changes that takes them back.
 """
 
 import contextlib
+import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import FileChangedError, PathNotFoundError, ToolError
 from paddock.runtime.past import PastCall
-from paddock.runtime.undo_plan import (
-    Tree,
-    UndoPlan,
-    changed_since,
-    is_as_before,
-    is_only_touched,
-    leaves_left,
-    refusal_of_changed,
-    refusal_of_unkept,
-    unkept,
-    verify_kept,
-)
 from paddock.storage.history import History
 from paddock.storage.journal import Journal
+from paddock.storage.notes import DoingEntry
 from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote, show_name
-from paddock.tools.arguments import ArgumentType, needed_text
-from paddock.tools.effects import (
-    change_json,
-    change_of_move,
-    changes_of,
-    within_entry,
-)
-from paddock.tools.outputs import result_schema
+from paddock.tools.arguments import ArgumentType, needed_text, result_schema
+from paddock.tools.effects import change_json, change_of_move, changes_of, within_entry
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
-from paddock.workspace import EntryPath, Workspace, WritePath
+from paddock.values.decisions import Action
+from paddock.workspace import EntryPath, Workspace, WorkspacePath, WritePath
 from paddock.workspace.apply import NotingWitness
+from paddock.workspace.changes import (
+    Absent,
+    AtVersion,
+    EntryState,
+    MakeDirectory,
+    MakeLink,
+    Old,
+    RemoveDirectory,
+    RemoveFile,
+    SetMetadata,
+    StagedChange,
+    StoredContent,
+    WriteFile,
+)
 from paddock.workspace.move import DIRECTORY_VERSION
+from paddock.workspace.paths import escapes_root, join_parts, parse_asked
+
+# A path is taken back only if what the call left still stands there, which the set checks
+# again under its locks: each change says at which version the path must be.
+
+_NAMED_MAX: Final = 5
+_ENTRIES_MAX: Final = 10_000
+"""Of a directory that an undo would remove; one with more holds what is not the call's."""
+
+
+def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
+    """The paths whose old content the history does not have (any more)."""
+    return tuple(
+        change.path
+        for change in changes
+        if _needs_content(change)
+        and (not change.kept or change.before is None or not store.has(change.before))
+    )
+
+
+def verify_kept(changes: Sequence[Change], store: ObjectStore) -> None:
+    """Read what is to be brought back, before anything is touched.
+
+    Raises:
+        IntegrityError: a content is damaged.
+    """
+    for change in changes:
+        if _needs_content(change) and change.before is not None:
+            store.verify(change.before)
+
+
+def _needs_content(change: Change) -> bool:
+    return change.kind in {"overwritten", "edited", "deleted"} and change.entry != "directory"
+
+
+def is_only_touched(changes: Sequence[Change]) -> bool:
+    """Whether nothing but times was changed: there is nothing to take back."""
+    return bool(changes) and all(change.kind == "touched" for change in changes)
+
+
+def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str, ...]:
+    """What is not as the call left it, as a refusal names it: each path, or the mode of one.
+
+    Raises: PathError where a path leads elsewhere now.
+    """
+    left = Tree(workspace, leaves_left(changes))
+    found: list[str] = []
+    for change in changes:
+        if change.kind == "touched":
+            continue  # A time alone: nobody can say whether it was set since, or for what.
+        path = change.to if change.kind == "moved" and change.to is not None else change.path
+        now = left.state(path)
+        if not _stands(change, now):
+            found.append(quote(path))
+        elif now is not None and change.mode_after not in {None, now.mode}:
+            found.append(_mode_named(change, now.mode))
+        if change.kind == "moved" and left.state(change.path) is not None:
+            found.append(quote(change.path))
+    return tuple(found)
+
+
+def _mode_named(change: Change, now: int) -> str:
+    return f"the mode of {quote(change.path)} ({now:04o}, the call left {change.mode_after:04o})"
+
+
+def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
+    """Whether everything is as it was before the call: it did not happen, or is undone.
+
+    Raises: PathError where a path leads elsewhere now.
+    """
+    found = Tree(workspace, _leaves_found(changes))
+    return all(
+        change.kind == "touched"
+        or (
+            _was(change, found.state(change.path))
+            and (change.to is None or found.state(change.to) is None)
+        )
+        for change in changes
+    )
+
+
+def leaves_left(changes: Sequence[Change]) -> frozenset[str]:
+    return frozenset(
+        change.path if change.to is None else change.to
+        for change in changes
+        if change.kind != "deleted" and (change.entry_after or change.entry) != "directory"
+    )
+
+
+def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
+    """The paths where a call found a link or a file."""
+    return frozenset(
+        change.path
+        for change in changes
+        if change.kind != "created" and change.entry != "directory"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The workspace as a call left it, or as it found it.
+
+    Below a link or a file nothing stands. Where a call put a link in the place of a
+    directory, what the directory held is not looked for through that link: `leaves` says
+    where such a link or file belongs. Whether it is there is a question of its own path.
+    """
+
+    workspace: Workspace
+    leaves: frozenset[str]
+
+    def state(self, path: str) -> EntryState | None:
+        """What stands there now. Raises: PathError where the path leads elsewhere now."""
+        return None if self._is_below_leaf(path) else state_at(self.workspace, path)
+
+    def path(self, path: str) -> WorkspacePath:
+        """The path to change; below a leaf the one that is on record.
+
+        Raises: PathError where the path leads elsewhere now, or never was one in here.
+        """
+        if not self._is_below_leaf(path):
+            return self.workspace.resolve_entry(path).path
+        asked = parse_asked(path, ())
+        if ".." in asked.parts:
+            raise escapes_root(path)
+        return join_parts(asked.parts)
+
+    def _is_below_leaf(self, path: str) -> bool:
+        above = path.rpartition("/")[0]
+        while above and above not in self.leaves:
+            above = above.rpartition("/")[0]
+        return above != ""
+
+
+def state_at(workspace: Workspace, path: str) -> EntryState | None:
+    """What stands there now. Raises: PathError where the path leads elsewhere now."""
+    return workspace.entry_state(workspace.resolve_entry(path))
+
+
+def _stands(change: Change, now: EntryState | None) -> bool:
+    if change.kind == "deleted":
+        return now is None
+    if now is None or now.kind.value != (change.entry_after or change.entry):
+        return False
+    # Of a file whose mode alone changed the content may not have been looked at.
+    return now.version == change.after or (change.kind == "mode" and change.after is None)
+
+
+def _was(change: Change, now: EntryState | None) -> bool:
+    if change.kind == "created":
+        return now is None
+    if now is None or now.kind.value != change.entry:
+        return False
+    if change.kind == "mode":
+        return now.mode == change.mode
+    return now.version == change.before
+
+
+@dataclass(slots=True)
+class UndoPlan:
+    """What takes a call back."""
+
+    left: Tree
+    """As the call left it."""
+    store: ObjectStore
+    overrides_read_only: bool
+    """For what a command did: to files that no tool may write it could do it all the same."""
+    staged: list[StagedChange] = field(default_factory=list[StagedChange])
+    actions: list[Action] = field(default_factory=list[Action])
+    _made: set[str] = field(default_factory=set[str])
+
+    def add_all(self, changes: Sequence[Change]) -> None:
+        """Take all of these back.
+
+        Raises:
+            PathError: a path leads elsewhere now.
+            FileChangedError: a mode was set meanwhile.
+            IntegrityError: the text of a link is damaged in the store.
+        """
+        gone = {change.path for change in changes if change.kind == "created"}
+        for change in changes:
+            self._add(change)
+        self.remove_made(changes, gone)
+
+    def remove_made(self, changes: Sequence[Change], gone: set[str]) -> None:
+        """Remove the directories that the call made on its way, if nothing else is in them.
+
+        `gone`: what will not be there any more.
+        """
+        for directory in _deepest_first(changes):
+            if self._holds_only(directory, gone):
+                gone.add(directory)
+                self._stage("delete", RemoveDirectory(self.left.path(directory)))
+
+    def _add(self, change: Change) -> None:
+        if change.kind == "touched":
+            return
+        path = self.left.path(change.path)
+        if change.kind == "mode":
+            workspace = self.left.workspace
+            seen = workspace.entry_seen(workspace.resolve_entry(change.path))
+            if seen is not None:
+                # The set compares with what is seen here, so this must be what the call left.
+                if change.mode_after not in {None, seen.status.permissions}:
+                    raise refusal_of_changed((_mode_named(change, seen.status.permissions),))
+                self._stage("mode", SetMetadata(path, seen, change.mode))
+        elif change.kind == "created":
+            self._remove(path, change.entry, change.after)
+        else:
+            old: Old = Absent()
+            if change.kind == "deleted":
+                self._make_parents(path)
+            elif (change.entry_after or change.entry) == "directory":
+                self._remove(path, "directory", None)
+            else:
+                old = AtVersion(change.after or "")
+            self._restore(path, change, old)
+
+    def _restore(self, path: WorkspacePath, change: Change, old: Old) -> None:
+        overrides = self.overrides_read_only
+        if change.entry == "directory":
+            made = MakeDirectory(path, old, change.mode, overrides_read_only=overrides)
+            self._made.add(change.path)
+            self._stage("create", made)
+        elif change.entry == "link":
+            text = os.fsdecode(self.store.read(change.before or ""))
+            self._stage("link", MakeLink(path, text, old, overrides_read_only=overrides))
+        else:
+            content = StoredContent(change.before or "")
+            written = WriteFile(path, content, old, change.mode, overrides_read_only=overrides)
+            self._stage("create", written)
+
+    def _remove(self, path: WorkspacePath, entry: DoingEntry, version: str | None) -> None:
+        if entry == "directory":
+            self._stage("delete", RemoveDirectory(path))
+            return
+        old = AtVersion(version or "")
+        self._stage("delete", RemoveFile(path, old, overrides_read_only=self.overrides_read_only))
+
+    def _make_parents(self, path: WorkspacePath) -> None:
+        """What went away since with the directory that held it."""
+        missing: list[WorkspacePath] = []
+        parent = path.parent
+        while parent.relative not in self._made and self.left.state(parent.relative) is None:
+            missing.append(parent)
+            parent = parent.parent
+        for directory in reversed(missing):
+            self._made.add(directory.relative)
+            self._stage("create", MakeDirectory(directory, Absent()))
+
+    def _holds_only(self, directory: str, gone: set[str]) -> bool:
+        """Whether a directory that the call made on its way is empty once the rest is gone."""
+        path = self.left.path(directory)
+        state = self.left.state(directory)
+        if state is None or state.kind.value != "directory":
+            return False
+        listing = self.left.workspace.list_directory(path, 1, _ENTRIES_MAX)
+        return not listing.missing and all(e.path.relative in gone for e in listing.entries)
+
+    def _stage(self, operation: str, change: StagedChange) -> None:
+        self.staged.append(change)
+        self.actions.append(Action("file", operation, change.path.relative))
+
+
+def _deepest_first(changes: Sequence[Change]) -> list[str]:
+    made = {name for change in changes for name in change.made}
+    return sorted(made, key=lambda name: (-name.count("/"), name))
+
+
+def refusal_of_changed(named: Sequence[str]) -> FileChangedError:
+    """The refusal of an undo because somebody was there since; `named` as `changed_since` does."""
+    return FileChangedError(
+        f"{_listed(named)} changed since the call",
+        hint="undo what came after it first, or edit by hand; nothing was changed",
+    )
+
+
+def refusal_of_unkept(paths: Sequence[str]) -> PathNotFoundError:
+    """The refusal of an undo because the old content is not there."""
+    return PathNotFoundError(
+        f"the history does not have the old content of {_listed([quote(path) for path in paths])}",
+        hint="it was pruned to keep to [history] bytes_max, or only commands write it",
+    )
+
+
+def _listed(named: Sequence[str]) -> str:
+    shown = ", ".join(named[:_NAMED_MAX])
+    more = len(named) - _NAMED_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
+
 
 _ROWS_MAX: Final = 50
 

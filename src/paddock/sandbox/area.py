@@ -21,7 +21,7 @@ from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.claims import claim, sweep
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.git.index import LINK_MODE, SUBMODULE_MODE
-from paddock.sandbox.host.places import directories_above
+from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import host_error

@@ -1,20 +1,214 @@
-"""Which backend carries commands out: the strongest that works here, tried once, or a refusal."""
+"""Which backend carries commands out: the strongest that works here, tried once, or a refusal.
 
+Also here:
+
+- Which backends work on this host: each tried by running a command in it and looking.
+- What this host offers, found by trying and not by version strings.
+"""
+
+import errno
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paddock.errors import SandboxUnavailableError
-from paddock.policy.settings import EnforcementMode
+from paddock.errors import HostError, PaddockError, SandboxUnavailableError
+from paddock.kernel.landlock import landlock_abi
+from paddock.policy.engine import load_policy
+from paddock.policy.presets import RARELY_CONFINED
+from paddock.policy.settings import SYSTEM_READ, EnforcementMode
 from paddock.sandbox.canary import BACKEND as STAGE
-from paddock.sandbox.canary import Canary
-from paddock.sandbox.examine import system_ground, try_landlock
+from paddock.sandbox.canary import (
+    Canary,
+    Ground,
+    canary_plan,
+    expect_an_end,
+    failed_now,
+    is_passing,
+    read_switches,
+    try_stage,
+    try_workspace,
+)
+from paddock.sandbox.claims import claimed
+from paddock.sandbox.conversation import ConfinementError
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
+from paddock.sandbox.landlock import BACKEND, Area, HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import BACKEND as LANDLOCK
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.values import Enforced, Enforcement, Verdict
+from paddock.sandbox.plan import ReadJudge, WriteJudge
+from paddock.sandbox.remedies import Step, Symptom, explain
+from paddock.sandbox.values import CommandRequest, Ending, Enforced, Enforcement, Verdict
+from paddock.values.decisions import Agent
+from paddock.workspace import detect_resolution
+from paddock.workspace.resolve import held_open
 
 __all__ = ["LANDLOCK", "NO_BACKEND", "STAGE", "Attempt", "Backends", "attempt_here"]
+
+_PLAIN_ID: Final = 65_534
+"""The kernel's overflow id: what owns nothing that matters (user_namespaces(7))."""
+_AS_ROOT: Final = "started by root, it serves only workspaces that another user owns"
+_CHAIN: Final = (Agent("canary", "standard"),)
+_TIMEOUT_S: Final = 10.0
+_OUTPUT_BYTES: Final = 65_536
+
+# One line of shell builtins, so that little has to be readable. `$1` lies outside.
+_SCRIPT: Final = """
+echo changed > open/kept && echo new > open/made && echo "did its work"
+read -r secret < .env && echo "saw a secret"
+read -r secret < "$1" && echo "saw outside"
+echo x > "$1.new" && echo "wrote outside"
+echo x > site.pem && echo "wrote what is protected"
+echo x > beside.pem && echo "made what is protected"
+echo 0 > /proc/sys/kernel/printk && echo "wrote settings"
+echo end
+"""
+
+
+def examine_host(staging: Path) -> tuple[Verdict, ...]:
+    """Every backend, the strongest first. Takes some tenths of a second.
+
+    `staging` is where the layers of commands are to lie; it is made if missing.
+    """
+    ground = system_ground()
+    try:
+        with Launcher(staging) as launcher:
+            stage = try_stage(launcher, staging, ground)
+    except OSError as error:
+        stage = Verdict(
+            STAGE, Enforcement.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
+        )
+    return (stage, try_landlock(ground))
+
+
+def examine_workspace(staging: Path, workspace: str) -> Verdict:
+    """Whether the backend `stage` works on this very workspace; nothing is done in it.
+
+    It may lie on another file system than `staging`, where `examine_host` tries it: in a
+    container, on an overlay.
+    """
+    try:
+        fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        said = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
+        return Verdict(STAGE, Enforcement.NONE, (), said, "a workspace is a directory")
+    try:
+        with Launcher(staging) as launcher:
+            return try_workspace(launcher, workspace, fd, system_ground())
+    except OSError as error:
+        return Verdict(
+            STAGE, Enforcement.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
+        )
+    finally:
+        os.close(fd)
+
+
+def system_ground() -> Ground:
+    """The system directories of this host, and the links that lead to them."""
+    resolver = Resolver()
+    found = [standing for path in SYSTEM_READ if (standing := resolver.find(path)) is not None]
+    readable = topmost(standing.real for standing in found)
+    links = {link for standing in found for link in standing.links}
+    return Ground(
+        readable, tuple(sorted(link for link in links if not is_covered(link[0], readable)))
+    )
+
+
+def try_landlock(ground: Ground) -> Verdict:
+    """Run a command under Landlock now. Never raises for what a host lacks."""
+    try:
+        if landlock_abi() == 0:
+            return _explained(Symptom(Step.LANDLOCK, _why_not()))
+        return _try_in_a_workspace(ground)
+    except ConfinementError as error:
+        if is_passing(error.number, error.step):
+            return failed_now(BACKEND, error)
+        return _explained(Symptom(Step.LANDLOCK, error.number, error.step))
+    except HostError as error:
+        return failed_now(BACKEND, error)
+    except PaddockError as error:
+        return Verdict(BACKEND, Enforcement.NONE, (), error.message, error.hint)
+    except OSError as error:
+        if is_passing(error.errno or 0, ""):
+            return failed_now(BACKEND, HostError(f"no place to try it in: {error.strerror}"))
+        return _explained(Symptom(Step.LANDLOCK, error.errno or 0, error.strerror or ""))
+
+
+def _why_not() -> int:
+    modules = read_switches().security_modules
+    return errno.ENOSYS if modules is None else errno.EOPNOTSUPP
+
+
+def _try_in_a_workspace(ground: Ground) -> Verdict:
+    with claimed(Path(tempfile.gettempdir()), "paddock-canary-") as cage:
+        _furnish(cage)
+        kept = _run(cage, ground)
+        said = _judge(cage, kept)
+    if said:
+        return Verdict(
+            BACKEND,
+            Enforcement.NONE,
+            (),
+            f"it does not hold: {said}",
+            "please report this, with your kernel's version",
+        )
+    as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
+    return Verdict(BACKEND, Enforcement.PARTIAL, (*as_root, *kept.enforced.gaps))
+
+
+def _furnish(cage: Path) -> None:
+    workspace = cage / "workspace"
+    (workspace / "open").mkdir(parents=True)
+    for path in ("open/kept", ".env", "site.pem", "../outside"):
+        (workspace / path).write_text("old\n")
+    if os.geteuid() == 0:
+        # Threat: who gets them exchanges one for a link meanwhile. He gets there last.
+        for path in (workspace, *workspace.rglob("*"), cage / "outside"):
+            os.chown(path, _PLAIN_ID, _PLAIN_ID, follow_symlinks=False)
+        cage.chmod(0o711)
+
+
+def _run(cage: Path, ground: Ground) -> HeldEnd:
+    workspace = cage / "workspace"
+    plan = canary_plan(os.fspath(workspace), ground, (".env",))
+    argv = ("/bin/sh", "-c", _SCRIPT, "canary", os.fspath(cage / "outside"))
+    policy = load_policy(None)
+    read, write = ReadJudge(policy, _CHAIN), WriteJudge(policy, _CHAIN)
+    with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
+        workplace = Workplace(
+            fd, Area(NameIndex(read).find(fd), read), Area(NameIndex(write).find(fd), write)
+        )
+        return run_landlocked(CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES), workplace)
+
+
+def _judge(cage: Path, kept: HeldEnd) -> str:
+    end = kept.end
+    expect_an_end(end)
+    lines = end.stdout.head.decode("utf-8", "replace").splitlines()
+    if end.ending is not Ending.EXITED or lines != ["did its work", "end"]:
+        return f"a command ended {end.ending.value} and said {lines}"
+    workspace = cage / "workspace"
+    if (workspace / "open/kept").read_text() != "changed\n":
+        return "a command could not write its workspace"
+    untouched = [workspace / ".env", workspace / "site.pem", cage / "outside"]
+    if any(path.read_text() != "old\n" for path in untouched):
+        return "a command wrote what it may not"
+    if (cage / "outside.new").exists() or (workspace / "beside.pem").exists():
+        return "a command made what it may not"
+    return ""
+
+
+def _explained(symptom: Symptom) -> Verdict:
+    told = explain(symptom, read_switches())
+    return Verdict(BACKEND, Enforcement.NONE, (), told.cause, told.remedy)
 
 
 NO_BACKEND: Final = "none"
@@ -104,3 +298,128 @@ def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
         return (stage, try_landlock(ground))
 
     return attempt
+
+
+_REFUSALS: Final = (errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EPERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that the host has or lacks, what follows, and the remedy."""
+
+    name: str
+    is_there: bool
+    found: str
+    remedy: str = ""
+
+
+def find_rarely_confined(search_path: str, outside: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of this host that `outside` leaves to nobody yet.
+
+    `search_path` is PATH, `outside` the patterns of `[hook]`.
+    """
+    named = {words[0] for pattern in outside if (words := pattern.split())}
+    return tuple(
+        name
+        for name in RARELY_CONFINED
+        if name not in named and shutil.which(name, path=search_path) is not None
+    )
+
+
+def offered_outside(names: tuple[str, ...]) -> str:
+    return f"outside = {json.dumps([f'{name} *' for name in names])}"
+
+
+def probe_host() -> list[Finding]:
+    return [
+        _python(),
+        _kernel(),
+        _openat2(),
+        _landlock(),
+        _seccomp(),
+        _user_namespaces(),
+        _bubblewrap(),
+        _cgroups(),
+    ]
+
+
+def _python() -> Finding:
+    return Finding("python", sys.version_info >= (3, 11), platform.python_version())
+
+
+def _kernel() -> Finding:
+    is_linux = sys.platform == "linux"
+    remedy = "" if is_linux else "commands can only be confined on Linux; file tools work"
+    return Finding("kernel", is_linux, f"{platform.system()} {platform.release()}", remedy)
+
+
+def _openat2() -> Finding:
+    way = detect_resolution().name
+    if way == "openat2":
+        return Finding("openat2", True, "paths are resolved by the kernel in one call")
+    remedy = "none needed: the walk is as safe and a little slower (Linux 5.6 has openat2)"
+    return Finding("openat2", False, "paths are walked component by component", remedy)
+
+
+def _landlock() -> Finding:
+    try:
+        abi = landlock_abi()
+    except OSError as error:
+        return Finding("landlock", False, f"refused: {os.strerror(error.errno or 0)}", "")
+    if abi:
+        return Finding("landlock", True, f"ABI {abi}")
+    switches = read_switches()
+    code = errno.ENOSYS if switches.security_modules is None else errno.EOPNOTSUPP
+    told = explain(Symptom(Step.LANDLOCK, code), switches)
+    return Finding("landlock", False, told.cause, told.remedy)
+
+
+def _seccomp() -> Finding:
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return Finding("seccomp", False, "/proc is not readable", "mount /proc")
+    has = "\nSeccomp:" in status
+    return Finding("seccomp", has, "filters offered" if has else "not offered")
+
+
+def _user_namespaces() -> Finding:
+    """Tried in a child: whether the switches allow it says less than doing it."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return Finding(
+            "user namespaces", False, "not tried: no unshare program", "install util-linux"
+        )
+    command = [unshare, "--user", "--map-root-user", "true"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("user namespaces", False, f"not tried: {type(error).__name__}")
+    if done.returncode == 0:
+        return Finding("user namespaces", True, "can be made")
+    said = done.stderr.decode("utf-8", "replace")
+    code = next((code for code in _REFUSALS if os.strerror(code) in said), errno.EPERM)
+    told = explain(Symptom(Step.USER_NAMESPACE, code), read_switches())
+    return Finding("user namespaces", False, told.cause, told.remedy)
+
+
+def _bubblewrap() -> Finding:
+    path = shutil.which("bwrap")
+    if path is None:
+        return Finding(
+            "bubblewrap", False, "not installed", "not needed; your package manager has it"
+        )
+    return Finding("bubblewrap", True, path)
+
+
+def _cgroups() -> Finding:
+    root = Path("/sys/fs/cgroup/cgroup.controllers")
+    if not root.exists():
+        return Finding(
+            "cgroup v2", False, "not mounted", "memory of a whole tree is watched instead"
+        )
+    is_ours = os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK)
+    found = "writable" if is_ours else "mounted, not delegated to this user"
+    return Finding(
+        "cgroup v2", is_ours, found, "" if is_ours else "memory of a whole tree is watched instead"
+    )

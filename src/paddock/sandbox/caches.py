@@ -20,8 +20,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.sandbox.inside.removal import remove_tree
-from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+from paddock.sandbox.inside.stages import HOST_IDS_FIRST, remove_tree
 from paddock.storage.atomic import host_errors
 from paddock.storage.locks import shared, try_locked
 from paddock.workspace.resolve import held_open

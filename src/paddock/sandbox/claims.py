@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from paddock.sandbox.inside.removal import remove_tree
+from paddock.sandbox.inside.stages import remove_tree
 from paddock.storage.disk import DIRECTORY
 from paddock.storage.locks import leads_to, try_lock
 from paddock.workspace.resolve import held_open

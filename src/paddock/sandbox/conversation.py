@@ -14,9 +14,8 @@ from paddock.sandbox.caches import cache_variables
 from paddock.sandbox.capture import Capture, Spool
 from paddock.sandbox.inside import orders
 from paddock.sandbox.inside.orders import Report, Start
-from paddock.sandbox.outcome import OnOutput, Progress
-from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
-from paddock.values.cancelling import Cancel
+from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, OnOutput, Progress
+from paddock.values.calls import Cancel
 from paddock.workspace.resolve import held_open
 
 HOME: Final = "/run/home"

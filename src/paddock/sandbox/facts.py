@@ -7,14 +7,20 @@ from pathlib import Path
 from typing import Final
 
 from paddock.plane.agents import AgentStore
-from paddock.plane.paths import real_path
+from paddock.plane.environment import real_path
 from paddock.policy.engine import Policy
 from paddock.sandbox.caches import DOWNLOADS, FOLDER, Caches
 from paddock.sandbox.host.git_outside import find_git_outside
 from paddock.sandbox.host.git_settings import GitLook
-from paddock.sandbox.host.host_facts import Closed, HostFacts, Link, Listing
-from paddock.sandbox.host.places import is_below, topmost
-from paddock.sandbox.host.standing import Resolver
+from paddock.sandbox.host.host_facts import (
+    Closed,
+    HostFacts,
+    Link,
+    Listing,
+    Resolver,
+    is_below,
+    topmost,
+)
 from paddock.sandbox.host.toolchains import find_toolchains
 from paddock.sandbox.plan import SECRET_PLACES, at_home
 from paddock.sandbox.strictest import shells_of

@@ -12,8 +12,16 @@ against what is closed, and what git has to be told of it is put into the enviro
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from paddock.sandbox.host.host_facts import GitFacts, GitFilter, GitOutside, HostFacts, LeftOut
-from paddock.sandbox.host.places import is_below, is_covered, is_led_by
+from paddock.sandbox.host.host_facts import (
+    GitFacts,
+    GitFilter,
+    GitOutside,
+    HostFacts,
+    LeftOut,
+    is_below,
+    is_covered,
+    is_led_by,
+)
 from paddock.sandbox.values import GitConfig
 from paddock.values.calls import Json
 

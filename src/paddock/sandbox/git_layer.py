@@ -19,7 +19,6 @@ from paddock.errors import ProtectedPathError
 from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
 from paddock.sandbox.changes.differences import Comparing, Difference, Differences, is_only_touched
 from paddock.sandbox.changes.judging import ChangeKind
-from paddock.sandbox.closing import Closing, NameJudge
 from paddock.sandbox.git.index import SPARSE_NAME, land_folder, show_folder, sparse_pattern
 from paddock.sandbox.git.layout import find_hash_bytes
 from paddock.sandbox.git.rules import NodeKind
@@ -28,9 +27,9 @@ from paddock.sandbox.hidden import KnownDirectory, NameIndex
 from paddock.sandbox.host.git_outside import GIT, HeldGit, open_git_outside
 from paddock.sandbox.host.host_facts import GitOutside
 from paddock.sandbox.launcher import GitLayer
-from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.plan import Closing, NameJudge
 from paddock.sandbox.stage import StageDirectories
-from paddock.sandbox.values import SandboxPlan
+from paddock.sandbox.values import RefusedChange, SandboxPlan
 from paddock.text.show import quote
 from paddock.workspace.resolve import Beside, detect_resolution, held_open
 

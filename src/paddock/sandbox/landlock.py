@@ -31,10 +31,10 @@ from paddock.errors import HostError, SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
 from paddock.sandbox.claims import claimed
-from paddock.sandbox.closing import Closing, NameJudge
 from paddock.sandbox.conversation import NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
+from paddock.sandbox.plan import Closing, NameJudge
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
 from paddock.storage.atomic import host_error
 from paddock.workspace.resolve import PASS, READ_DIRECTORY, Resolution, detect_resolution, held_open

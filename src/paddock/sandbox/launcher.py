@@ -23,7 +23,7 @@ from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.area import Overlaid
 from paddock.sandbox.conversation import HOME, NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
-from paddock.sandbox.host.places import is_covered
+from paddock.sandbox.host.host_facts import is_covered
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
 from paddock.sandbox.stage import Identity, Recipe, Running, StageDirectories, order_for

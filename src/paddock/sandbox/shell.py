@@ -16,32 +16,29 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
-from paddock.policy.grants import names_line, shell_for
-from paddock.policy.shell import covers
+from paddock.policy.decide import names_line, shell_for
+from paddock.policy.settings import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
 from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import gaps_over
-from paddock.sandbox.changes.committing import Place
+from paddock.sandbox.changes.commit import Place
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
-from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.git_layer import GitRoom
-from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.inside.orders import ENDED_IN
 from paddock.sandbox.landlock import Area, HeldEnd, Workplace, run_landlocked, run_unheld
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import (
-    CommandLine,
-    OnOutput,
-    PreparedLine,
-    Progress,
-    ShellOutcome,
-    WaitingChanges,
+from paddock.sandbox.plan import (
+    ReadJudge,
+    WriteJudge,
+    compile_plan,
+    contained,
+    find_interpreter,
+    plan_digest,
 )
-from paddock.sandbox.plan import compile_plan, contained, find_interpreter, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
@@ -54,14 +51,22 @@ from paddock.sandbox.telling import (
     with_shown,
 )
 from paddock.sandbox.tracked_view import ShownNames, TrackedView
-from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
+from paddock.sandbox.values import (
+    CommandLine,
+    CommandRequest,
+    Ending,
+    OnOutput,
+    PreparedLine,
+    Progress,
+    SandboxPlan,
+    ShellOutcome,
+    WaitingChanges,
+)
 from paddock.storage.atomic import host_error
 from paddock.text.show import quote
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
-from paddock.values.digests import digest_of
+from paddock.values.calls import NEVER, Cancel, Json
+from paddock.values.decisions import Action, AgentChain
+from paddock.values.entries import digest_of
 
 _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
 """Before a line of shell: when that shell ends, it leaves behind where."""

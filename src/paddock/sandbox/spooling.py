@@ -13,12 +13,11 @@ from typing import IO, Final, Self
 from paddock import limits
 from paddock.sandbox.capture import Spool
 from paddock.sandbox.conversation import Spools
-from paddock.sandbox.outcome import KeptOutput, Stream
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
-from paddock.sandbox.values import Captured, CommandEnd
+from paddock.sandbox.values import Captured, CommandEnd, KeptOutput, Stream
 from paddock.storage.atomic import host_error
 from paddock.storage.history import History, current_call
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 """Held of each stream: enough for head and tail, whatever the characters are."""

@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from paddock.errors import ApprovalUnavailableError, HostError
 from paddock.policy.settings import ConfineMax
-from paddock.sandbox.changes.committing import (
+from paddock.sandbox.changes.commit import (
     Committed,
     Place,
     all_refused,
@@ -32,13 +32,11 @@ from paddock.sandbox.changes.settling import Settled, Terms, refusals_of, refuse
 from paddock.sandbox.changes.upper import Look, read_changes
 from paddock.sandbox.conversation import ConfinementError, Observed
 from paddock.sandbox.git_layer import GitRoom, OpenedGit
-from paddock.sandbox.hidden import NameIndex, Survey
+from paddock.sandbox.hidden import Moments, NameIndex, Survey
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.tracked_view import ShownNames, TrackedFiles, TrackedView, differing
-from paddock.sandbox.values import CommandEnd, CommandRequest
+from paddock.sandbox.values import CommandEnd, CommandRequest, RefusedChange
 from paddock.storage.atomic import host_error
 from paddock.values.calls import Json
 from paddock.workspace.resolve import Beside

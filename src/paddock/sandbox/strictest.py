@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import reduce
 
 from paddock.errors import ConfigError
-from paddock.policy.decide import ChainJudge, judge_for
+from paddock.policy.decide import ChainJudge, judge_for, shell_for
 from paddock.policy.engine import Policy
-from paddock.policy.grants import shell_for
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.settings import (
     COMMITS,
@@ -25,9 +24,8 @@ from paddock.policy.settings import (
     ShellLimits,
     ShellSettings,
 )
-from paddock.sandbox.host.places import shared
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
+from paddock.sandbox.host.host_facts import shared
+from paddock.values.decisions import Action, AgentChain
 
 Places = Callable[[tuple[str, ...]], tuple[str, ...]]
 """Paths as a policy writes them → those that a plan may have, real and absolute."""

@@ -8,15 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock.policy.engine import Policy
-from paddock.policy.lines import written_path
 from paddock.policy.places import BUILT_IN
+from paddock.policy.profiles import written_path
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.changes.settling import written_bytes
-from paddock.sandbox.outcome import PreparedLine, RefusedChange, ShellOutcome, Stream, Warned
 from paddock.sandbox.spooling import Streams
 from paddock.sandbox.staging import Kept
 from paddock.sandbox.tracked_view import ShownNames
-from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, Enforced
+from paddock.sandbox.values import (
+    CommandEnd,
+    CommandRequest,
+    Ending,
+    Enforced,
+    PreparedLine,
+    RefusedChange,
+    ShellOutcome,
+    Stream,
+    Warned,
+)
 from paddock.text.show import name_some, show_name
 
 _NAMED: Final = 50

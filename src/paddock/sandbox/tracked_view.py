@@ -34,7 +34,7 @@ from paddock.sandbox.git.tracked import (
     stamp_of,
 )
 from paddock.sandbox.git_layer import OpenedGit
-from paddock.sandbox.host.places import directories_above
+from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import contained
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan, ShownFile

@@ -1,11 +1,8 @@
 """Files that survive a crash, and what was replaced in them.
 
-    disk       every call that changes one
-    atomic     small files of our own, whole    locks     flock(2), and forked children
-    objects    contents by their digest         shelf     how they stand on the disk
-    prune      how the store keeps to its size  blobs     contents that can be erased
-    history    what writes replaced, kept       notes     what a call is about to do
-    journal    sets of changes that happen as a whole, whatever ends the process
+    disk, atomic, locks      every call that changes one; small files, whole; flock(2) and forks
+    objects, shelf, prune, blobs      contents by digest, on the disk, within a size, erasable
+    history, notes, journal  what writes replaced, what calls are about to do, sets that are whole
 
 By descriptor and name where others can move things; by path only where nobody else can.
 """

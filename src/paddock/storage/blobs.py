@@ -16,7 +16,7 @@ from paddock.errors import IntegrityError
 from paddock.storage.atomic import make_directories
 from paddock.storage.locks import call_after_fork
 from paddock.storage.objects import ObjectStore
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 
 SALT_BYTES: Final = 16
 """128 bits: nobody tries them all."""

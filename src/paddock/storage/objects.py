@@ -51,7 +51,7 @@ from paddock.storage.shelf import (
     open_object,
     read_usage,
 )
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 
 #     link to incoming/ → fsync → (the writer exchanges the files) → nobody has it open for
 #     writing → rename to its digest → fsync of the directory

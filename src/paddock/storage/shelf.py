@@ -34,7 +34,7 @@ from paddock.errors import HostError, IntegrityError
 from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, READ, Disk, converting
 from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lock
 from paddock.text.show import quote
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 
 # An object is put as it is: packing costs more than an edit. It is packed when the store
 # needs room, and only where that saves something.

@@ -1,6 +1,5 @@
 """The scripted provider under the name that tests look for: there is only one of it."""
 
-from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel
-from paddock.providers.scripts import parse_script
+from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel, parse_script
 
 __all__ = ["Fail", "Say", "ScriptedCall", "ScriptedModel", "parse_script"]

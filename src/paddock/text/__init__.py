@@ -1,10 +1,10 @@
 """The mechanics of text behind the tools: bytes in, bytes out, no I/O.
 
-    check       is this text at all                locate      every place where a text stands
-    splice      a new text in the place of an old  snippet     some lines round it
-    changes     what changed between two texts     nearest     lines that nearly match
-    show        text as somebody sees it           json_object    strict JSON from callers
-    json_scan   JSON text with its places          json_edit      pieces put in and taken out
+    edit        is this text at all                            every place where a text stands
+                  a new text in the place of an old              some lines round it
+    changes     what changed between two texts                 lines that nearly match
+    show        text as somebody sees it           json           strict JSON from callers
+                  JSON text with its places                         pieces put in and taken out
 
 Rules kept here:
   * a line ends with LF; a CR right before it belongs to the line's end, a lone

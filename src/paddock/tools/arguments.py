@@ -5,17 +5,21 @@ An argument type is a frozen dataclass whose fields are made with `needed_text`,
 sees and the binder that checks what the model sent. Nothing is coerced: a wrong type,
 an unknown name, a missing or empty text is an error; a number out of range is an
 error unless its field is clamped.
+
+Also here:
+
+- Result fields that the workspace tools have in common, and their JSON Schema.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
-from paddock.text.json_object import JSON_NAMES, json_name
+from paddock.text.json import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
@@ -375,3 +379,47 @@ def _schema_of(declared: Argument, default: object) -> dict[str, Json]:
     if default is not _REQUIRED and default is not None:
         schema["default"] = default
     return schema
+
+
+WORKSPACE_FAILURE: Final[Mapping[str, Json]] = MappingProxyType({"success": False})
+
+
+def result_schema(own: Mapping[str, Json]) -> dict[str, Json]:
+    """The schema of a result object: what every tool has, and a tool's own fields."""
+    common: dict[str, Json] = {
+        "status": {"enum": ["ok", "error"]},
+        "content": {"type": "string", "description": "The text for the model."},
+        "code": {"type": "string", "description": "Stable code of an error."},
+        "error": {"type": ["string", "null"], "description": "What happened."},
+        "hint": {"type": "string", "description": "What to do next."},
+        "rule": {"type": "object", "description": "The rule that refused: text, file, line."},
+        "approval": {"type": "string", "description": "The request that waits for an answer."},
+        "warnings": {"type": "array", "items": {"type": "string"}},
+        "clamped": {"type": "object", "description": "Numbers that were clamped, as used."},
+    }
+    return {
+        "type": "object",
+        "properties": {**common, **own},
+        "required": ["status", "content"],
+        "additionalProperties": False,
+    }
+
+
+def workspace_schema(actions: Sequence[str], own: Mapping[str, Json]) -> dict[str, Json]:
+    fields: dict[str, Json] = {
+        "path": {"type": "string", "description": "Absolute path, for the host."},
+        "action": {"enum": list(actions)},
+        "success": {"type": "boolean"},
+    }
+    return result_schema({**fields, **own})
+
+
+def written_schema(actions: Sequence[str]) -> dict[str, Json]:
+    return workspace_schema(
+        actions,
+        {
+            "content_snippet": {"type": "string"},
+            "bytes_written": {"type": "integer"},
+            "version": {"type": "string", "description": "sha256 of the bytes written."},
+        },
+    )

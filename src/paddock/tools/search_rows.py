@@ -7,9 +7,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.text.show import quote, show_line, show_name
-from paddock.tools.cancelling import StoppedCallError
-from paddock.tools.spec import Ports
-from paddock.values.cancelling import LeftEffect
+from paddock.tools.spec import Ports, StoppedCallError
+from paddock.values.calls import LeftEffect
 from paddock.workspace import ReadPath
 from paddock.workspace.search.asked import ContentFound, Line, Remarks
 from paddock.workspace.search.globs import SearchGlob

@@ -1,10 +1,19 @@
-"""What a tool is: name, text, schema, effects, and its two steps."""
+"""What a tool is: name, text, schema, effects, and its two steps.
+
+Also here:
+
+- Which actions a tool's calls are judged as, before there is a call: by tool name.
+- The actions that a resolved path stands for, and its name for the host.
+- How a handler says that it was stopped.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
+    Final,
     Generic,
     Literal,
     NamedTuple,
@@ -13,23 +22,23 @@ from typing import (
     runtime_checkable,
 )
 
+from paddock.errors import CallCancelledError
 from paddock.policy.settings import LoweredLimits
 from paddock.tools.arguments import Binder
-from paddock.values.actions import Action
-from paddock.values.calls import Json
-from paddock.values.cancelling import NEVER, Cancel
-from paddock.values.decisions import Held
-from paddock.workspace import Workspace
+from paddock.values.calls import NEVER, Cancel, Json, LeftEffect
+from paddock.values.decisions import Action, Held
+from paddock.values.quick import quick
+from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
 
 if TYPE_CHECKING:
     # What a tool asks for is loaded by who provides it: most calls need the workspace alone.
     from paddock.gates.results import Gates
     from paddock.ledger.named import Ledgers
     from paddock.packages.rows import Packages
-    from paddock.sandbox.outcome import HeldLine, OnOutput, WaitingChanges
+    from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
     from paddock.storage.notes import DoingEntry, DoingKind
-    from paddock.tools.earlier import Earlier
-    from paddock.tools.shell_port import Shell
+    from paddock.tools.ports import Earlier, Shell
+
 
 SCHEMA_VERSION = 1
 """Part of every approval's digest: a changed schema voids old approvals."""
@@ -186,7 +195,7 @@ class Ports:
     earlier: "Earlier | None" = None
     """Tells what a file held before, where that is kept."""
     cancel: Cancel = NEVER
-    """Says when the call that runs has to stop; see `paddock.tools.cancelling`."""
+    """Says when the call that runs has to stop; see `paddock.tools.spec`."""
     on_output: "OnOutput | None" = None
     """Hears what a command prints while it runs."""
 
@@ -272,3 +281,73 @@ class Tool(Generic[A]):
     def name(self) -> str:
         """The name that a model calls."""
         return self.spec.name
+
+
+# For what is decided about a tool as a whole. Each call's own actions are in its plan.
+
+Head = tuple[str, str]
+"""Category and operation."""
+
+HEADS: Final[Mapping[str, tuple[Head, ...]]] = MappingProxyType(
+    {
+        "read_file": (("file", "view"),),
+        "list_files": (("search", "ls"),),
+        "query_ledger": (("ledger", "query"),),
+        "list_packages": (("package", "list"),),
+        "gate_check": (("gate", "check"),),
+        "write_file_dev": (("file", "create"),),
+        "edit_file_dev": (("file", "str_replace"),),
+        "grep_dev": (("search", "grep"),),
+        "run_shell_dev": (("shell", "run"),),
+        "create_file": (("file", "create"),),
+        "str_replace": (("file", "str_replace"),),
+        "view": (("file", "view"),),
+        "move_file": (("file", "delete"), ("file", "create")),
+        "delete_file": (("file", "delete"),),
+        "grep": (("search", "grep"),),
+        "find": (("search", "find"),),
+        "ls": (("search", "ls"),),
+        "write_output": (("output", "write"),),
+        "run_shell": (("shell", "run"),),
+    }
+)
+"""A call of the tool needs all of them."""
+
+
+def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> tuple[Action, ...]:
+    """One action for the path as asked, and one for where a link leads.
+
+    Threat: a rule on the name of a link says nothing about its target, and a
+    rule on the target says nothing about the link: both are judged.
+    """
+    asked, real = path.asked, path.real
+    action = quick(Action, (category, operation, asked.relative))
+    if real is asked or real == asked:
+        return (action,)
+    return (action, Action(category, operation, real.relative))
+
+
+def absolute(workspace: Workspace, path: WorkspacePath) -> str:
+    """The path for the host: never shown to a model."""
+    if path.relative == ".":
+        return workspace.root
+    return f"{workspace.root.rstrip('/')}/{path.relative}"
+
+
+# A handler that runs something long stops it when `ports.cancel` says so (`on_cancel` calls back
+# at once), waits until nothing of it is left, and raises StoppedCallError with what was done by
+# then. A call that has not begun is never handed to its handler.
+_HINTS: Final = {
+    LeftEffect.NONE: "it changed nothing",
+    LeftEffect.PARTIAL: "part of it was done: look at what it changed before going on",
+    LeftEffect.UNKNOWN: "what it did is not known: look at the target before going on",
+}
+
+
+class StoppedCallError(CallCancelledError):
+    """A call that was stopped while it ran. `changes` is what is known of its effect."""
+
+    def __init__(self, effect: LeftEffect, *, changes: tuple[Change, ...] = ()) -> None:
+        super().__init__("the call was cancelled", hint=_HINTS[effect])
+        self.effect = effect
+        self.changes = changes

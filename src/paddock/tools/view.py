@@ -1,13 +1,37 @@
-"""`view`: numbered lines of a file, or a directory's listing."""
+"""`view`: numbered lines of a file, or a directory's listing.
 
+Also here:
+
+- A search in one file shows what stands in it, so it asks for what `view` asks for.
+- Some lines of a text file, as every tool that reads one takes them.
+- `read_file`: the text of a file as it stands there, or some lines of it.
+"""
+
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock import limits
-from paddock.errors import PathNotAFileError
-from paddock.text.show import escape_notices, name_notices, number_line, quote, show_name
-from paddock.tools.arguments import ArgumentType, needed_text, optional_integer
-from paddock.tools.listed_names import (
+from paddock.errors import (
+    BinaryFileError,
+    PathNotAFileError,
+    PathNotFoundError,
+    TextEncodingError,
+    ToolError,
+)
+from paddock.policy.settings import LoweredLimits
+from paddock.text.edit import KEEP_ENCODING
+from paddock.text.show import escape_notices, name_notices, number_line, quote, show_name, text_of
+from paddock.tools.arguments import (
+    WORKSPACE_FAILURE,
+    ArgumentType,
+    needed_text,
+    optional_integer,
+    result_schema,
+    workspace_schema,
+)
+from paddock.tools.effects import pinned
+from paddock.tools.listing import (
     SPECIAL,
     TO_HIDDEN,
     TO_NOTHING,
@@ -17,19 +41,18 @@ from paddock.tools.listed_names import (
     without_remark,
     without_size,
 )
-from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
-from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions
-from paddock.tools.versions import pinned
-from paddock.tools.windows import (
-    ALL_LINES,
-    require_text_start,
-    require_utf8,
-    window_limits,
-    window_notices,
+from paddock.tools.spec import (
+    READS,
+    Ports,
+    Shown,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+    absolute,
+    path_actions,
 )
-from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.decisions import Action
 from paddock.workspace import (
     DirectoryEntry,
     EntryKind,
@@ -37,9 +60,71 @@ from paddock.workspace import (
     OpenFile,
     ReadPath,
     Window,
+    WindowLimits,
     Workspace,
 )
 from paddock.workspace.read import WindowLine, whole_characters
+
+ALL_LINES: Final = 2**62
+"""As a number of lines: however many there are."""
+
+
+def window_limits(lowered: LoweredLimits) -> WindowLimits:
+    """What one look may hold; a single line may take all of it."""
+    return WindowLimits(lowered.view_bytes_max, lowered.view_bytes_max)
+
+
+def require_text_start(file: OpenFile, name: str) -> None:
+    """Refuse a file that is not text.
+
+    Raises:
+        BinaryFileError: a NUL byte among the first `limits.binary_probe_bytes`.
+    """
+    probe = file.read_start(limits.binary_probe_bytes)
+    if b"\0" in probe:
+        raise BinaryFileError(
+            f"{quote(name)} is a binary file: it has a NUL byte at offset {probe.index(0)}",
+            hint="only UTF-8 text can be viewed",
+        )
+
+
+def require_utf8(window: Window, name: str) -> None:
+    """Refuse lines that are not UTF-8.
+
+    Raises:
+        TextEncodingError: with the byte, its place and its line.
+    """
+    for line in window.lines:
+        try:
+            line.content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise TextEncodingError(
+                f"{quote(name)} is not UTF-8: byte 0x{line.content[error.start]:02x} "
+                f"at byte {error.start + 1} of line {line.number}",
+                hint=KEEP_ENCODING,
+            ) from None
+
+
+def window_notices(window: Window, offset: int, limit: int, bytes_max: int) -> list[str]:
+    """What a model has to know beyond the lines: what is missing and how to get it."""
+    total = window.lines_total
+    said: list[str] = []
+    if total == 0:
+        said.append("the file is empty")
+    elif offset > total:
+        said.append(f"offset {text_of(offset)} is past the end: the file has {total} lines")
+    elif window.next_line is not None:
+        why = f"cut at {bytes_max} bytes" if window.cut_by_bytes else f"limit={limit} reached"
+        said.append(
+            f"lines {offset}-{window.next_line - 1} of {total} shown, {why}; "
+            f"use offset={window.next_line} to go on"
+        )
+    if any(line.is_cut for line in window.lines):
+        said.append(f"a line is shown up to {bytes_max} bytes; no file tool shows more of it")
+    if window.changed_while_reading:
+        said.append("the file changed while it was read; view it again")
+    return said
+
 
 DIRECTORY: Final = "directory"
 """Stands for the version of a directory, which has none."""
@@ -220,7 +305,7 @@ def _row(entry: DirectoryEntry, shown: Shown) -> str:
             return f"  {name} {SPECIAL}"
 
 
-SPEC: Final = ToolSpec(
+VIEW: Final = ToolSpec(
     name="view",
     title="View",
     description=(
@@ -246,4 +331,168 @@ SPEC: Final = ToolSpec(
 
 def view_tool() -> Tool[ViewArguments]:
     """The tool, ready to register."""
-    return Tool(SPEC, View())
+    return Tool(VIEW, View())
+
+
+def viewing_actions(path: ReadPath, ports: Ports) -> tuple[Action, ...]:
+    """To view the file, where that is not allowed anyway; nothing for a directory.
+
+    Of a directory each file is judged by itself, and what may not be viewed has no rows.
+    """
+    if ports.shown.may_view(path.real.relative):
+        return ()
+    try:
+        with ports.workspace.open_file(path):
+            return path_actions("file", "view", path)
+    except ToolError:
+        return ()  # no file, or none that can be read: the search itself says which
+
+
+@dataclass(frozen=True, slots=True)
+class ShownWith:
+    """What an agent is shown, and one file besides: viewing it was decided on for this call."""
+
+    shown: Shown
+    path: str
+
+    def is_shown(self, relative: str) -> bool:
+        return self.shown.is_shown(relative)
+
+    def may_view(self, relative: str) -> bool:
+        return relative == self.path or self.shown.may_view(relative)
+
+    def allows(self, action: Action) -> bool:
+        return self.shown.allows(action)
+
+
+def shown_for(actions: tuple[Action, ...], path: ReadPath, ports: Ports) -> Shown:
+    """What this call is shown: with its own file, where `viewing_actions` were decided on."""
+    if any(action.category == "file" for action in actions):
+        return ShownWith(ports.shown, path.real.relative)
+    return ports.shown
+
+
+NOTICE: Final = "[paddock: "
+_LOOKS_LIKE_NOTICE: Final = re.compile(r"\[(?=paddock:)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFileArguments(ArgumentType):
+    """Arguments of `read_file`."""
+
+    path: str = needed_text("File to read, relative to the workspace root.")
+    offset: int | None = optional_integer("First line to return, from 1.", None, minimum=1)
+    limit: int | None = optional_integer("How many lines to return.", None, minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFilePlan:
+    """What will be read; `given` is the path as it was asked for."""
+
+    given: str
+    path: ReadPath
+    offset: int
+    limit: int
+    actions: tuple[Action, ...]
+    version: str | None = None
+    """What was approved; another content is not released."""
+
+
+class ReadFile:
+    """The file's own characters: nothing is numbered, and line ends stay as they are."""
+
+    def resolve(self, arguments: ReadFileArguments, ports: Ports) -> ReadFilePlan:
+        """Raises: ToolError for a path that leads out."""
+        path = ports.workspace.resolve_read(arguments.path)
+        return ReadFilePlan(
+            arguments.path,
+            path,
+            arguments.offset or 1,
+            arguments.limit or ALL_LINES,
+            path_actions("file", "view", path),
+        )
+
+    def pin(self, plan: ReadFilePlan, ports: Ports) -> tuple[ReadFilePlan, str]:
+        """Tied to the content that stands there now."""
+        found = ports.workspace.version(plan.path.real)
+        return replace(plan, version=found), found
+
+    def run(self, plan: ReadFilePlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError where there is nothing to read."""
+        name = plan.path.asked.relative
+        try:
+            file = ports.workspace.open_file(plan.path)
+        except PathNotFoundError:
+            raise PathNotFoundError(
+                f"file not found: {quote(name)}", hint="list_files shows what is there"
+            ) from None
+        except PathNotAFileError:
+            raise PathNotAFileError(
+                f"{quote(name)} is a directory", hint="list_files shows what is in it"
+            ) from None
+        with file:
+            require_text_start(file, name)
+            window = file.window_with_version(plan.offset, plan.limit, window_limits(ports.limits))
+            if plan.version is not None:
+                pinned(plan.version, str(window.version), plan.path.asked)
+            require_utf8(window, name)
+            return _output(plan, window, file, ports.limits.view_bytes_max)
+
+
+def _output(plan: ReadFilePlan, window: Window, file: OpenFile, bytes_max: int) -> ToolOutput:
+    text = b"\n".join(line.content for line in window.lines).decode("utf-8")
+    if window.lines and (window.next_line is not None or file.ends_with_newline()):
+        text += "\n"
+    # Threat: a file that holds a notice of ours would speak for us to the model.
+    text, escaped = _LOOKS_LIKE_NOTICE.subn(r"\\[", text)
+    said = _notices(plan, window, escaped, bytes_max)
+    rows = "\n".join(f"{NOTICE}{notice}]" for notice in said)
+    if rows and text and not text.endswith("\n"):
+        text += "\n"
+    details = {
+        "path": plan.given,
+        "lines_total": window.lines_total,
+        "truncated": window.truncated,
+        "version": window.version,
+    }
+    return ToolOutput(text + rows, details)
+
+
+def _notices(plan: ReadFilePlan, window: Window, escaped: int, bytes_max: int) -> list[str]:
+    said = window_notices(window, plan.offset, plan.limit, bytes_max)
+    said += [
+        f"line {line.number} goes on for {line.length_bytes - len(line.content)} more bytes"
+        for line in window.lines
+        if line.is_cut
+    ]
+    if escaped:
+        said.append(
+            f"{escaped} places that look like a notice of this kind got a backslash;"
+            " the file has none there"
+        )
+    return said
+
+
+READ_FILE: Final = ToolSpec(
+    name="read_file",
+    title="Read file",
+    description=(
+        "Return the text of a UTF-8 file as it stands, or some of its lines. Over "
+        f"{limits.view_bytes_max} bytes the text is cut, and the last line says how to go on."
+    ),
+    toolset="core",
+    arguments=ReadFileArguments,
+    effects=READS,
+    output_schema=result_schema(
+        {
+            "path": {"type": "string", "description": "The path as it was given."},
+            "lines_total": {"type": "integer"},
+            "truncated": {"type": "boolean", "description": "The file goes on."},
+            "version": {"type": "string", "description": "sha256 of all bytes of the file."},
+        }
+    ),
+)
+
+
+def read_file_tool() -> Tool[ReadFileArguments]:
+    return Tool(READ_FILE, ReadFile())

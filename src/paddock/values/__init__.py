@@ -1,10 +1,10 @@
 """The nouns: what passes between the layers. Values in, values out.
 
-    calls, actions, decisions   what is asked, what policy judges, what it answers
-    agents, planes              who acts, and what kinds of plane there are
-    models, orders, budgets     a model's turn, an order for one, what it may cost
-    entries, events             what a ledger is given, and the names of its types
-    digests, cancelling, quick  digests as text; stopping; named tuples at half the price
+    calls, decisions            what is asked, what policy judges, what it answers
+                                  who acts, and what kinds of plane there are
+    models, orders              a model's turn, an order for one, what it may cost
+    entries                     what a ledger is given, and the names of its types
+    quick                       digests as text; stopping; named tuples at half the price
 
 Nothing here does I/O, reads a clock or the environment, or draws random
 numbers; every type is immutable. A folder above may turn these values into

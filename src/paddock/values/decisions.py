@@ -1,8 +1,16 @@
-"""What policy answers, and everything needed to explain or replay it."""
+"""What policy answers, and everything needed to explain or replay it.
 
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import Final, Literal
+Also here:
+
+- What policy judges: `tool:<category>:<operation> <target>`, target resolved.
+- Who acts: an agent with its profile and the lists that stand above it.
+- What kinds of plane there are.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
 
 from paddock.errors import PermissionDeniedError
 from paddock.values.calls import Json
@@ -155,3 +163,129 @@ _UNHELD: Final = {
     "partial": "its sandbox here is not whole, so it is asked about",
     "none": "nothing holds it here, so it is asked about",
 }
+
+OPERATIONS: Final = MappingProxyType(
+    {
+        "file": frozenset({"create", "str_replace", "view", "delete", "link", "mode"}),
+        "search": frozenset({"grep", "find", "ls"}),
+        "output": frozenset({"write"}),
+        "shell": frozenset({"run"}),
+        "ledger": frozenset({"query"}),
+        "package": frozenset({"list", "run"}),
+        "gate": frozenset({"check"}),
+        "mcp": frozenset({"call"}),
+        # A client's own tool, named by its operation: any name is known here.
+        "client": frozenset[str](),
+    }
+)
+"""Categories and their operations. `client` takes any tool name as operation."""
+
+PATH_CATEGORIES: Final = frozenset({"file", "search", "output"})
+"""Categories whose target is a workspace-relative path."""
+
+WRITING_OPERATIONS: Final = frozenset(
+    {
+        ("file", "create"),
+        ("file", "str_replace"),
+        ("file", "delete"),
+        ("file", "link"),
+        ("file", "mode"),
+        ("output", "write"),
+    }
+)
+"""Heads whose path target is changed by the call."""
+
+
+class Action(NamedTuple):
+    """One thing that a call would do.
+
+    `target` is a workspace-relative path with `/` between components and no
+    leading slash (`.` is the root), a command line for `shell:run`, a name
+    otherwise. It may be empty where an operation has no target.
+    """
+
+    category: str
+    operation: str
+    target: str = ""
+
+    @property
+    def head(self) -> str:
+        return f"tool:{self.category}:{self.operation}"
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the target is a workspace-relative path."""
+        return self.category in PATH_CATEGORIES
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the call would change what the path target names."""
+        return (self.category, self.operation) in WRITING_OPERATIONS
+
+    def __str__(self) -> str:
+        head = f"tool:{self.category}:{self.operation}"
+        return f"{head} {self.target}" if self.target else head
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """An agent's own path lists, judged above any profile.
+
+    Patterns as in a policy's path lists. `forbidden` beats both others. An
+    empty `read` or `write` permits nothing.
+    """
+
+    read: tuple[str, ...] = ("**",)
+    write: tuple[str, ...] = ("**",)
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A model's identity as the host knows it; never taken from arguments."""
+
+    name: str
+    profile: str
+    toolsets: tuple[str, ...] = ("workspace", "search", "output", "shell")
+    permissions: Permissions = field(default_factory=Permissions)
+    parent: str | None = None
+    source: str = ""
+    """The file that declares it, for messages and for the rules made from it."""
+    declaration: bytes = field(default=b"", repr=False)
+    """That file's text: where a rule stands is looked up when there is something to say."""
+
+    def as_json(self) -> dict[str, Json]:
+        """The agent as entries of the ledger keep it: enough to decide again."""
+        kept: dict[str, Json] = {"name": self.name, "profile": self.profile}
+        if self.permissions != Permissions():
+            kept["permissions"] = {
+                "read": list(self.permissions.read),
+                "write": list(self.permissions.write),
+                "forbidden": list(self.permissions.forbidden),
+            }
+        return kept
+
+
+AgentChain = tuple[Agent, ...]
+"""The acting agent first, then its parent, up to the eldest ancestor."""
+
+
+def client_kind(default: AgentChain, name: str) -> AgentChain:
+    """The chain of a client's kind of agent `name`: a child of the agent at the head of `default`.
+
+    It is declared nowhere, so it has all that its parent has. What `[agents]` gives to its
+    name is the policy's, which holds it besides: the chain is the same under every policy.
+    """
+    parent = default[0]
+    return (replace(parent, name=name, parent=parent.name), *default)
+
+
+class PlaneKind(StrEnum):
+    """What is worked on, and what the paths of an agent are relative to.
+
+    `PROJECT`: a project, whose plane lies elsewhere, or any other workspace that is no plane,
+    also `agents/NAME/workspace/` of a bare one. `BARE`: the root of a bare plane itself.
+    """
+
+    PROJECT = "project"
+    BARE = "bare"

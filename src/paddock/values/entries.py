@@ -1,6 +1,14 @@
-"""What is written to a ledger, before it has a place in the chain."""
+"""What is written to a ledger, before it has a place in the chain.
 
+Also here:
+
+- The names that stand in a ledger's `event_type`.
+- Digests as text, the same wherever one stands: `sha256:` and 64 hexadecimal digits.
+"""
+
+import json
 from collections.abc import Mapping
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -57,3 +65,143 @@ def clean(value: str) -> str:
     return "".join(
         f"\\u{ord(c):04x}" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value
     )
+
+
+# A name, once written, keeps its meaning.
+#
+# A name is upper case with underscores. Readers accept names they do not know.
+
+GENESIS: Final = "GENESIS"
+"""Line 0, and nowhere else."""
+LEDGER_RECOVERED: Final = "LEDGER_RECOVERED"
+"""A torn tail was cut off and put aside; metadata says how much and where."""
+
+TOOL_INTENT: Final = "TOOL_INTENT"
+"""A call is about to run: bound arguments, actions, decision with its rule."""
+TOOL_RESULT: Final = "TOOL_RESULT"
+"""What that call came to; same `session_id` and `call_id`."""
+TOOL_DENIED: Final = "TOOL_DENIED"
+"""A call that did not run, with the code of its refusal."""
+
+TOOL_STAGED: Final = "TOOL_STAGED"
+"""A call acts on a stage, so that somebody can be asked about what it would change: nothing
+of it stands. An intent and a result follow, or a denial."""
+
+PLANE_CREATED: Final = "PLANE_CREATED"
+POLICY_LOADED: Final = "POLICY_LOADED"
+POLICY_TRUSTED: Final = "POLICY_TRUSTED"
+CONFIG_CHANGED: Final = "CONFIG_CHANGED"
+DUAL_GATE: Final = "DUAL_GATE"
+APPROVAL_ASKED: Final = "APPROVAL_ASKED"
+APPROVAL_ANSWERED: Final = "APPROVAL_ANSWERED"
+GATE_RESULT: Final = "GATE_RESULT"
+AGENT_CREATED: Final = "AGENT_CREATED"
+AGENT_CHANGED: Final = "AGENT_CHANGED"
+AGENT_REMOVED: Final = "AGENT_REMOVED"
+
+SESSION_START: Final = "SESSION_START"
+"""A session was opened, or opened again: agent, model, tools, what the dual gate found."""
+SESSION_END: Final = "SESSION_END"
+TURN_RECORDED: Final = "TURN_RECORDED"
+"""One turn, however it ended: message, response, outcome."""
+WO_PLANNED: Final = "WO_PLANNED"
+WO_DISPATCHED: Final = "WO_DISPATCHED"
+WO_CHAIN_COMPLETE: Final = "WO_CHAIN_COMPLETE"
+"""All work orders of a turn have ended."""
+QUALITY_GATE: Final = "QUALITY_GATE"
+ESCALATION: Final = "ESCALATION"
+"""No result of a turn was accepted: a person has to look."""
+DEGRADATION: Final = "DEGRADATION"
+"""A turn went on without something, or its answer is less than was asked for."""
+
+LLM_CALL: Final = "LLM_CALL"
+"""One exchange with a model: request digest, model, usage, stop, latency."""
+WO_COMPLETED: Final = "WO_COMPLETED"
+WO_FAILED: Final = "WO_FAILED"
+HOOK_DECISION: Final = "HOOK_DECISION"
+"""A client's own tool was judged; metadata says what the client was told."""
+HOOK_EVENT: Final = "HOOK_EVENT"
+"""Something else that a client told its hook: a call is over, a session or sub-agent began."""
+
+CONTENT_ERASED: Final = "CONTENT_ERASED"
+"""Contents that entries name by a salted digest were erased, with their salts."""
+
+CHECKPOINT: Final = "CHECKPOINT"
+"""The signed head of the tier below: bookkeeping, one for each opening."""
+CHECKPOINT_ACCEPTED: Final = "CHECKPOINT_ACCEPTED"
+"""The signed head of another host's ledger, whose lines a collector took in."""
+ROLLBACK_ACCEPTED: Final = "ROLLBACK_ACCEPTED"
+"""A person accepts that a ledger went back: from here on what was signed before counts no more."""
+PACKAGE_INSTALLED: Final = "PACKAGE_INSTALLED"
+PACKAGE_UNINSTALLED: Final = "PACKAGE_UNINSTALLED"
+PACKAGE_APPROVED: Final = "PACKAGE_APPROVED"
+"""An installed package that had no approval has one now."""
+PACKAGE_SET_SIGNED: Final = "PACKAGE_SET_SIGNED"
+"""An operator vouches for all that is installed, and says whose keys count from now on."""
+OPERATOR_KEY_ENROLLED: Final = "OPERATOR_KEY_ENROLLED"
+"""A public key may approve changes of the plane from now on."""
+
+EVENT_TYPES: Final = frozenset(
+    {
+        GENESIS,
+        LEDGER_RECOVERED,
+        TOOL_INTENT,
+        TOOL_RESULT,
+        TOOL_DENIED,
+        TOOL_STAGED,
+        PLANE_CREATED,
+        POLICY_LOADED,
+        POLICY_TRUSTED,
+        CONFIG_CHANGED,
+        DUAL_GATE,
+        APPROVAL_ASKED,
+        APPROVAL_ANSWERED,
+        GATE_RESULT,
+        AGENT_CREATED,
+        AGENT_CHANGED,
+        AGENT_REMOVED,
+        SESSION_START,
+        SESSION_END,
+        TURN_RECORDED,
+        WO_PLANNED,
+        WO_DISPATCHED,
+        WO_CHAIN_COMPLETE,
+        QUALITY_GATE,
+        ESCALATION,
+        DEGRADATION,
+        LLM_CALL,
+        WO_COMPLETED,
+        WO_FAILED,
+        HOOK_DECISION,
+        HOOK_EVENT,
+        CONTENT_ERASED,
+        CHECKPOINT,
+        CHECKPOINT_ACCEPTED,
+        ROLLBACK_ACCEPTED,
+        PACKAGE_INSTALLED,
+        PACKAGE_UNINSTALLED,
+        PACKAGE_APPROVED,
+        PACKAGE_SET_SIGNED,
+        OPERATOR_KEY_ENROLLED,
+    }
+)
+"""All of them: what is asked for by another name is perhaps misspelt."""
+
+DIGEST_PREFIX: Final = "sha256:"
+
+
+def digest_of(*pieces: bytes | memoryview) -> str:
+    """The digest of these bytes, one piece after the other."""
+    digest = sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
+def digest_of_json(value: Json) -> str:
+    """The digest of a value's one form: ASCII, members by name, no white space.
+
+    Raises: TypeError, ValueError: it is no JSON value.
+    """
+    text = json.dumps(value, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return digest_of(text.encode("ascii"))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.storage.disk import Disk
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 from paddock.workspace.changes import (
     Content,
     CreatedBranch,

@@ -28,7 +28,7 @@ from typing import Final, Self
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
 from paddock.text.show import quote
-from paddock.values.digests import DIGEST_PREFIX, digest_of
+from paddock.values.entries import DIGEST_PREFIX, digest_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.paths import WorkspacePath

@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.agent.contract_defaults import CLASSIFY, EXECUTE, SYNTHESIZE
-from paddock.agent.contract_files import load_contracts
-from paddock.agent.contracts import Boundary, parse_contract, parse_template
+from paddock.agent.contracts import (
+    CLASSIFY,
+    EXECUTE,
+    SYNTHESIZE,
+    Boundary,
+    load_contracts,
+    parse_contract,
+    parse_template,
+)
 from paddock.errors import ConfigError
 
 GOOD = {

@@ -3,17 +3,14 @@
 import pytest
 
 from paddock.agent.events import Noticed
-from paddock.agent.exchange import ModelDoor
 from paddock.agent.records import Scribe
+from paddock.agent.steps import ModelDoor
 from paddock.errors import BudgetExhaustedError, ConfigError
-from paddock.providers.budgets import Budget, session_budget
-from paddock.providers.cancel import CancelToken
-from paddock.providers.estimate import estimate_input_tokens
-from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.budgets import Budget, estimate_input_tokens, session_budget
+from paddock.providers.failures import CancelToken, FailureKind, ProviderError
 from paddock.providers.scripted import Fail, Say, ScriptedModel
 from paddock.testing.memory_ledger import MemoryLedger
-from paddock.values.budgets import Account, BudgetMode
-from paddock.values.models import ModelTurn, Stop, Usage
+from paddock.values.models import Account, BudgetMode, ModelTurn, Stop, Usage
 from tests.support.agents import SESSION, Heard
 from tests.support.models import Waits, asking, gateway
 

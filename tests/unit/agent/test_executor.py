@@ -15,12 +15,11 @@ from paddock.agent.events import (
 )
 from paddock.errors import IntegrityError, LedgerDamagedError, LedgerFullError
 from paddock.providers.budgets import session_budget
-from paddock.providers.cancel import CancelToken
-from paddock.providers.failures import FailureKind
+from paddock.providers.failures import CancelToken, FailureKind
 from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel
-from paddock.values.budgets import BudgetMode
 from paddock.values.models import (
     AssistantMessage,
+    BudgetMode,
     ModelTurn,
     Stop,
     ToolAnswer,

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from paddock import limits
-from paddock.agent.contract_defaults import SYNTHESIZE
-from paddock.agent.contracts import Boundary, PromptContract, parse_template
+from paddock.agent.contracts import SYNTHESIZE, Boundary, PromptContract, parse_template
 from paddock.agent.events import CallFinished, Noticed, TextPiece
 from paddock.agent.results import TurnOutcome
 from paddock.errors import (
@@ -17,9 +16,8 @@ from paddock.errors import (
     LedgerFullError,
     PaddockError,
 )
-from paddock.plane.admin_config import Attention, Stage
-from paddock.providers.cancel import CancelToken
-from paddock.providers.failures import FailureKind
+from paddock.plane.admin import Attention, Stage
+from paddock.providers.failures import CancelToken, FailureKind
 from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel
 from paddock.values.entries import Entry
 from paddock.values.models import AssistantMessage, Stop, Usage, UserMessage

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.agent.contract_defaults import SYNTHESIZE
+from paddock.agent.contracts import SYNTHESIZE
 from paddock.agent.events import CallFinished
 from paddock.agent.results import TurnOutcome
 from paddock.assembly.opening import open_project

@@ -8,16 +8,16 @@ import jsonschema
 import pytest
 
 import paddock
-from paddock.assembly.blueprint import bare_plane_blueprint
 from paddock.assembly.bootstrap import init_bare_plane
+from paddock.assembly.bootstrap_sources import bare_plane_blueprint
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.ledger.verify.verifying import verify
 from paddock.packages.bootstrap import load_packages
-from paddock.plane.contracts import contract_digests
+from paddock.plane.admin import contract_digests
 from paddock.runtime.approvals import NoApprover
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.planes import RISKY, Operator, operator_in
 
 POLICY = "HOT/config/policy.toml"

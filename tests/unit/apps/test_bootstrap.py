@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddock.packages.bootstrap import NAME, build_bootstrap
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.disks import tree
 from tests.support.packages import plane_tree
 from tests.support.planes import Operator, operator_in

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.planes import Operator, operator_in
 
 

@@ -154,7 +154,7 @@ def test_the_record_stands_in_the_collectors_own_ledger(operator, web1):
 @needs_server
 def test_what_was_accepted_and_not_recorded_is_recorded_by_the_next_run(operator, web1):
     from paddock.assembly.collecting import open_collector
-    from paddock.collector.accepting import accept_offers
+    from paddock.collector.accept import accept_offers
 
     web1.collector("push", "web1")
     with open_collector(operator.dsn) as store:

@@ -15,7 +15,7 @@ from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import NoApprover
 from paddock.storage.history import History
 from paddock.storage.notes import CallMark, Doing
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.disks import tree
 from tests.support.places import new_place
 from tests.support.stores import objects_in

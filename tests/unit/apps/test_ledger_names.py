@@ -12,8 +12,8 @@ from paddock.assembly.ledgers import open_plane_ledger
 from paddock.ledger.scan import find_genesis
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout, path_id
+from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
 from tests.support.planes import operator_in
 
 

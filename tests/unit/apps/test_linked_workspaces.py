@@ -5,10 +5,10 @@ import pytest
 from paddock.assembly.workspaces import open_workspace_of
 from paddock.errors import ConfigError
 from paddock.plane.agents import AgentStore
-from paddock.plane.creation import open_plane
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.create import open_plane
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import read_environment
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddock.apps.mcp.served import Agents
+from paddock.assembly.extensions import EFFECTS
 from paddock.assembly.opening import open_project
-from paddock.assembly.package_tools import EFFECTS
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.runtime.approvals import NoApprover
 from tests.support.packages import archive_bytes
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.spec import Effects, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import path_actions
+from paddock.tools.spec import path_actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def test_a_manifest_that_was_changed_with_the_file_does_not_help(operator):
     configured(operator)
     changed = TOOL.replace(b"len(content.split())", b"666")
     (operator.plane / PATH).write_bytes(changed)
-    from paddock.values.digests import digest_of
+    from paddock.values.entries import digest_of
 
     folder = operator.plane / f"HOT/installed/{PACKAGE}"
     before = folder.joinpath("manifest.json").read_bytes()

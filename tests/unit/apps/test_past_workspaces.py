@@ -8,7 +8,7 @@ from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
 from paddock.ledger.format.lines import StoredEntry
 from paddock.plane.agent_files import AgentRecord
 from paddock.runtime.past import PastCall
-from paddock.values.agents import Agent
+from paddock.values.decisions import Agent
 from paddock.values.entries import Entry
 
 

@@ -25,7 +25,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
-from paddock.plane.admin_config import BudgetTable
+from paddock.plane.admin import BudgetTable
 from paddock.plane.agents import NewAgent
 from paddock.plane.environment import read_environment
 from paddock.providers.failures import FailureKind

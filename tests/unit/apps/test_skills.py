@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.agent.attention import attend
+from paddock.agent.context import attend
+from paddock.assembly.extensions import installed_skills, skill_facts
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
-from paddock.assembly.skills import installed_skills, skill_facts
 from paddock.ledger.named import PlaneLedgers
-from paddock.plane.admin_config import Attention, Stage
+from paddock.plane.admin import Attention, Stage
 from tests.support.packages import archive_bytes, manifest_json
 from tests.support.planes import Operator, operator_in
 

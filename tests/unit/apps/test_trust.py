@@ -10,7 +10,7 @@ import pytest
 import paddock
 from paddock.ledger.query import Filter, query
 from paddock.plane.environment import read_environment
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.places import Ran, run_command
 from tests.support.trusting import record_trust
 

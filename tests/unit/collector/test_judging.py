@@ -9,11 +9,12 @@ from paddock.collector.chains import (
     NOTHING_YET,
     Chain,
     Head,
+    Judging,
     Offer,
     OfferRefusal,
     RefusalCode,
+    open_offer,
 )
-from paddock.collector.judging import Judging, open_offer
 from paddock.ledger.format.encoding import PREV_OF_GENESIS, leaf_hash
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import make_key

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from paddock.gates.results import Status
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.gates import failed_files, tell_config
 
 

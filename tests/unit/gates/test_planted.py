@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from paddock.gates.results import Status
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.gates import Plane, failed_files
 from tests.support.planted import (
     PLANTED,

@@ -7,7 +7,7 @@ import pytest
 
 from paddock.gates import checks
 from paddock.gates.results import Status
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.packages import Member, gzipped, manifest_json, tar_bytes
 from tests.support.planted import PLANTED, planted_archive, planted_files
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.kernel import machine, seccomp
-from paddock.kernel.machine import AARCH64, AUDIT_ARCH, CALL_NAMES, X86_64, call_number
+from paddock.kernel import seccomp, syscalls
+from paddock.kernel.syscalls import AARCH64, AUDIT_ARCH, CALL_NAMES, X86_64, call_number
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000
@@ -64,7 +64,7 @@ class Filter:
 @pytest.mark.parametrize("at", MACHINES)
 def test_every_number_gets_the_answer_of_its_name_and_every_other_is_allowed(at: int):
     ask = Filter(at)
-    expected = dict.fromkeys(range(machine.LAST_KNOWN_CALL + 1), ALLOW)
+    expected = dict.fromkeys(range(syscalls.LAST_KNOWN_CALL + 1), ALLOW)
     judged = set(CALL_NAMES) - set(seccomp.REFUSED) - set(seccomp.ABSENT)
     for name in CALL_NAMES:
         number = call_number(name, at)
@@ -285,7 +285,7 @@ def test_a_machine_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch)
     for name in ("riscv64", "aarch64_be", "i686", "armv8l", ""):
         monkeypatch.setattr(os, "uname", lambda name=name: os.uname_result([*fields, name]))
         with pytest.raises(OSError, match="system call numbers") as caught:
-            machine.this_machine()
+            syscalls.this_machine()
         assert caught.value.errno == errno.ENOSYS
         with pytest.raises(OSError, match="system call numbers"):
             seccomp.build_filter(INET)

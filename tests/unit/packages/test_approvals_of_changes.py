@@ -21,7 +21,7 @@ from paddock.packages.signing import (
     write_approval,
 )
 from paddock.plane.layout import PlaneLayout
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 from tests.support.packages import KEY, NOW
 
 DIGEST = "sha256:" + "ab" * 32

@@ -15,8 +15,7 @@ import jsonschema
 import pytest
 
 import paddock
-from paddock.agent.contract_defaults import default_contracts
-from paddock.agent.contract_files import load_contracts
+from paddock.agent.contracts import default_contracts, load_contracts
 from paddock.errors import ConfigError, UsageError
 from paddock.packages.archive import PackedFile, read_members, write_hashes, write_members
 from paddock.packages.bootstrap import (
@@ -29,7 +28,7 @@ from paddock.packages.bootstrap import (
 )
 from paddock.packages.manifest import place_problem
 from paddock.packages.rows import ArchiveRefusedError, Failure
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from scripts.bootstrap_sources import generated_files
 from tests.support.bad_archives import BAD
 from tests.support.disks import tree
@@ -46,7 +45,7 @@ try:
 except locale.Error:
     pass
 from paddock.packages.bootstrap import build_bootstrap
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 print(digest_of(build_bootstrap()))
 """
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.assembly.blueprint import bare_plane_blueprint
 from paddock.assembly.bootstrap import init_bare_plane
+from paddock.assembly.bootstrap_sources import bare_plane_blueprint
 from paddock.assembly.opening import open_project
 from paddock.assembly.packages import is_development_plane
 from paddock.errors import ConfigError, UsageError
@@ -31,10 +31,10 @@ from paddock.packages.signing import (
     verify_signature,
     write_approval,
 )
+from paddock.plane.discover import register_bare_plane
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.registry import register_bare_plane
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 from tests.support.packages import NOW, Runner, archive_of, open_bench, plane_tree
 
 STRANGER = make_key("stranger/operator", b"x" * 32)

@@ -24,8 +24,7 @@ from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedErr
 from paddock.packages.signing import enrol_key, public_half, sign_digest
 from paddock.packages.transaction import Phase, Transaction
 from paddock.packages.vouching import approve
-from paddock.values.digests import digest_of
-from paddock.values.entries import Entry
+from paddock.values.entries import Entry, digest_of
 from tests.support.changes import memory_directory
 from tests.support.packages import (
     KEY,

@@ -24,10 +24,9 @@ from paddock.packages.signing import (
     verify_signature,
     write_signature,
 )
-from paddock.plane.environment import read_environment
-from paddock.plane.keys import operator_key_path
+from paddock.plane.environment import operator_key_path, read_environment
 from paddock.plane.layout import PlaneLayout
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 from tests.support.packages import KEY
 
 OTHER = make_key("other/operator", bytes(32))

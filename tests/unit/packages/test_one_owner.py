@@ -9,7 +9,7 @@ from paddock.errors import ConfigError
 from paddock.packages.install import InstallWish
 from paddock.packages.installed import parse_receipt, read_installed
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.changes import memory_directory
 from tests.support.packages import PROGRAM, Runner, open_bench, require_whole
 

@@ -29,8 +29,8 @@ from paddock.packages.transaction import (
     parse_transaction,
 )
 from paddock.plane.layout import PlaneLayout
+from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
 from tests.support.changes import memory_directory
 from tests.support.packages import KEY, Runner, open_bench

@@ -9,7 +9,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.plane.admin_config import (
+from paddock.plane.admin import (
     DEFAULT_SYSTEM_PROMPT,
     AdminConfig,
     Attention,
@@ -21,9 +21,8 @@ from paddock.plane.admin_config import (
     read_admin_config,
 )
 from paddock.plane.layout import PlaneLayout
-from paddock.values.agents import Permissions
-from paddock.values.digests import digest_of
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Permissions, PlaneKind
+from paddock.values.entries import digest_of
 
 FILE = Path("/plane/HOT/config/admin_config.json")
 

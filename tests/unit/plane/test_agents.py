@@ -10,13 +10,11 @@ from paddock import limits
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
-from paddock.plane.creation import open_plane
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.create import open_plane
+from paddock.plane.discover import ProjectRoot, register_bare_plane
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.registry import register_bare_plane
 from paddock.plane.tokens import find_bearer, make_token
-from paddock.values.agents import Agent, Permissions
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Agent, Permissions, PlaneKind
 
 
 @pytest.fixture

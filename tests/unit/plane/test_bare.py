@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, PaddockError, UsageError
-from paddock.plane.bare import BARE_DIRECTORIES, Blueprint, MadePlane, make_bare_plane
-from paddock.plane.discovery import ProjectRoot, find_root, is_bare_plane
+from paddock.plane.create import BARE_DIRECTORIES, Blueprint, MadePlane, make_bare_plane
+from paddock.plane.discover import (
+    ProjectRoot,
+    bare_planes_below,
+    find_root,
+    is_bare_plane,
+    is_registered_bare_plane,
+)
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 BLUEPRINT = Blueprint(b"{}", {"HOT/schemas/s.json": b"schema", "HOT/config/policy.toml": b"# p\n"})
 MADE = {

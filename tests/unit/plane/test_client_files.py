@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.plane.client_files import Edit, read_client_file
+from paddock.plane.clients import Edit, read_client_file
 
 
 @pytest.mark.parametrize("follows", [False, True])

@@ -1,6 +1,6 @@
 import pytest
 
-from paddock.plane.client_homes import CLAUDE, CODEX
+from paddock.plane.clients import CLAUDE, CODEX
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ import pytest
 
 from paddock.errors import ConfigError, HostError
 from paddock.plane.agents import AgentStore
-from paddock.plane.creation import OpenedPlane, open_plane
-from paddock.plane.discovery import ProjectRoot, plane_for
+from paddock.plane.create import OpenedPlane, open_plane
+from paddock.plane.discover import ProjectRoot, plane_for
 from paddock.plane.layout import PlaneLayout, path_id
-from paddock.values.agents import Agent
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import Agent, PlaneKind
 
 
 def tree(directory: Path) -> dict[str, str]:
@@ -195,10 +194,10 @@ def test_a_disk_that_fails_at_any_sync_leaves_no_plane_and_the_next_call_makes_i
 OPENER = """
 import sys
 from pathlib import Path
-from paddock.plane.creation import open_plane
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.create import open_plane
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.environment import read_environment
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 sys.stdin.readline()
 home, project = sys.argv[1:]
 opened = open_plane(ProjectRoot(Path(project), PlaneKind.PROJECT), read_environment({"HOME": home}))

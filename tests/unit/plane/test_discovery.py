@@ -5,11 +5,16 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.creation import open_plane
-from paddock.plane.discovery import ProjectRoot, find_root, plane_for
+from paddock.plane.create import open_plane
+from paddock.plane.discover import (
+    ProjectRoot,
+    find_root,
+    is_registered_bare_plane,
+    plane_for,
+    register_bare_plane,
+)
 from paddock.plane.layout import PlaneLayout, plane_name
-from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 def make_bare(directory: Path) -> Path:

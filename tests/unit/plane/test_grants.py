@@ -6,8 +6,8 @@ import pytest
 
 from paddock.errors import ConfigError
 from paddock.plane.grants import list_grants, list_restraints, summarise
-from paddock.plane.policy_files import PolicyFile
 from paddock.plane.template import POLICY_TEMPLATE
+from paddock.plane.trust import PolicyFile
 from paddock.policy.presets import presets
 from paddock.policy.settings import HookSettings, ShellSettings
 

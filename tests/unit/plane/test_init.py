@@ -4,14 +4,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.discovery import ProjectRoot, find_root, plane_for
-from paddock.plane.init import InitResult, init_project
-from paddock.plane.policy_files import read_policy_files
-from paddock.plane.registry import register_bare_plane
+from paddock.plane.create import InitResult, init_project
+from paddock.plane.discover import ProjectRoot, find_root, plane_for, register_bare_plane
 from paddock.plane.report import where_report
 from paddock.plane.template import POLICY_TEMPLATE
-from paddock.plane.trust import is_trusted
-from paddock.values.planes import PlaneKind
+from paddock.plane.trust import is_trusted, read_policy_files
+from paddock.values.decisions import PlaneKind
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,9 +6,9 @@ import pytest
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.plane.discovery import ProjectRoot
-from paddock.plane.policy_files import PolicyFile, PolicyFiles, read_policy_files
-from paddock.values.planes import PlaneKind
+from paddock.plane.discover import ProjectRoot
+from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
+from paddock.values.decisions import PlaneKind
 from tests.support.trusting import record_trust
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

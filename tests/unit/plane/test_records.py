@@ -1,16 +1,13 @@
 from pathlib import Path
 
 from paddock.plane import records
-from paddock.plane.admin_config import AdminConfig
+from paddock.plane.admin import AdminConfig
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.policy_files import PolicyFile, PolicyFiles
-from paddock.plane.trust import TrustRecord
-from paddock.values.agents import Agent
-from paddock.values.digests import digest_of
-from paddock.values.entries import Entry
-from paddock.values.planes import PlaneKind
+from paddock.plane.trust import PolicyFile, PolicyFiles, TrustRecord
+from paddock.values.decisions import Agent, PlaneKind
+from paddock.values.entries import Entry, digest_of
 
 RECORD = AgentRecord(
     agent=Agent("writer", "standard", ("search",), parent="main"),

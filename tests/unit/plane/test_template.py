@@ -1,10 +1,9 @@
 import tomllib
 
 from paddock.plane.template import POLICY_TEMPLATE
-from paddock.policy.document import Scope, read_policy
+from paddock.policy.load import PathsTable, Scope, read_policy
 from paddock.policy.presets import built_in_paths, presets
 from paddock.policy.settings import Settings
-from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
 
 ADDED = "# In its place, to add to it:"

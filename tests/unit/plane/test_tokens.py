@@ -8,7 +8,7 @@ from paddock.errors import ConfigError
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.tokens import Bearer, find_bearer, make_token, read_token, token_path
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 
 @pytest.fixture

@@ -5,13 +5,8 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.plane.trust import (
-    TrustAnswer,
-    TrustRecord,
-    find_trust,
-    is_trusted,
-)
-from paddock.values.digests import digest_of
+from paddock.plane.trust import TrustAnswer, TrustRecord, find_trust, is_trusted
+from paddock.values.entries import digest_of
 from tests.support.trusting import record_trust
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

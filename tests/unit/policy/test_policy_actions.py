@@ -13,8 +13,8 @@ from paddock.policy.actions import (
     parse_head,
     parse_pattern,
 )
-from paddock.policy.problems import PatternError
-from paddock.values.actions import Action
+from paddock.policy.places import PatternError
+from paddock.values.decisions import Action
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,15 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, Writer, decide, load_policy, shell_for
 from paddock.policy.actions import parse_action
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Decision, Outcome, RuleMatch
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import (
+    Action,
+    Agent,
+    Decision,
+    Outcome,
+    Permissions,
+    PlaneKind,
+    RuleMatch,
+)
 
 ALLOW, ASK, DENY = Outcome.ALLOW, Outcome.ASK, Outcome.DENY
 

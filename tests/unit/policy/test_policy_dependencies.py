@@ -3,12 +3,9 @@
 import pytest
 
 from paddock.policy.decide import decide
-from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.guards import Writer
+from paddock.policy.engine import Policy, PolicySource, Writer, load_policy
 from paddock.policy.presets import INSTALLED_FOLDERS, MIXED_FOLDERS
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
-from paddock.values.decisions import Decision
+from paddock.values.decisions import Action, Agent, Decision
 
 DEFAULT = load_policy(None)
 

@@ -19,11 +19,11 @@ from paddock.policy.settings import (
     McpSettings,
     ProviderSettings,
     Settings,
+    ShellChanges,
     ShellLimits,
     ShellSettings,
 )
-from paddock.policy.shell import ShellChanges
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 from tests.support.policies import EVERYTHING
 
 LONG = '[[profiles.x.rules]]\noutcome = "ask"\n'

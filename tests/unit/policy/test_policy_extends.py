@@ -5,8 +5,7 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action, shell_for
 from paddock.policy.settings import ShellSettings
-from paddock.values.agents import Agent
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Agent, Outcome
 
 BASES = """[profiles.base]
 allow = ["tool:file:*", "tool:shell:run make *"]

@@ -7,7 +7,7 @@ import pytest
 from paddock.apps.hook.lean import wanted
 from paddock.apps.hook.lean.asked import parse_asked
 from paddock.gates.results import ALL_GATES
-from paddock.policy.names import (
+from paddock.policy.actions import (
     CLOSED_TARGETS,
     GATES,
     JUDGED_AS,
@@ -15,8 +15,8 @@ from paddock.policy.names import (
     MCP_PREFIX,
     find_judged_as,
 )
-from paddock.tools.gate_check import ALL
-from paddock.tools.query_ledger import LEDGERS as TOOLS_LEDGERS
+from paddock.tools.plane import ALL
+from paddock.tools.plane import LEDGERS as TOOLS_LEDGERS
 from paddock.values.calls import Json
 
 PATCH = "*** Add File: a\n*** Update File: b\n*** Delete File: c\n"

@@ -2,11 +2,11 @@
 
 import pytest
 
+from paddock.policy.decide import may_ever
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.openness import may_ever
-from paddock.tools.operations import HEADS
+from paddock.tools.spec import HEADS
 from paddock.tools.toolsets import all_tools
-from paddock.values.agents import Agent, Permissions
+from paddock.values.decisions import Agent, Permissions
 
 MAIN = (Agent("main", "mine"),)
 

@@ -4,16 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from paddock.plane.bare import BARE_DIRECTORIES
+from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.decide import decide
-from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.guards import Writer
+from paddock.policy.engine import Policy, PolicySource, Writer, load_policy
 from paddock.policy.presets import OWN_FILES
-from paddock.values.actions import WRITING_OPERATIONS, Action
-from paddock.values.agents import Agent
-from paddock.values.decisions import Decision, Outcome
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import WRITING_OPERATIONS, Action, Agent, Decision, Outcome, PlaneKind
 
 ADMIN = (Agent("admin", "open"),)
 BARE = load_policy(None, None, PlaneKind.BARE)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from paddock.policy.patterns import Comparison, PathList, PathSet, compile_pattern, compile_target
-from paddock.policy.problems import PatternError
+from paddock.policy.pathset import Comparison, PathList, PathSet, compile_pattern, compile_target
+from paddock.policy.places import PatternError
 
 
 def guarding(*texts: str) -> PathList:

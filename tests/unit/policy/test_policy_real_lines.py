@@ -8,8 +8,7 @@ import pytest
 from paddock.limits import command_chars_max, command_parts_max
 from paddock.policy import PolicySource, decide, load_policy
 from paddock.policy.questions.lint import lint
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
+from paddock.values.decisions import Action, Agent
 
 POLICY = """
 [paths]

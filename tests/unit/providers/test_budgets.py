@@ -4,8 +4,7 @@ import pytest
 
 from paddock.errors import BudgetExhaustedError
 from paddock.providers.budgets import session_budget
-from paddock.values.budgets import Account, BudgetMode, Shortage
-from paddock.values.models import Usage
+from paddock.values.models import Account, BudgetMode, Shortage, Usage
 
 
 def test_a_reservation_is_taken_from_every_scope_above():

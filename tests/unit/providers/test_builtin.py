@@ -3,7 +3,7 @@
 import pytest
 
 from paddock.providers.builtin import BuiltinModel
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.values.models import (
     AssistantMessage,
     ModelRequest,

@@ -3,8 +3,13 @@
 import pytest
 
 from paddock.errors import BudgetExhaustedError
-from paddock.providers.cancel import CancelToken, wait_or_cancel
-from paddock.providers.failures import TRANSIENT, FailureKind, ProviderError
+from paddock.providers.failures import (
+    TRANSIENT,
+    CancelToken,
+    FailureKind,
+    ProviderError,
+    wait_or_cancel,
+)
 from paddock.providers.gateway import RetryLimits, plan_wait
 from paddock.providers.scripted import Fail, Say, ScriptedModel
 from paddock.values.models import Stop

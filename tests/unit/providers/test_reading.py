@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from paddock.providers.anthropic_stream import MessageAssembly
-from paddock.providers.anthropic_wire import AnthropicWire
+from paddock.providers.anthropic import AnthropicWire, MessageAssembly
+from paddock.providers.openai import ResponsesWire
 from paddock.providers.openai_chat import COMPATIBLE, ChatAssembly, ChatWire
-from paddock.providers.openai_responses import ResponsesWire
 from paddock.values.calls import Refusal
 from paddock.values.models import Stop, ToolUse
 from tests.support.models import CLASSIFY, asking

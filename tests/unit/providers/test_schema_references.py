@@ -3,8 +3,7 @@
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.providers.schema_references import schema_defect
-from paddock.providers.structured import require_schema, schema_problem
+from paddock.providers.structured import require_schema, schema_defect, schema_problem
 from paddock.values.models import OutputSchema
 
 STRING = {"type": "string"}

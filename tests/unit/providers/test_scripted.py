@@ -5,10 +5,8 @@ import threading
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.providers.cancel import CancelToken
-from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel
-from paddock.providers.scripts import parse_script
+from paddock.providers.failures import CancelToken, FailureKind, ProviderError
+from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel, parse_script
 from paddock.testing import scripted_model
 from paddock.values.models import Stop, ToolUse, Usage
 from tests.support.models import CLASSIFY, Listener, asking

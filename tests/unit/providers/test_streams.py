@@ -5,11 +5,11 @@ import json
 import pytest
 
 from paddock import limits
-from paddock.providers.anthropic_stream import MessageAssembly
+from paddock.providers.anthropic import MessageAssembly
 from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.openai import ResponseAssembly
 from paddock.providers.openai_chat import ChatAssembly
-from paddock.providers.openai_responses import ResponseAssembly
-from paddock.providers.sse import SseEvent, SseReader, require_size
+from paddock.providers.wire import SseEvent, SseReader, require_size
 from tests.support.wire_words import anthropic_events, calls, chat_events, responses_events, says
 
 STREAM = b"event: a\ndata: 1\n\n: comment\r\ndata: x\r\ndata: y\r\n\r\nid: 3\rdata:z\r\revent: b\n\ndata: cut\n"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.providers.estimate import estimate_input_tokens
+from paddock.providers.budgets import estimate_input_tokens
 from paddock.providers.transcript import message_as_json, message_from_json, request_digest
 from paddock.values.calls import Refusal
 from paddock.values.models import (

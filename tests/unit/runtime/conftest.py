@@ -17,8 +17,8 @@ from paddock.runtime.registry import Registry
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
-from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json, ToolCall, ToolResult
+from paddock.values.decisions import Agent, AgentChain
 from paddock.workspace import Workspace
 
 ASKING = """

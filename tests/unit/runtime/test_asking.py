@@ -12,8 +12,8 @@ from paddock.runtime.approvals import Approval, NoApprover
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.tools.arguments import ArgumentType, flag
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
 from paddock.values.calls import ToolCall
+from paddock.values.decisions import Action
 from tests.unit.runtime.conftest import Answers, Door
 
 POLICY = '[profiles.standard]\nask = ["tool:client:stager"]\n'

@@ -22,12 +22,17 @@ from paddock.runtime.approvals import Approval, YesApprover
 from paddock.storage.history import Running
 from paddock.storage.notes import CallMark
 from paddock.tools.arguments import ArgumentType, clamped_integer
-from paddock.tools.cancelling import StoppedCallError
-from paddock.tools.spec import READS, CommandExit, Effects, Tool, ToolOutput, ToolSpec
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
-from paddock.values.calls import Refusal, ToolCall
-from paddock.values.cancelling import LeftEffect
+from paddock.tools.spec import (
+    READS,
+    CommandExit,
+    Effects,
+    StoppedCallError,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+)
+from paddock.values.calls import LeftEffect, Refusal, ToolCall
+from paddock.values.decisions import Action, Agent
 from tests.unit.runtime.conftest import ASKING, Answers
 
 

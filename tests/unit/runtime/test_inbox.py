@@ -16,11 +16,9 @@ from paddock.errors import (
     LedgerFullError,
     UsageError,
 )
-from paddock.providers.cancel import CancelToken
-from paddock.runtime.approval_records import GRANTED, USED
+from paddock.providers.failures import CancelToken
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover, YesApprover
-from paddock.runtime.inbox import Inbox
-from paddock.runtime.inbox_approver import (
+from paddock.runtime.asking import (
     ACTIONS_CHANGED,
     AGENT_CHANGED,
     CANCELLED,
@@ -31,7 +29,9 @@ from paddock.runtime.inbox_approver import (
     InboxApprover,
     Limited,
 )
+from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
+from paddock.runtime.records import GRANTED, USED
 
 
 @dataclass

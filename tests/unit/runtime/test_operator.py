@@ -1,11 +1,8 @@
 import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.operator import OperatorJudge
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
-from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.runtime.judge import OperatorJudge, PolicyJudge
+from paddock.values.decisions import Action, Agent, Decision, Outcome, RuleMatch
 
 DENYING = b'[profiles.standard]\ndeny = ["tool:file:* **"]\n'
 

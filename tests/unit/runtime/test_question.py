@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from paddock.apps.admin.reveal import reveal
-from paddock.runtime.approvals import ApprovalRequest
-from paddock.runtime.question import question_of
+from paddock.runtime.approvals import ApprovalRequest, question_of
 from paddock.text.show import show_unseen
 
 REQUEST = ApprovalRequest(

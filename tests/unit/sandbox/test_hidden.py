@@ -8,9 +8,9 @@ import pytest
 from paddock import limits
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
 from paddock.sandbox.hidden import NameIndex
-from paddock.values.agents import Agent, Permissions
+from paddock.sandbox.plan import Closing, ReadJudge, WriteJudge
+from paddock.values.decisions import Agent, Permissions
 from paddock.workspace import Openat2Resolution, WalkResolution
 from tests.support.disks import dig
 from tests.support.users import give_to_plain_user, run_as_plain_user

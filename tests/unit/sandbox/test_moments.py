@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.moments import Moments, coarse_now_ns, wait_for_a_tick
+from paddock.sandbox.hidden import Moments, coarse_now_ns, wait_for_a_tick
 from tests.support.changes import memory_directory
 
 

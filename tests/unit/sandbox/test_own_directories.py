@@ -4,10 +4,9 @@ import pytest
 
 from paddock.policy.engine import load_policy
 from paddock.sandbox.changes.judging import Bench, ChangeKind, CommandChange, judge_changes
-from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
 from paddock.sandbox.git.rules import NodeKind
-from paddock.values.agents import Agent
-from paddock.values.planes import PlaneKind
+from paddock.sandbox.plan import Closing, ReadJudge, WriteJudge
+from paddock.values.decisions import Agent, PlaneKind
 
 ADMIN = (Agent("admin", "admin"),)
 POLICIES = {kind: load_policy(None, None, kind) for kind in PlaneKind}

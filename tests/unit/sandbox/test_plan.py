@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from paddock.errors import ConfigError
+from paddock.policy.decide import shell_for
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.grants import shell_for
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.git_config import take_git
 from paddock.sandbox.host.host_facts import (
@@ -18,12 +18,14 @@ from paddock.sandbox.host.host_facts import (
     Listing,
     Standing,
     Toolchain,
+    is_below,
+    shared,
+    topmost,
 )
-from paddock.sandbox.host.places import is_below, shared, topmost
 from paddock.sandbox.plan import compile_plan, plan_digest, plan_json
 from paddock.sandbox.strictest import line_network
 from paddock.sandbox.values import GitConfig, SandboxPlan
-from paddock.values.agents import Agent
+from paddock.values.decisions import Agent
 
 MAIN = (Agent("main", "standard"),)
 SYSTEM = (

@@ -11,7 +11,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.history import History
 from paddock.storage.notes import CallMark, Doing
 from paddock.storage.objects import ObjectStore
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.children import end_of, start
 
 PATIENCE_S = 60

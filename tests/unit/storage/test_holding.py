@@ -7,7 +7,7 @@ import pytest
 from paddock.errors import FileChangedError
 from paddock.storage.objects import HELD_BYTES_MIN, ObjectStore
 from paddock.testing.failing_disk import FailingDisk, Fault
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.stores import objects_in
 from tests.support.users import plain_ids
 

@@ -5,7 +5,7 @@ import pytest
 
 from paddock.storage.history import CallHistory, History, Keeper
 from paddock.storage.notes import CallMark
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Expected, Workspace
 from tests.support.stores import NoSyncDisk, objects_in
 

@@ -5,7 +5,7 @@ import pytest
 from paddock.errors import ConfigError, HostError, IntegrityError
 from paddock.storage.history import SeenStore
 from paddock.storage.notes import CallMark, Doing, Notes
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 
 HELD = os.urandom(5000)
 DOING = Doing("a", "created")

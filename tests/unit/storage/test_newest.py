@@ -6,7 +6,7 @@ import pytest
 
 from paddock.storage.prune import mark_newest, newest
 from paddock.testing.failing_disk import FailingDisk, Fault
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from tests.support.stores import objects_in
 
 ONE, TWO = digest_of(b"one"), digest_of(b"two")

@@ -4,7 +4,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import BinaryFileError, TextEncodingError, TextTooLargeError
-from paddock.text.check import require_content, require_text
+from paddock.text.edit import require_content, require_text
 
 
 def test_utf8_text_passes() -> None:

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.errors import ConfigError
-from paddock.text.json_edit import remove_member, set_member
-from paddock.text.json_scan import DEPTH_MAX
+from paddock.text.json import DEPTH_MAX, remove_member, set_member
 
 ENTRY = {"command": "paddock", "args": ["mcp"]}
 JSON = st.recursive(

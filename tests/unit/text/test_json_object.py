@@ -4,7 +4,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
-from paddock.text.json_object import parse_object
+from paddock.text.json import parse_object
 
 
 @pytest.mark.parametrize(

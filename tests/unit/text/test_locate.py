@@ -3,7 +3,7 @@
 import pytest
 
 from paddock.errors import TextTooLargeError
-from paddock.text.locate import Span, find_apart, find_spans, lines_of
+from paddock.text.edit import Span, find_apart, find_spans, lines_of
 
 
 @pytest.mark.parametrize(

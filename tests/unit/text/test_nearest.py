@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.text.nearest import NearLine, find_nearest
+from paddock.text.edit import NearLine, find_nearest
 
 
 def test_a_line_that_differs_in_white_space_only_is_nearest() -> None:

@@ -1,9 +1,7 @@
 """The neighbourhood of an edit: three lines before and after, at its own place."""
 
 from paddock import limits
-from paddock.text.locate import Span
-from paddock.text.snippet import snippet_around, snippet_of_head
-from paddock.text.splice import Spliced
+from paddock.text.edit import Span, Spliced, snippet_around, snippet_of_head
 
 TEN = b"".join(b"line %d\n" % n for n in range(1, 11))
 

@@ -3,8 +3,7 @@
 import pytest
 
 from paddock.errors import TextTooLargeError
-from paddock.text.locate import Span, find_spans
-from paddock.text.splice import Spliced, splice, splice_all
+from paddock.text.edit import Span, Spliced, find_spans, splice, splice_all
 
 
 def replaced(content: bytes, old: bytes, new: bytes) -> bytes:

@@ -176,7 +176,7 @@ def test_absent_as_version_creates_and_never_overwrites(desk):
 
 def test_a_pinned_plan_runs_only_on_what_was_there(desk):
     desk.write("a", b"one")
-    from paddock.tools.create_file import CreateFile
+    from paddock.tools.write import CreateFile
 
     plan, digest = CreateFile().pin(desk.plan("create_file", path="a", content="two"), desk.ports)
     assert digest == version_of(b"one")

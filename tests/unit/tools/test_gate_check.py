@@ -8,8 +8,8 @@ import pytest
 from paddock.errors import InvalidArgumentsError
 from paddock.gates.results import PLANE_GATES, GateResult, Status, judged, not_applicable
 from paddock.packages.rows import Failure
-from paddock.tools.gate_check import SPEC
-from paddock.values.actions import Action
+from paddock.tools.plane import GATE_CHECK
+from paddock.values.decisions import Action
 
 
 class Saying:
@@ -30,7 +30,7 @@ def asking(desk):
         here = replace(desk, ports=replace(desk.ports, gates=gates))
         output = here.run("gate_check", **arguments)
         answer = {"status": "ok", "content": output.content, **output.details}
-        jsonschema.Draft202012Validator(SPEC.output_schema).validate(answer)
+        jsonschema.Draft202012Validator(GATE_CHECK.output_schema).validate(answer)
         return output
 
     return run

@@ -18,7 +18,7 @@ from paddock.errors import (
 )
 from paddock.policy.settings import LoweredLimits
 from paddock.text.show import quote
-from paddock.tools.cancelling import StoppedCallError
+from paddock.tools.spec import StoppedCallError
 from tests.support.disks import dig
 from tests.support.users import give_to_plain_user, run_as_plain_user
 

@@ -8,7 +8,7 @@ from paddock.errors import (
     PathNotFoundError,
     PathTraversalError,
 )
-from paddock.tools.grep_dev import grep_dev_tool
+from paddock.tools.grep import grep_dev_tool
 
 TOOL = grep_dev_tool()
 NOTHING = {"by_name": 0, "forbidden": 0, "too_large": 0, "binary": 0, "unreadable": 0}

@@ -7,7 +7,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, ToolError
-from paddock.text.json_object import parse_object
+from paddock.text.json import parse_object
 from paddock.tools.toolsets import all_tools
 from paddock.workspace import version_of
 from paddock.workspace.failures import converted

@@ -6,8 +6,8 @@ import jsonschema
 import pytest
 
 from paddock.packages.rows import Failure, PackageRow, State
-from paddock.tools.list_packages import SPEC
-from paddock.values.actions import Action
+from paddock.tools.plane import LIST_PACKAGES
+from paddock.values.decisions import Action
 
 ROW = PackageRow(
     "PKG-A",
@@ -58,7 +58,7 @@ def test_each_package_has_a_row_with_its_state(listing):
         "state": "installed",
     }
     answer = {"status": "ok", "content": output.content, **output.details}
-    jsonschema.Draft202012Validator(SPEC.output_schema).validate(answer)
+    jsonschema.Draft202012Validator(LIST_PACKAGES.output_schema).validate(answer)
 
 
 def test_a_plane_without_packages_says_so(listing):

@@ -13,22 +13,23 @@ from paddock.errors import (
     SandboxUnavailableError,
 )
 from paddock.policy.settings import ShellLimits
-from paddock.sandbox.outcome import (
+from paddock.sandbox.values import (
     CommandLine,
+    Ending,
+    Enforced,
+    Enforcement,
     KeptOutput,
     PreparedLine,
     RefusedChange,
+    SandboxPlan,
     ShellOutcome,
     Stream,
     Warned,
 )
-from paddock.sandbox.values import Ending, Enforced, Enforcement, SandboxPlan
-from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.effects import changes_from_bytes
-from paddock.tools.run_shell import run_shell_tool
-from paddock.tools.run_shell_dev import run_shell_dev_tool
-from paddock.tools.spec import Ports, RefusedPath
-from paddock.values.cancelling import Cancel, LeftEffect
+from paddock.tools.shell import run_shell_dev_tool, run_shell_tool
+from paddock.tools.spec import Ports, RefusedPath, StoppedCallError
+from paddock.values.calls import Cancel, LeftEffect
 from paddock.workspace import EntryKind, Workspace
 from paddock.workspace.changes import ChangedPath, EntryState
 from paddock.workspace.paths import unchecked_path as at

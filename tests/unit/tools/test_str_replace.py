@@ -294,7 +294,7 @@ def test_if_version_guards_the_edit_on_both_sides(desk):
 
 def test_a_pinned_plan_runs_only_on_what_was_there(desk):
     desk.write("a", b"old")
-    from paddock.tools.str_replace import StrReplace
+    from paddock.tools.replace import StrReplace
 
     plan = desk.plan("str_replace", path="a", old_str="old", new_str="new")
     plan, digest = StrReplace().pin(plan, desk.ports)

@@ -197,7 +197,7 @@ def test_threads_with_one_name_get_as_many_files(desk):
 WRITER = """
 import sys
 from paddock.tools.spec import Ports
-from paddock.tools.write_output import write_output_tool
+from paddock.tools.write import write_output_tool
 from paddock.workspace import Workspace
 
 class Everything:

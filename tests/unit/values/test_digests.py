@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from paddock.values.digests import digest_of, digest_of_json
+from paddock.values.entries import digest_of, digest_of_json
 
 
 def test_a_digest_names_its_function():

@@ -6,7 +6,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.history import History
 from paddock.storage.journal import Journal
 from paddock.storage.notes import CallMark, Doing
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.apply import NotingWitness, doing_of_path
 from paddock.workspace.changes import (

@@ -3,18 +3,18 @@
     command      `paddock admin`; opening: the shell put together, with a terminal or without
     shell        the loop: read, do, show; it knows two ports and no terminal
     desk         what shell and commands work with; sandboxed: what this host can enforce
-    ports        Screen and Keyboard
+    plain        Screen and Keyboard
     plain        both for pipes, dumb terminals and screen readers
-    json_lines   a screen for programs
+                   a screen for programs
     terminal     both for a real terminal (prompt_toolkit draws the input, rich the rest)
-    panel, modes, keys, history   the lower part of that, what keys do there, what was typed before
+    panel, completion             the lower part of that, what keys do there, what was typed before
     completion   what can stand at the cursor; completer: the same for prompt_toolkit
-    turn         what happens in a turn, as it is shown; calls: the calls of a session
+                   what happens in a turn, as it is shown; calls: the calls of a session
     question     what somebody is asked before an approval; approver puts it
-    preview      the difference that a call would make; reveal: what would not be seen, visible
+                   the difference that a call would make; reveal: what would not be seen, visible
     commands*    `/help` and all the others, by groups
-    blocks       what can be shown, as values; drawing and rich_drawing turn them into text
-    status       what holds right now
+    show         what can be shown, as values; drawing and rich_drawing turn them into text
+                   what holds right now
 
 Threat: a model, a file or a tool's result writes terminal sequences, direction
 overrides or invisible characters, to draw a question or an answer of its own. Nothing

@@ -1,7 +1,17 @@
-"""What can stand at the cursor: commands, tools, arguments. Pure."""
+"""What can stand at the cursor: commands, tools, arguments. Pure.
 
-from collections.abc import Iterable, Iterator, Mapping
+Also here:
+
+- The vocabulary's candidates, as prompt_toolkit wants them.
+- What keys mean now.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +72,26 @@ def _matching(names: Iterable[str], last: str, about: str = "") -> Iterator[Cand
     for name in names:
         if name.startswith(last):
             yield Candidate(name, len(last), about)
+
+
+class VocabularyCompleter(Completer):
+    """Asks for the vocabulary each time: another session may have another."""
+
+    def __init__(self, known: Callable[[], Vocabulary]) -> None:
+        self._known = known
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        for found in candidates(before, self._known()):
+            yield Completion(found.text, -found.replaces, display_meta=found.about)
+
+
+class Mode(Enum):
+    """One at a time; see `panel`."""
+
+    READING = auto()
+    BUSY = auto()
+    DRAWING = auto()
+    ASKING = auto()

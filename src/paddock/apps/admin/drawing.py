@@ -6,7 +6,7 @@ span passes `shown_text` here, and nothing else writes to a screen.
 
 from typing import Final, Protocol
 
-from paddock.apps.admin.blocks import Block, Fitted, Row, Table, Text
+from paddock.apps.admin.show import Block, Fitted, Row, Table, Text
 from paddock.text.show import show_line
 
 _TAB: Final = "    "

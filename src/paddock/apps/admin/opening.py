@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TextIO
 
-from paddock.apps.admin.approver import TerminalApprover
 from paddock.apps.admin.desk import Desk, Setting
-from paddock.apps.admin.history import HistoryFile
-from paddock.apps.admin.json_lines import JsonScreen
-from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
-from paddock.apps.admin.ports import Keyboard, Screen
-from paddock.apps.admin.preview import WorkspacePreviews
+from paddock.apps.admin.plain import JsonScreen, Keyboard, PlainKeyboard, PlainScreen, Screen
+from paddock.apps.admin.question import TerminalApprover, WorkspacePreviews
 from paddock.apps.admin.shell import Shell
+from paddock.apps.admin.terminal import HistoryFile
 from paddock.assembly.project import Project
 
 _DUMB: Final = frozenset({"dumb", "unknown", ""})

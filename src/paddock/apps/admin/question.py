@@ -5,18 +5,132 @@ much of it is missing; then there is no `always`.
 
 Threat: arguments are written by a model. Whatever they hold, they cannot begin a line
 as we do, end before their end, or look like less than they are.
+
+Also here:
+
+- The difference that a call would make, for whoever is asked about it.
+- Asks whoever sits at the terminal; anything but an explicit yes is no.
 """
 
+import itertools
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from paddock.apps.admin.blocks import Block, Look, Row, Span, Text, diff_rows, line, row
-from paddock.apps.admin.ports import Choice, Question
-from paddock.apps.admin.preview import Preview
+from paddock import limits
+from paddock.apps.admin.plain import Answer, Choice, Keyboard, Question, Silence
 from paddock.apps.admin.reveal import reveal, reveal_diff
-from paddock.runtime.approvals import ApprovalRequest
+from paddock.apps.admin.show import Block, Look, Row, Span, Text, diff_rows, line, row
+from paddock.errors import ApprovalUnavailableError, HostError, ToolError
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.text.changes import is_whole_diff, unified_diff
+from paddock.text.edit import require_content
+from paddock.text.show import show_name
+from paddock.tools.effects import ABSENT
+from paddock.tools.replace import Replacement, ReplacementOfAll, Wording
+from paddock.values.calls import Json
+from paddock.workspace import Workspace, version_of
+
+# It is made from the same content that the approval is bound to: what stands there is
+# read here, and shown only where its digest is the one in the request.
+
+_READ_BYTES_MAX: Final = 400_000
+_WORDING: Final = Wording("the old text does not stand there", "it is ambiguous", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A unified diff, or a word about why there is none. `is_whole`: nothing is left out."""
+
+    text: str
+    is_diff: bool = True
+    is_whole: bool = True
+
+
+class Previews(Protocol):
+    def of(self, request: ApprovalRequest, lines_max: int) -> Preview | None:
+        """What it would change; None for a call that changes no file by its arguments."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacePreviews:
+    """Of calls on the workspaces of one plane. `root_of(agent)` is where an agent works."""
+
+    root_of: Callable[[str], str]
+
+    def of(self, request: ApprovalRequest, lines_max: int) -> Preview | None:
+        if request.diff:
+            return Preview(request.diff, is_whole=is_whole_diff(request.diff))
+        change = _CHANGES.get(request.tool)
+        path = request.arguments.get("path")
+        if change is None or not isinstance(path, str):
+            return None
+        try:
+            before = self._before(request, path)
+            after = change(before or b"", request.arguments)
+        except (ToolError, HostError) as error:
+            return Preview(f"no diff: {error.message}", is_diff=False, is_whole=False)
+        if before is None and request.target_digest != ABSENT:
+            said = "no diff: what stands there is not what the question is bound to"
+            return Preview(said, is_diff=False, is_whole=False)
+        return _compared(before or b"", after, path, lines_max)
+
+    def _before(self, request: ApprovalRequest, path: str) -> bytes | None:
+        """The content that the request is bound to; None where nothing stands there."""
+        if request.target_digest == ABSENT:
+            return None
+        with Workspace.open(self.root_of(request.agent)) as workspace:
+            content = workspace.read_all(workspace.resolve_read(path), _READ_BYTES_MAX).content
+        # Threat: the file is exchanged between the question and this look at it, and a
+        # harmless difference is shown for another change.
+        return content if version_of(content) == request.target_digest else None
+
+
+def _compared(before: bytes, after: bytes, path: str, lines_max: int) -> Preview:
+    if any(b"\0" in each[: limits.binary_probe_bytes] for each in (before, after)):
+        said = f"no diff: binary, {len(before)} bytes before, {len(after)} bytes after"
+        return Preview(said, is_diff=False, is_whole=False)
+    if before == after:
+        return Preview("no difference: the content stays the same", is_diff=False)
+    text = unified_diff(before, after, show_name(path), lines_max)
+    return Preview(text, is_whole=is_whole_diff(text))
+
+
+def _written(before: bytes, arguments: Mapping[str, Json]) -> bytes:
+    return require_content(str(arguments.get("content", "")), "content")
+
+
+def _replaced(before: bytes, arguments: Mapping[str, Json]) -> bytes:
+    return _replace(before, arguments, "old_str", "new_str")
+
+
+def _replaced_dev(before: bytes, arguments: Mapping[str, Json]) -> bytes:
+    return _replace(before, arguments, "old_string", "new_string")
+
+
+def _replace(before: bytes, arguments: Mapping[str, Json], old: str, new: str) -> bytes:
+    sought = require_content(str(arguments.get(old, "")), old)
+    given = require_content(str(arguments.get(new, "")), new)
+    name = str(arguments.get("path", ""))
+    kind = ReplacementOfAll if arguments.get("replace_all") is True else Replacement
+    return b"".join(kind(name, sought, given, _WORDING, may_view=False).apply(before))
+
+
+def _deleted(before: bytes, arguments: Mapping[str, Json]) -> bytes:
+    return b""
+
+
+_CHANGES: Final[Mapping[str, Callable[[bytes, Mapping[str, Json]], bytes]]] = {
+    "create_file": _written,
+    "write_file_dev": _written,
+    "str_replace": _replaced,
+    "edit_file_dev": _replaced_dev,
+    "delete_file": _deleted,
+}
+"""What each of these tools makes of the content that stands there."""
 
 GUTTER: Final = "  │ "
 LINES_MAX: Final = 60
@@ -150,3 +264,63 @@ def _preview_block(preview: Preview, shown: str) -> Text:
     if preview.is_diff:
         return Text(diff_rows(shown), GUTTER)
     return Text((row(Span(shown, Look.WARN)),), GUTTER)
+
+
+BY: Final = "terminal"
+
+
+class TerminalApprover:
+    """Remembers what is always granted, by session and digest: nothing but exactly the same call.
+
+    Threat: "in this session" is what was agreed to, and the shell goes on with another one.
+
+    Agents that work side by side ask one after another.
+    """
+
+    def __init__(
+        self, keyboard: Keyboard, previews: Previews, timeout_s: float = limits.approval_timeout_s
+    ) -> None:
+        self._keyboard = keyboard
+        self._previews = previews
+        self._timeout_s = timeout_s
+        self._numbers = itertools.count(1)
+        self._always: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Yes or no within the time limit; silence is a no that can be answered later."""
+        with self._lock:
+            return self._answer(request)
+
+    def _answer(self, request: ApprovalRequest) -> Approval:
+        call = (request.session_id, request.digest)
+        before = self._always.get(call)
+        if before is not None:
+            return Approval(True, f"{BY} (always, since {before})")
+        said, question_id = self._ask(request, BRIEF)
+        if said is Choice.EXPAND:
+            said, question_id = self._ask(request, WHOLE)
+        if isinstance(said, Silence):
+            note = said.value
+            if said is Silence.TOO_LATE:
+                note = f"no answer within {self._timeout_s:g} s"
+            return Approval(False, BY, ApprovalUnavailableError.code, note)
+        if said is Choice.ALWAYS:
+            self._always[call] = question_id
+        return Approval(said in {Choice.YES, Choice.ALWAYS}, BY)
+
+    def _ask(self, request: ApprovalRequest, extent: Extent) -> tuple[Choice | Silence, str]:
+        question_id = f"Q{next(self._numbers)}"
+        preview = self._previews.of(request, extent.lines_max)
+        question = question_for(request, question_id, preview, extent, self._timeout_s)
+        answer = self._keyboard.answer(question)
+        if isinstance(answer, Silence):
+            return answer, question_id
+        return _counted(answer, question_id, question.choices), question_id
+
+
+def _counted(answer: Answer, question_id: str, choices: tuple[Choice, ...]) -> Choice:
+    # Threat: an answer to an earlier question arrives when another one stands there.
+    if answer.question_id != question_id or answer.choice not in choices:
+        return Choice.NO
+    return answer.choice

@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text as Rich
 
-from paddock.apps.admin.blocks import Block, Fitted, Look, Row, Table, Text
 from paddock.apps.admin.drawing import COLUMN_GAP, TABLE_INDENT, shown_text
+from paddock.apps.admin.show import Block, Fitted, Look, Row, Table, Text
 
 _WIDTH_MIN: Final = 20
 _STYLES: Final = {

@@ -1,12 +1,11 @@
 """What this host can enforce on commands, tried once when the shell starts."""
 
-from paddock.apps.admin.status import Sandboxed
+from paddock.apps.admin.show import Sandboxed
 from paddock.assembly.project import Project
 from paddock.assembly.shell import STAGING
 from paddock.errors import SandboxUnavailableError
-from paddock.policy.grants import shell_for
-from paddock.sandbox.backends import choose_backend
-from paddock.sandbox.examine import examine_host
+from paddock.policy.decide import shell_for
+from paddock.sandbox.backends import choose_backend, examine_host
 from paddock.sandbox.values import Enforcement, Verdict
 
 

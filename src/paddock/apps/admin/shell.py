@@ -7,12 +7,12 @@ from typing import Final
 
 from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Session
-from paddock.apps.admin.blocks import Block, Look, Span, Text, line, row
 from paddock.apps.admin.commands import find_command, parse_command, vocabulary
 from paddock.apps.admin.desk import Desk
-from paddock.apps.admin.ports import Ended, Interrupted, is_text
+from paddock.apps.admin.plain import Ended, Interrupted, is_text
+from paddock.apps.admin.show import Block, Look, Span, Text, line, row
 from paddock.errors import IntegrityError, PaddockError, UsageError
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.text.show import quote
 
 _AGAIN: Final = "press Ctrl-C again to leave, or go on typing"

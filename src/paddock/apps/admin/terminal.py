@@ -4,19 +4,26 @@ One prompt_toolkit application runs for as long as the shell does, in the main t
 shell runs in a thread of its own and speaks to it through the two ports. The application
 holds the line that still grows, the line that is typed, the badge and the status line;
 everything else is printed above it and belongs to the terminal's own history.
+
+Also here:
+
+- What was typed before, in a file of the user's own.
 """
 
 import asyncio
+import json
 import os
 import queue
 import signal
+import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, TextIO
+from pathlib import Path
+from typing import Any, Final, TextIO, cast
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
@@ -25,15 +32,95 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from paddock.agent.results import TurnResult
-from paddock.apps.admin.blocks import Block, Look, Span, Text, line, row
 from paddock.apps.admin.completion import Vocabulary
-from paddock.apps.admin.history import HistoryFile
-from paddock.apps.admin.keys import panel_keys
-from paddock.apps.admin.panel import Panel
-from paddock.apps.admin.ports import Answer, Ended, Question, Said, Silence, Typed
+from paddock.apps.admin.panel import Panel, panel_keys
+from paddock.apps.admin.plain import Answer, Ended, Question, Said, Silence, Typed
 from paddock.apps.admin.rich_drawing import RichDrawing
-from paddock.apps.admin.status import Status
-from paddock.errors import PaddockError
+from paddock.apps.admin.show import Block, Look, Span, Status, Text, line, row
+from paddock.errors import ConfigError, PaddockError
+from paddock.storage.atomic import (
+    FILE_MODE,
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+)
+from paddock.text.show import quote
+
+# One JSON text a line. A line that begins with a space is not kept, and neither is one
+# that is too long.
+#
+# Threat: what an operator types may hold what nobody else should read, and somebody who
+# could write the file would put commands where a key press finds them. The file is the
+# user's alone, and no link to one.
+
+FILE: Final = "admin-history.jsonl"
+_ENTRIES_MAX: Final = 2_000
+_ENTRY_CHARS_MAX: Final = 10_000
+_BYTES_MAX: Final = 4_000_000
+
+
+class HistoryFile:
+    """The newest lines; adding one costs one write at the end."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` is made, if it is missing, with the first line."""
+        self._file = directory / FILE
+
+    def load(self) -> list[str]:
+        """Oldest first. What is no JSON text is passed over.
+
+        Raises: ConfigError where the file is not the user's alone; HostError.
+        """
+        require_private(self._file.parent)
+        content = read_file(self._file, _BYTES_MAX)
+        if content is None:
+            return []
+        _require_own(self._file)
+        found = [text for each in content.splitlines() if (text := _parse(each)) is not None]
+        kept = found[-_ENTRIES_MAX:]
+        if len(content) > _BYTES_MAX // 2 or len(found) > 2 * _ENTRIES_MAX:
+            replace_file(self._file, b"".join(_line(text) for text in kept[-_ENTRIES_MAX // 2 :]))
+        return kept
+
+    def add(self, text: str) -> None:
+        """Keep one more. Raises: HostError, ConfigError."""
+        if not text.strip() or text.startswith(" ") or len(text) > _ENTRY_CHARS_MAX:
+            return
+        make_directories(self._file.parent)
+        # O_APPEND: shells side by side add whole lines. O_NOFOLLOW, and 0600 from the start.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with host_errors("writing", self._file):
+            descriptor = os.open(self._file, flags, FILE_MODE)
+            try:
+                os.write(descriptor, _line(text))
+            finally:
+                os.close(descriptor)
+
+
+def _require_own(file: Path) -> None:
+    with host_errors("looking at", file):
+        found = os.lstat(file)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ConfigError(
+            f"{quote(file)} is not yours alone (mode {stat.S_IMODE(found.st_mode):04o})",
+            where=str(file),
+            hint="chmod 600, or remove it",
+        )
+
+
+def _line(text: str) -> bytes:
+    return json.dumps(text, ensure_ascii=True).encode("ascii") + b"\n"
+
+
+def _parse(line: bytes) -> str | None:
+    try:
+        value = cast("object", json.loads(line))
+    except ValueError:
+        return None
+    return value if isinstance(value, str) else None
+
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 

@@ -20,9 +20,10 @@ from paddock.assembly.granting import (
     expired_by,
     find_outdated,
     grant,
+    grant_here,
+    resume,
 )
 from paddock.assembly.project import Project
-from paddock.assembly.resuming import grant_here, resume
 from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked

@@ -94,7 +94,7 @@ def _build(options: Options, console: Console) -> int:
     from paddock.packages.archive import ARCHIVE_MODE
     from paddock.packages.bootstrap import NAME, build_bootstrap
     from paddock.storage.atomic import replace_file
-    from paddock.values.digests import digest_of
+    from paddock.values.entries import digest_of
 
     require_named("--out", options.out)
     target = Path(console.directory / (options.out or NAME))
@@ -120,7 +120,7 @@ def _build(options: Options, console: Console) -> int:
 def _verify(options: Options, console: Console) -> int:
     from paddock.packages.archive import load_bytes
     from paddock.packages.bootstrap import NAME, find_differences
-    from paddock.values.digests import digest_of
+    from paddock.values.entries import digest_of
 
     content = load_bytes(Path(console.directory / (options.archive or NAME)))
     differences = find_differences(content)
@@ -147,7 +147,7 @@ def _say_differences(differences: "tuple[Failure, ...]", console: Console) -> No
 def _install(options: Options, console: Console) -> int:
     from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
     from paddock.packages.bootstrap import load_packages
-    from paddock.plane.discovery import is_bare_plane
+    from paddock.plane.discover import is_bare_plane
     from paddock.plane.dual_gate import ToolProfile
 
     require_named("--root", options.root)

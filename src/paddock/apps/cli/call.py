@@ -12,7 +12,7 @@ from paddock.assembly.runtimes import open_runtime
 from paddock.errors import InvalidArgumentsError, ToolError
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.runtime.runtime import Runtime
-from paddock.text.json_object import parse_object
+from paddock.text.json import parse_object
 from paddock.values.calls import Json, Refusal, ToolResult
 
 

@@ -25,10 +25,9 @@ from paddock.assembly.collecting import (
     record_accepted,
     recorded_checkpoints,
 )
-from paddock.collector.accepting import Left, accept_offers
+from paddock.collector.accept import Left, accept_offers, verify_store
 from paddock.collector.chains import OfferRefusal, RefusalCode
 from paddock.collector.store import Store
-from paddock.collector.verifying import verify_store
 from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.format.genesis import VerifierKey
 from paddock.values.calls import Json

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.apps.cli.console import Console
-from paddock.collector.accepting import Answer, Left
+from paddock.collector.accept import Answer, Left, Report
 from paddock.collector.chains import Accepted, Chain, Head, OfferRefusal, RefusalCode, Refused
 from paddock.collector.store import Store
-from paddock.collector.verifying import Report
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 

@@ -9,10 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.demo_commands import CommandTour
-from paddock.apps.cli.demo_copy import TOUR, copy_project
-from paddock.apps.cli.demo_scene import Scene
-from paddock.apps.cli.demo_session import SessionTour
+from paddock.apps.cli.demo_commands import TOUR, CommandTour, Scene, SessionTour, copy_project
 from paddock.apps.cli.options import Options
 from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.project import Project

@@ -1,19 +1,136 @@
-"""The part of the tour in which commands run: on a layer, held by the kernel, and taken back."""
+"""The part of the tour in which commands run: on a layer, held by the kernel, and taken back.
 
+Also here:
+
+- The part of the tour in which a model works: one session, from its start to its record.
+- A copy of the project at hand, for the tour: its own files, bounded, never its links.
+- What one act of the tour showed.
+"""
+
+import json
+import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from paddock.apps.cli.demo_copy import TOUR
-from paddock.apps.cli.demo_scene import Scene
+from paddock.agent.events import CallFinished, Event
+from paddock.agent.sessions import Session
 from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
-from paddock.errors import SandboxUnavailableError
+from paddock.assembly.sessions import SessionWish, open_session, sessions_of
+from paddock.errors import ApprovalUnavailableError, ProtectedPathError, SandboxUnavailableError
+from paddock.ledger.query import Filter
+from paddock.ledger.verify.verifying import verify
+from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import YesApprover
+from paddock.text.show import show_name
 from paddock.values.calls import Json, ToolResult
+from paddock.values.entries import TURN_RECORDED
+
+_FILES_MAX: Final = 2_000
+_BYTES_MAX: Final = 50_000_000
+_POLICIES: Final = frozenset({"paddock.toml", "paddock.json"})
+TOUR: Final = "paddock-demo"
+"""What the tour's own names begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    source: Path
+    files: int
+    left: int
+
+    def said(self) -> str:
+        """One line for a person."""
+        said = f"the tour works on a copy of {self.source} ({_files(self.files)})"
+        return f"{said}; {_files(self.left)} left out" if self.left else said
+
+
+def copy_project(source: Path, target: Path) -> Copied:
+    """Copy the files of `source` that git knows (all, where there is no git) to `target`.
+
+    At most 2,000 files and 50 MB; links and special files are left out, and the
+    project's own policy, as the tour has one, and what has a name of the tour's. The
+    copy gets an empty `.git`, so that it is a project of its own.
+    """
+    names = _git_files(source) or _plain_files(source)
+    copied = bytes_copied = 0
+    left = 0
+    for name in names:
+        file = source / name
+        try:
+            if name in _POLICIES or not file.is_file() or file.is_symlink():
+                continue
+            size = file.stat().st_size
+            is_too_much = copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX
+            if is_too_much or name.startswith(TOUR):
+                left += 1
+                continue
+            destination = target / name
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, destination)
+        except OSError:
+            left += 1  # Not readable by this user, or gone meanwhile.
+            continue
+        copied += 1
+        bytes_copied += size
+    (target / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    return Copied(source, copied, left)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
+def _git_files(source: Path) -> list[str]:
+    """Files that git would keep; none where git or a repository is missing."""
+    # Threat: the repository's own configuration may name a program that git would start.
+    safe = ["git", "-c", "core.fsmonitor=false"]
+    command = [*safe, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, cwd=source, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    if done.returncode != 0:
+        return []
+    names = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+    return sorted(name for name in names if name)
+
+
+def _plain_files(source: Path) -> list[str]:
+    found: list[str] = []
+    for directory, below, names in os.walk(source):
+        below[:] = sorted(name for name in below if name != ".git")
+        here = Path(directory).relative_to(source)
+        found += [str(here / name) for name in sorted(names) if name != ".git"]
+        if len(found) > _FILES_MAX:
+            break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A title, what was done, what came of it in a word, and in detail."""
+
+    title: str
+    did: str
+    outcome: str
+    detail: str
+
+    def as_json(self) -> dict[str, Json]:
+        """For `--json`."""
+        return {
+            "title": self.title,
+            "did": self.did,
+            "outcome": self.outcome,
+            "detail": self.detail,
+        }
+
 
 _LIST: Final = f"{TOUR}-list.md"
 _HOOK: Final = ".git/hooks/post-checkout"
@@ -112,3 +229,94 @@ class CommandTour:
 def _is_staged(result: ToolResult) -> bool:
     """Whether it worked on a layer: only then is there a dry run, and an undo."""
     return "sandbox: stage" in result.content
+
+
+_NOTE: Final = f"{TOUR}-session.md"
+_ROWS_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What is said, and the code that its last call ends with; "" where that is allowed."""
+
+    title: str
+    message: str
+    code: str = ""
+
+
+_LINES: Final = (
+    Line("Now a model works: the built-in one, without a key", "what files are there?"),
+    Line("It writes", f'write a file at {_NOTE} with the content "a model was here"'),
+    Line("It searches", f'search for "a model was here" in {_NOTE}'),
+    Line("It may not delete unasked", f"delete {_NOTE}", ApprovalUnavailableError.code),
+    Line(
+        "It is asked for something that is protected",
+        'write a file at .git/hooks/post-merge with the content "boom"',
+        ProtectedPathError.code,
+    ),
+)
+
+
+class SessionTour:
+    """Says the lines in one session and shows what came of each."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._calls: list[CallFinished] = []
+        self.surprises: list[str] = []
+
+    def heard(self, event: Event) -> None:
+        if isinstance(event, CallFinished):
+            self._calls.append(event)
+
+    def scenes(self) -> Iterator[Scene]:
+        """One for each line, and one for the record of the session."""
+        with open_session(self._project, SessionWish(model="builtin", listener=self)) as session:
+            for line in _LINES:
+                yield self._say(line, session)
+        yield self._recorded(session.session_id)
+
+    def _say(self, line: Line, session: Session) -> Scene:
+        self._calls.clear()
+        result = session.handle_turn(line.message)
+        calls = self._calls
+        refusal = calls[-1].result.refusal if calls else None
+        code = "" if refusal is None else refusal.code
+        if not calls or code != line.code:
+            self.surprises.append(f"{line.message!r} ended as {code or 'allowed'}")
+        outcome = "refused" if code else "allowed"
+        if code.startswith("approval."):
+            outcome = "asked"
+        rows = [f"  {show_name(call.tool)} {_what(call)}" for call in calls]
+        return Scene(
+            line.title, f"> {line.message}", outcome, "\n".join([*rows, _cut(result.response)])
+        )
+
+    def _recorded(self, session_id: str) -> Scene:
+        wanted = Filter(TURN_RECORDED, session_id=session_id)
+        turns = sessions_of(self._project).query(LedgerName.HO2M, wanted, None).entries
+        report = verify(str(self._project.layout.ledger_paths()[LedgerName.HO2M]))
+        if report.problems or len(turns) != len(_LINES):
+            self.surprises.append("the session is not on record")
+        rows = [
+            f"turn {row.entry.metadata.get('turn')}  {row.entry.metadata.get('outcome')}  "
+            f"{row.entry.metadata.get('user_message')}"
+            for row in turns
+        ]
+        said = f"{report.entries} entries, chain whole"
+        command = f"paddock session show {session_id}; paddock ledger verify --ledger ho2m"
+        return Scene(
+            "The whole session is on record", command, "verified", "\n".join([*rows, said])
+        )
+
+
+def _what(call: CallFinished) -> str:
+    refusal = call.result.refusal
+    arguments = json.dumps(dict(call.arguments))
+    return f"{arguments} ran" if refusal is None else f"{arguments} did not run: {refusal.code}"
+
+
+def _cut(text: str) -> str:
+    rows = text.split("\n")
+    missing = len(rows) - _ROWS_MAX
+    return text if missing <= 0 else "\n".join([*rows[:_ROWS_MAX], f"[{missing} more lines]"])

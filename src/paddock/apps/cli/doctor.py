@@ -16,7 +16,7 @@ from paddock.sandbox.values import Enforcement, Verdict
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
-    from paddock.sandbox.probe import Finding
+    from paddock.sandbox.backends import Finding
 
 _STAGING = "staging"
 """Below Paddock's state: where the layers of commands lie."""
@@ -35,8 +35,7 @@ class Doctor:
         """Try everything and say what came of it; 0 also where something is missing."""
         from paddock import __version__
         from paddock.apps.cli.doctor_here import look_here
-        from paddock.sandbox.examine import examine_host
-        from paddock.sandbox.probe import probe_host
+        from paddock.sandbox.backends import examine_host, probe_host
 
         findings = probe_host()
         verdicts = examine_host(environment_of(console).paddock_home / _STAGING)
@@ -95,7 +94,7 @@ class Doctor:
 
 
 def _examine_here(project: Project) -> Verdict:
-    from paddock.sandbox.examine import examine_workspace
+    from paddock.sandbox.backends import examine_workspace
 
     staging = project.environment.paddock_home / _STAGING
     return examine_workspace(staging, str(project.root.path))

@@ -12,15 +12,11 @@ from paddock.apps.cli.project import environment_of, find_project
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError, UsageError
 from paddock.plane.layout import LedgerName
-from paddock.policy.grants import shell_for
-from paddock.policy.questions.lint import (
-    TRACKED_HINT,
-    describe_tracked,
-    find_tracked_secrets,
-)
+from paddock.policy.decide import shell_for
+from paddock.policy.questions.lint import TRACKED_HINT, describe_tracked, find_tracked_secrets
 from paddock.policy.settings import EnforcementMode, ShellSettings
+from paddock.sandbox.backends import Finding, find_rarely_confined, offered_outside
 from paddock.sandbox.git.tracked import list_tracked
-from paddock.sandbox.probe import Finding, find_rarely_confined, offered_outside
 
 _PROJECT: Final = "this project"
 _RECORDS: Final = "its records"

@@ -9,9 +9,9 @@ from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
 from paddock.assembly.opening import init_project
 from paddock.assembly.project import read_project
-from paddock.plane.discovery import ProjectRoot
+from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import ToolProfile
-from paddock.plane.keys import operator_key_path
+from paddock.plane.environment import operator_key_path
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Final
 
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 

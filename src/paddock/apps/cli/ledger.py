@@ -118,7 +118,7 @@ class LedgerCommand:
             from paddock.apps.cli.ledger_verify import run_verify
 
             return run_verify(site, NAMES, options, console)
-        from paddock.apps.cli import ledger_proofs as proofs
+        from paddock.apps.cli import ledger_verify as proofs
 
         if question == "checkpoint":
             return proofs.run_checkpoint(site, options, console)

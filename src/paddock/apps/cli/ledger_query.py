@@ -23,12 +23,11 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import BadRow, query
 from paddock.ledger.tail import find_torn_bytes, follow
-from paddock.plane.discovery import name_of_root
+from paddock.plane.discover import name_of_root
 from paddock.plane.layout import LedgerName
 from paddock.text.show import cut, show_name
 from paddock.values.calls import Json
-from paddock.values.entries import Entry, clean
-from paddock.values.events import APPROVAL_ANSWERED
+from paddock.values.entries import APPROVAL_ANSWERED, Entry, clean
 
 _POLL_S: Final = 0.25
 

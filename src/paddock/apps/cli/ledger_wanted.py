@@ -10,7 +10,7 @@ from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import Filter, query
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
-from paddock.values.events import EVENT_TYPES
+from paddock.values.entries import EVENT_TYPES
 
 
 def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:

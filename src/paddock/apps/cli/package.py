@@ -19,7 +19,7 @@ from paddock.packages.rows import (
 )
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 if TYPE_CHECKING:
     from paddock.packages.archive import Archive

@@ -18,19 +18,23 @@ from paddock.assembly.client_agents import (
 from paddock.assembly.policies import find_policy_files, read_candidate
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PaddockError, UsageError
-from paddock.plane.discovery import find_root
+from paddock.plane.discover import find_root
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
-from paddock.policy.questions.examples import ExampleResult, run_examples
-from paddock.policy.questions.explain import explain, find_nearly, here_json
-from paddock.policy.questions.lint import LintFinding, lint
-from paddock.policy.questions.nearness import NearMiss
+from paddock.policy.questions.explain import NearMiss, explain, find_nearly, here_json
+from paddock.policy.questions.lint import ExampleResult, LintFinding, lint, run_examples
 from paddock.text.show import is_cut
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, Held, Outcome, confined, rule_as_json
+from paddock.values.decisions import (
+    Action,
+    AgentChain,
+    Decision,
+    Held,
+    Outcome,
+    confined,
+    rule_as_json,
+)
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
 _NOT_USABLE: Final = 2

@@ -29,31 +29,28 @@ from paddock.ledger.decided import find_decided
 from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.plane.layout import LedgerName
-from paddock.plane.policy_files import PolicyFiles
+from paddock.plane.trust import PolicyFiles
 from paddock.policy.places import BUILT_IN
-from paddock.policy.questions.diff import diff
-from paddock.policy.questions.explain_now import Now, explain_now
-from paddock.policy.questions.explain_record import (
+from paddock.policy.questions.compare import diff
+from paddock.policy.questions.explain import Now, explain_now
+from paddock.policy.questions.record import (
+    DECIDED_EVENTS,
     TOLD_EVENTS,
     Kept,
-    RecordedCall,
-    tell_calls,
-    with_question,
-)
-from paddock.policy.questions.recorded import (
-    DECIDED_EVENTS,
     Lost,
     PastDecision,
     Recorded,
+    RecordedCall,
     Why,
     read_recorded,
+    tell_calls,
+    with_question,
 )
 from paddock.policy.questions.replay import replay
 from paddock.text.show import quote
-from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import TOOL_STAGED
+from paddock.values.decisions import AgentChain
+from paddock.values.entries import TOOL_STAGED, Entry
 
 DEFAULT_LEDGER: Final = LedgerName.HO1M
 _TOLD_MAX: Final = 5

@@ -6,8 +6,7 @@ from paddock import limits
 from paddock.apps.cli.asking import NoTerminalError, ask_yes
 from paddock.apps.cli.console import Console
 from paddock.errors import ApprovalUnavailableError
-from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.runtime.question import question_of
+from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 
 _QUESTION: Final = "allow this once? [y/N] "
 

@@ -11,12 +11,11 @@ from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
 from paddock.errors import HostError, UsageError
 from paddock.limits import shell_cache_bytes_max
-from paddock.plane.paths import real_path
+from paddock.plane.environment import real_path
 from paddock.sandbox.caches import FOLDER, Caches
-from paddock.sandbox.closing import ReadJudge
 from paddock.sandbox.facts import Asking, collect_facts
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.plan import CompiledPlan, compile_plan, plan_digest, plan_json
+from paddock.sandbox.plan import CompiledPlan, ReadJudge, compile_plan, plan_digest, plan_json
 from paddock.sandbox.values import GitConfig
 from paddock.text.show import quote
 from paddock.values.calls import Json

@@ -25,8 +25,7 @@ from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.plane.layout import LedgerName
 from paddock.runtime.awaiting import await_thread
-from paddock.values.calls import Json
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel, Json
 
 _CLIENT = "claude"
 _NOBODY = "nobody can be asked here"

@@ -33,12 +33,12 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter
 from paddock.plane import scratch
-from paddock.plane.client_files import Edit
+from paddock.plane.clients import Edit
 from paddock.plane.layout import LedgerName
-from paddock.policy.questions.explain_record import DENIED_UNASKED
-from paddock.sandbox.probe import find_rarely_confined, offered_outside
+from paddock.policy.questions.record import DENIED_UNASKED
+from paddock.sandbox.backends import find_rarely_confined, offered_outside
 from paddock.values.calls import Json
-from paddock.values.events import HOOK_DECISION
+from paddock.values.entries import HOOK_DECISION
 
 DENIALS_SHOWN: Final = 10
 _REFUSED: Final = 2

@@ -19,9 +19,8 @@ from typing import Final, cast
 
 from paddock.apps.hook.settings.claude import sandbox_in
 from paddock.errors import ConfigError, HostError, SandboxUnavailableError
-from paddock.plane.client_files import read_client_file
-from paddock.plane.client_homes import CLAUDE
-from paddock.plane.creation import MAIN_AGENT
+from paddock.plane.clients import CLAUDE, read_client_file
+from paddock.plane.create import MAIN_AGENT
 from paddock.plane.environment import Environment
 from paddock.storage.atomic import make_directories, replace_file
 from paddock.text.show import show_name

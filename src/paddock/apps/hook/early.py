@@ -24,8 +24,8 @@ from paddock.apps.hook.lean.judging import DENY, Verdict
 from paddock.apps.hook.lean.records import Identity, decision_record
 from paddock.apps.hook.records_of import entry_of
 from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
-from paddock.plane.creation import open_plane
-from paddock.plane.discovery import find_root
+from paddock.plane.create import open_plane
+from paddock.plane.discover import find_root
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json

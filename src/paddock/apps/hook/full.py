@@ -45,8 +45,8 @@ from paddock.plane.client_processes import note_client
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name
-from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
+from paddock.values.decisions import AgentChain
 
 Said = TypeVar("Said")
 

@@ -21,12 +21,11 @@ from paddock.assembly.client_agents import (
 )
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
-from paddock.plane.client_homes import CLAUDE, CODEX
-from paddock.plane.environment import Environment, read_environment
-from paddock.plane.paths import real_path
-from paddock.policy.grants import shell_for
+from paddock.plane.clients import CLAUDE, CODEX
+from paddock.plane.environment import Environment, read_environment, real_path
+from paddock.policy.decide import shell_for
 from paddock.policy.presets import LOCKED
-from paddock.values.agents import Agent, AgentChain
+from paddock.values.decisions import Agent, AgentChain
 
 PROJECT_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
 """Where Claude Code was started; the shell's own directory may be another by now."""

@@ -38,16 +38,19 @@ from paddock.apps.hook.records_of import warned_directory
 from paddock.assembly.client_agents import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.paths import LedgerPaths
-from paddock.plane.discovery import POLICY_MARKERS, PROJECT_MARKERS
+from paddock.plane.discover import (
+    POLICY_MARKERS,
+    PROJECT_MARKERS,
+    bare_planes_below,
+    registry_directory,
+)
 from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.plane.registry import bare_planes_below, registry_directory
 from paddock.plane.trust import trust_record_path
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.storage.atomic import create_file, make_directories, replace_file, require_private
-from paddock.values.agents import AgentChain, Permissions
 from paddock.values.calls import Json
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import AgentChain, Permissions, PlaneKind
 
 IMAGES_MAX: Final = 200
 """Images that are kept; of more the oldest go."""

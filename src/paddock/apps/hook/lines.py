@@ -17,8 +17,8 @@ from paddock.apps.hook.lean.patches import read_patch
 from paddock.apps.hook.lean.places import find_stands
 from paddock.apps.hook.lean.shell import is_bare_below
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
-from paddock.policy.commands.commandline import Sift, program_name
-from paddock.policy.commands.tokens import RESERVED
+from paddock.policy.commands.walk import RESERVED
+from paddock.policy.commands.words import Sift, program_name
 from paddock.policy.commands.writes import all_below
 
 EXPANDED_MAX: Final = 500

@@ -19,20 +19,22 @@ from paddock.apps.hook.lean.wrap import Holding
 from paddock.apps.hook.lines import read_targets
 from paddock.policy.commands import parse_line
 from paddock.policy.decide import judge_for
-from paddock.policy.engine import Policy
-from paddock.policy.guards import Writer
-from paddock.policy.lines import UNREADABLE_REMEDY, LineJudge, judge_line, written_path
-from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
-from paddock.policy.permissions import compile_permissions
+from paddock.policy.engine import Policy, Writer
+from paddock.policy.matching import compile_permissions
+from paddock.policy.pathset import Comparison, PathList, PathPattern, compile_pattern
 from paddock.policy.places import BUILT_IN
-from paddock.policy.profiles import CompiledProfile
+from paddock.policy.profiles import (
+    UNREADABLE_REMEDY,
+    CompiledProfile,
+    LineJudge,
+    judge_line,
+    written_path,
+)
 from paddock.policy.profiles import Finding as PolicyFinding
 from paddock.policy.rules import Profile, compile_rule
 from paddock.policy.rules import Rule as PolicyRule
 from paddock.policy.settings import HookSettings
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.decisions import Action, AgentChain, Outcome, RuleMatch
 
 
 class PolicyEngine:

@@ -14,10 +14,10 @@ from paddock.apps.hook.lean.indexes import DEPTH as DEPTH_CODE
 from paddock.apps.hook.lean.indexes import ONE, RUN
 from paddock.apps.hook.policy_engine import anywhere_of, compile_also
 from paddock.policy.actions import ANY, HeadPattern, NamePattern
-from paddock.policy.commands.commandline import program_name
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
 from paddock.policy.commands.seeing import CHANGERS
-from paddock.policy.commands.tokens import RESERVED
+from paddock.policy.commands.walk import RESERVED
+from paddock.policy.commands.words import program_name
 from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
 from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
 from paddock.policy.engine import Policy
@@ -33,8 +33,7 @@ from paddock.policy.globs import (
     split_lead,
 )
 from paddock.policy.matching import comparison_of
-from paddock.policy.path_index import Indexed
-from paddock.policy.patterns import PathList, PathPattern, indexed
+from paddock.policy.pathset import Indexed, PathList, PathPattern, indexed
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome

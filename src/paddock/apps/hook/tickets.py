@@ -20,7 +20,7 @@ from paddock.errors import ApprovalUnavailableError
 from paddock.plane.layout import PlaneLayout
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.storage.atomic import create_file, make_directories
-from paddock.values.digests import digest_of_json
+from paddock.values.entries import digest_of_json
 
 LIFE_S: Final = 3600
 _BYTES: Final = 16

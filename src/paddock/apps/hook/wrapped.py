@@ -29,16 +29,15 @@ from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import CallCancelledError, PaddockError, SandboxUnavailableError
 from paddock.limits import shell_timeout_raised_s
-from paddock.plane.environment import process_environment, process_variables
-from paddock.plane.paths import real_path
-from paddock.policy.grants import shell_for
-from paddock.policy.shell import covers
-from paddock.providers.cancel import CancelToken
+from paddock.plane.environment import process_environment, process_variables, real_path
+from paddock.policy.decide import shell_for
+from paddock.policy.settings import covers
+from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.text.show import show_name
-from paddock.tools.shell_results import discarded_text
-from paddock.values.agents import client_kind
+from paddock.tools.shell import discarded_text
 from paddock.values.calls import Json, ToolResult
+from paddock.values.decisions import client_kind
 
 REFUSED: Final = 126
 """As a shell says of a command that may not be run (POSIX, Exit Status for Commands)."""

@@ -2,10 +2,10 @@
 
     server       the two answers, tools/list and tools/call      served     the agents behind it
     stdio, http  one client by streams, many by HTTP; gate: who may speak to that at all
-    bearer       whose request it is over HTTP        running    which of its requests run
-    lines        from bytes to messages (pure)        calls      running them, so many at once
-    results      what a client gets                   asking     a client's person is asked
-    returning    a client's answer about changes that wait
+                   whose request it is over HTTP                   which of its requests run
+                   from bytes to messages (pure)                   running them, so many at once
+                   what a client gets                   asking     a client's person is asked
+                   a client's answer about changes that wait
     command      `paddock mcp`; install, uninstall: a client's own configuration
 
 Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.

@@ -27,12 +27,10 @@ from pydantic import ValidationError
 
 from paddock import limits
 from paddock.errors import ApprovalExpiredError, ApprovalRefusedError, ApprovalUnavailableError
-from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.approvals import Approval, ApprovalRequest, question_of
 from paddock.runtime.inbox import Inbox
-from paddock.runtime.question import question_of
 from paddock.text.show import show_name
-from paddock.values.calls import ToolResult
-from paddock.values.cancelling import Cancel
+from paddock.values.calls import Cancel, ToolResult
 
 KEY: Final = "approval"
 """Of the one question in a result that asks."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project, find_project
 from paddock.errors import UsageError
-from paddock.plane.client_files import Edit
+from paddock.plane.clients import Edit
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.tokens import make_token, token_path
 from paddock.text.show import quote
@@ -202,8 +202,7 @@ class Mcp:
         return 0 if is_wanted else 1
 
     def _uninstall(self, options: Options, console: Console) -> int:
-        from paddock.apps.mcp.install import config_file
-        from paddock.apps.mcp.uninstall import find_elsewhere, plan_uninstall
+        from paddock.apps.mcp.install import config_file, find_elsewhere, plan_uninstall
 
         project = _find(options, console)
         client, scope = options.client, _scope(options)

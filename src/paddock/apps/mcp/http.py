@@ -1,36 +1,298 @@
-"""Serving clients over streamable HTTP: a bearer token says which agent is calling."""
+"""Serving clients over streamable HTTP: a bearer token says which agent is calling.
+
+Also here:
+
+- Who may speak to the HTTP server at all: an ASGI application round the SDK's.
+- Whose request it is over HTTP: the agent whose token it carries.
+- The requests that run in the sessions of the HTTP server, by what they are told apart with.
+"""
 
 import asyncio
 import ipaddress
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+import sys
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
-from typing import Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
+import anyio.to_thread
 import h11
 import uvicorn
-from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.shared.dispatcher import coerce_request_id
+from mcp_types import JSONRPCError, RequestId
 from starlette.applications import Starlette
+from starlette.authentication import AuthenticationError
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from paddock import limits
-from paddock.apps.mcp.bearer import ByToken, TokenVerifier, not_looked_up
-from paddock.apps.mcp.gate import Gate, Hosts, Unambiguous
-from paddock.apps.mcp.running import RunningRequests
-from paddock.apps.mcp.served import Agents
+from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
+from paddock.apps.mcp.stdio import read_content, request_id_of, still_runs
 from paddock.assembly.project import Project
-from paddock.errors import HostError, UsageError
-from paddock.plane.tokens import make_token, read_token, token_path
+from paddock.errors import HostError, PaddockError, PermissionDeniedError, UsageError
+from paddock.plane.tokens import (
+    Bearer,
+    find_bearer,
+    make_token,
+    read_token,
+    token_digest,
+    token_path,
+)
 from paddock.text.show import quote
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVerifier:
+    """Looks a token up at each request: one that was replaced counts no more.
+
+    What stands in the way is said on stderr, once: requests come by the thousand.
+    """
+
+    project: Project
+    only: str | None
+    """The one agent that is served; None for all that have a token."""
+    told: set[str] = field(default_factory=set[str])
+    """What was said already. Owned by the event loop's thread."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """See `mcp.server.auth.provider.TokenVerifier`.
+
+        Raises: AuthenticationError: no token can be looked up.
+        """
+        try:
+            # Files are read, and nobody else may wait for that.
+            bearer = await anyio.to_thread.run_sync(self._find, token)
+        except PaddockError as error:
+            self._tell(error)
+            raise AuthenticationError from error
+        for error in bearer.unread:
+            self._tell(error)
+        agent = bearer.agent
+        if agent is None or self.only not in (None, agent):
+            return None
+        if not self.project.agents.is_known(agent):
+            # Its declaration was taken away by hand, and its token was not.
+            return None
+        # The token's digest keeps sessions of a replaced token from being taken over.
+        return AccessToken(token="", client_id=agent, scopes=[], subject=token_digest(token))
+
+    def _find(self, token: str) -> Bearer:
+        return find_bearer(self.project.layout, self.project.environment, token)
+
+    def _tell(self, error: PaddockError) -> None:
+        said = error.render()
+        if said not in self.told:
+            self.told.add(said)
+            sys.stderr.write(f"paddock mcp: {said}\n")
+
+
+def not_looked_up(connection: HTTPConnection, error: AuthenticationError) -> Response:
+    """The answer where no token can be looked up: nobody is let in, and it may pass."""
+    del connection, error
+    return PlainTextResponse("no token can be looked up until a person has looked", 503)
+
+
+@dataclass(frozen=True, slots=True)
+class ByToken:
+    """The agent of a request is the one whose token it carries."""
+
+    agents: Agents
+
+    def served(self) -> Served:
+        """That agent. Raises: PermissionDeniedError where there is no token."""
+        token = get_access_token()
+        if token is None:
+            raise PermissionDeniedError("the request carries no token")
+        return self.agents.get(token.client_id)
+
+
+# Threat: the SDK keeps a session's requests by their ids, and to it 11 and "11" are one. Of
+# two that run at once the first could not be stopped any more, and the second would be
+# where the first is meant.
+#
+# A request runs while its answer is waited for, and while its handler does: a client that
+# hangs up ends the first alone.
+
+_SESSION: Final = "mcp-session-id"
+
+
+class RequestKey(NamedTuple):
+    session: str
+    request_id: RequestId
+
+
+def key_of(headers: Headers, request_id: RequestId | None) -> RequestKey | None:
+    """The key of a request; None of one without a session, which stands for itself."""
+    session = headers.get(_SESSION)
+    if session is None or request_id is None:
+        return None
+    return RequestKey(session, coerce_request_id(request_id))
+
+
+class RunningRequests:
+    """Those that run now. Owned by the event loop's thread."""
+
+    def __init__(self) -> None:
+        self._held: Counter[RequestKey] = Counter()
+
+    def has(self, key: RequestKey | None) -> bool:
+        return key in self._held
+
+    @contextmanager
+    def held(self, key: RequestKey | None) -> Generator[None]:
+        """For so long it runs, whoever else holds it."""
+        if key is None:
+            yield
+            return
+        self._held[key] += 1
+        try:
+            yield
+        finally:
+            self._held[key] -= 1
+            if not self._held[key]:
+                del self._held[key]
+
+    async def handled(
+        self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Hold a request while it is handled. See `mcp.server.lowlevel.Server.middleware`."""
+        request = ctx.request
+        key = None if request is None else key_of(request.headers, ctx.request_id)
+        with self.held(key):
+            return await call_next(ctx)
+
+
+# Threat (DNS rebinding): a page in the user's browser, under a name that its owner lets
+# point to this machine, sends requests here. The name then stands in Host, and the page's
+# origin in Origin; a browser lets no page change either. An address in Host is no name.
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """By which hosts the server may be addressed."""
+
+    is_loopback: bool
+    """Bound to this machine alone: then other addresses are refused as well."""
+    names: frozenset[str] = frozenset()
+
+    def permits(self, host: str) -> bool:
+        """Whether a Host header's value (RFC 9110, 7.2) names this server."""
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower()
+            if name == "localhost" or name in self.names:
+                return True
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return address.is_loopback or not self.is_loopback
+
+    def permits_origin(self, origin: str) -> bool:
+        """Whether an Origin header's value is a page that this server could have sent."""
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and self.permits(parts.netloc)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Refuses requests for another host, and those that a page of another origin sends."""
+
+    app: ASGIApp
+    hosts: Hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or not self.hosts.permits(hosts[0]):
+            await PlainTextResponse("no such host here", 421)(scope, receive, send)
+        elif not all(map(self.hosts.permits_origin, origins)):
+            await PlainTextResponse("not from this origin", 403)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class Unambiguous:
+    """Refuses what two readers could take for different things.
+
+    That is no JSON, a name that is given twice (the SDK's readers take the last), and the
+    id of a request of the same session that runs still. It stands behind the token:
+    nobody else's body is held or parsed.
+    """
+
+    app: ASGIApp
+    running: RunningRequests
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or _says_too_large(scope):
+            await self.app(scope, receive, send)
+            return
+        pieces, body = await _read(receive)
+        value = None if body is None else read_content(body)
+        if isinstance(value, JSONRPCError):
+            await _answer(value)(scope, receive, send)
+            return
+        request_id = request_id_of(value)
+        key = key_of(Headers(scope=scope), request_id)
+        if request_id is not None and self.running.has(key):
+            await _answer(still_runs(request_id))(scope, receive, send)
+            return
+
+        async def again() -> Message:
+            return pieces.pop(0) if pieces else await receive()
+
+        with self.running.held(key):
+            await self.app(scope, again, send)
+
+
+def _answer(error: JSONRPCError) -> Response:
+    content = error.model_dump_json(by_alias=True, exclude_unset=True)
+    return Response(content, 400, media_type="application/json")
+
+
+def _says_too_large(scope: Scope) -> bool:
+    """Such a body is refused before it comes; nobody may wait for it."""
+    said = Headers(scope=scope).get("content-length", "0")
+    return said.isascii() and said.isdigit() and int(said) > limits.mcp_body_bytes_max
+
+
+async def _read(receive: Receive) -> tuple[list[Message], bytes | None]:
+    """What comes in up to the limit, piece by piece and as a whole; over it, nothing whole.
+
+    The SDK refuses what is over it.
+    """
+    pieces: list[Message] = []
+    body = bytearray()
+    while len(body) <= limits.mcp_body_bytes_max:
+        piece = await receive()
+        pieces.append(piece)
+        body += piece.get("body", b"")
+        if not piece.get("more_body", False):
+            return pieces, bytes(body)
+    return pieces, None
+
 
 PATH: Final = "/mcp"
 

@@ -1,4 +1,9 @@
-"""The agents behind the server: their runtimes, and the tools that clients are shown."""
+"""The agents behind the server: their runtimes, and the tools that clients are shown.
+
+Also here:
+
+- A client's answer about changes that wait: they are brought in, and nothing runs again.
+"""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -8,17 +13,37 @@ from typing import Final, NamedTuple
 
 from mcp_types import Tool
 
-from paddock.apps.mcp.asking import ClientApprover
+from paddock.apps.mcp.asking import (
+    ANSWERED_BEFORE,
+    ASK_ANEW,
+    ClientApprover,
+    Returned,
+    ReturningAsker,
+    approval_of,
+)
 from paddock.assembly.approvals import open_inbox
+from paddock.assembly.granting import grant_here, resume
 from paddock.assembly.ids import new_session_id
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
-from paddock.errors import HostError
+from paddock.errors import (
+    ApprovalExpiredError,
+    ApprovalRefusedError,
+    ConfigError,
+    HostError,
+    UsageError,
+)
+from paddock.plane.discover import registry_directory
 from paddock.plane.layout import LedgerName
-from paddock.plane.policy_files import PROJECT_POLICY, PROJECT_POLICY_JSON
-from paddock.plane.registry import registry_directory
+from paddock.plane.trust import PROJECT_POLICY, PROJECT_POLICY_JSON
+from paddock.runtime.answers import refusal_without, with_question
+from paddock.runtime.approvals import Approval
 from paddock.runtime.inbox import Inbox
+from paddock.runtime.parked import Parked
+from paddock.runtime.prepared import Bounds
+from paddock.runtime.records import REFUSED
 from paddock.runtime.runtime import Runtime
+from paddock.values.calls import Json, ToolResult
 
 _OPENED_MAX: Final = 5
 """So often what governs may change while it is read."""
@@ -198,3 +223,70 @@ def _stamp(path: Path) -> _Stamp | None:
         return None
     rights = found.st_mode << 32 | found.st_uid
     return _Stamp(found.st_dev, found.st_ino, rights, found.st_size, found.st_ctime_ns)
+
+
+# In the era in which a call is answered with its question and made again with the answer, a
+# command whose effect differs from run to run would never be what was approved. What it left
+# when it was asked about is kept, and that is what the answer is for.
+
+
+def settle_changes(
+    served: Served, asker: ReturningAsker, tool: str, arguments: Mapping[str, Json], bounds: Bounds
+) -> ToolResult | None:
+    """What came of the answer; None where no changes wait for it: then the call is made.
+
+    Threat: whatever comes back is the client's to forge, keep and send again. The state is
+    sealed; what it names is looked up and compared, and its changes are taken once.
+
+    Raises: UsageError: the runtime is closed. IntegrityError, ConfigError, HostError.
+    """
+    returned = asker.returned
+    parked = None if returned is None else _find(served, returned)
+    if returned is None or parked is None or parked.changes is None or parked.state != "waiting":
+        return None
+    request = parked.request
+    if (request.agent, request.tool, request.arguments) != (served.agent, tool, arguments):
+        return None
+    approval = approval_of(returned.said, asker.name)
+    if approval.is_granted:
+        return _bring_in(served, parked, approval, bounds)
+    if approval.code == ApprovalRefusedError.code:
+        served.inbox.book.answered(replace(parked, answered_by=approval.by), REFUSED)
+        served.inbox.forget_waiting(request)
+        return _refused(served, parked, approval, bounds)
+    kept = replace(
+        approval,
+        note=f"{approval.note}; it is kept as {parked.id}",
+        request_id=parked.id,
+        changes_digest=parked.changes_digest,
+    )
+    return with_question(_refused(served, parked, kept, bounds), kept)
+
+
+def _find(served: Served, returned: Returned) -> Parked | None:
+    try:
+        parked = served.inbox.find(returned.identity)
+    except (UsageError, ConfigError):
+        # It is gone, or does not load: what becomes of the call is said where it is asked about.
+        return None
+    return parked if parked.request.digest == returned.digest else None
+
+
+def _bring_in(served: Served, parked: Parked, approval: Approval, bounds: Bounds) -> ToolResult:
+    try:
+        granted = grant_here(served.project, parked.id, approval.by)
+        return resume(served.project, granted, bounds)
+    except ApprovalExpiredError as error:
+        note, hint = error.message, error.hint
+    except UsageError:
+        note, hint = ANSWERED_BEFORE, ASK_ANEW
+    # Nobody can say yes to it any more: the call is asked about anew.
+    served.inbox.forget_waiting(parked.request)
+    late = Approval(False, approval.by, ApprovalExpiredError.code, note, hint=hint)
+    return _refused(served, parked, late, bounds)
+
+
+def _refused(served: Served, parked: Parked, approval: Approval, bounds: Bounds) -> ToolResult:
+    request = parked.request
+    refusal = refusal_without(approval, request.actions[0])
+    return served.runtime.refuse(request.tool, refusal, bounds)

@@ -1,4 +1,10 @@
-"""The server's two answers, tools/list and tools/call, for both protocol eras."""
+"""The server's two answers, tools/list and tools/call, for both protocol eras.
+
+Also here:
+
+- Running calls: in threads, at most so many at once, stopped when nobody waits any more.
+- A tool result as an MCP client gets it.
+"""
 
 import asyncio
 import os
@@ -9,10 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
+import anyio
 import anyio.to_thread
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -22,6 +30,7 @@ from mcp_types import (
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
+    TextContent,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -36,10 +45,7 @@ from paddock.apps.mcp.asking import (
     can_be_asked,
     client_name,
 )
-from paddock.apps.mcp.calls import Calls
-from paddock.apps.mcp.results import call_result
-from paddock.apps.mcp.returning import settle_changes
-from paddock.apps.mcp.served import Served
+from paddock.apps.mcp.served import Served, settle_changes
 from paddock.errors import (
     ApprovalExpiredError,
     InvalidArgumentsError,
@@ -48,12 +54,108 @@ from paddock.errors import (
     UnknownToolError,
     UsageError,
 )
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.sandbox.streams import LastLine
-from paddock.text.json_object import json_name
+from paddock.text.json import json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal, ToolResult
+
+# One slow call never holds others: it has a thread of its own, and the loop that reads
+# and writes messages runs no tool. A place is given back when the call has really ended,
+# not when its client has left.
+
+T = TypeVar("T")
+
+_PROGRESS_S: Final = 1.0
+"""A call that takes longer is heard of so often, by a client that wants to."""
+
+
+class Calls:
+    """The calls of one server."""
+
+    def __init__(self, calls_max: int) -> None:
+        self._places = anyio.CapacityLimiter(calls_max)
+
+    async def run(
+        self,
+        work: Callable[[], T],
+        cancel: CancelToken,
+        session: ServerSession,
+        printed: LastLine | None = None,
+    ) -> T:
+        """Run `work` in a thread; when the caller is cancelled, `cancel` is, and work is awaited.
+
+        Threat: a client that cancels and calls again would leave commands behind and
+        have more of them run than there are places. `printed` is shown with the progress.
+        """
+        done: list[T] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, cancel, session, printed)
+            # Not abandoned: the thread is told to stop, and its end is waited for.
+            done.append(await anyio.to_thread.run_sync(work, limiter=self._places))
+            tasks.cancel_scope.cancel()
+        return done[0]
+
+
+async def _watch(cancel: CancelToken, session: ServerSession, printed: LastLine | None) -> None:
+    """Report progress until cancelled, and pass that on."""
+    seconds = 0
+    try:
+        while True:
+            await anyio.sleep(_PROGRESS_S)
+            seconds += 1
+            line = printed.text if printed is not None else ""
+            message = f"running for {seconds} s" + (f": {line}" if line else "")
+            await session.report_progress(float(seconds), message=message)
+    finally:
+        # Also when the call is done: then nothing listens any more.
+        cancel.cancel()
+
+
+# Text alone, which is made for the model: today's clients show `structuredContent` in its
+# place, escaped. Where both are asked for (`paddock mcp --structured`), that holds `content`
+# too, and of the other fields those that are short and are not said there. Host paths stay
+# here.
+
+APPROVAL: Final = "approval"
+"""The id of a request that waits in the inbox."""
+_TEXT_CHARS_MAX: Final = 120
+_LEFT_OUT: Final = frozenset(
+    {"success", "path", "to", "action", "error", "hint", "rule", "warnings"}
+)
+"""Said in `content`, or for the host alone: `path` and `to` are absolute in the workspace's
+tools."""
+
+
+def structured(result: ToolResult) -> dict[str, Json]:
+    """What a model reads of a result: valid under the tool's output schema."""
+    shown: dict[str, Json] = {"status": result.status, "content": result.content}
+    if result.refusal is not None:
+        shown["code"] = result.refusal.code
+    if APPROVAL in result.details:
+        # Also for programs, which do not look for it in a sentence.
+        shown[APPROVAL] = result.details[APPROVAL]
+    for name, value in result.details.items():
+        if name not in shown and name not in _LEFT_OUT and _is_short(value, result.content):
+            shown[name] = value
+    return shown
+
+
+def call_result(result: ToolResult, *, is_structured: bool) -> CallToolResult:
+    """A refused call is an error result, never a protocol error: the model can act on it."""
+    return CallToolResult(
+        content=[TextContent(type="text", text=result.content)],
+        structured_content=structured(result) if is_structured else None,
+        is_error=result.refusal is not None,
+    )
+
+
+def _is_short(value: Json, content: str) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= _TEXT_CHARS_MAX and value not in content
+    return isinstance(value, bool | int | float)
+
 
 _NAME: Final = "paddock"
 _INSTRUCTIONS: Final = (
@@ -73,7 +175,6 @@ _NOT_ANSWERED: Final = Refusal(
 )
 
 Context = ServerRequestContext[Any, Any]
-T = TypeVar("T")
 
 
 class Door(Protocol):

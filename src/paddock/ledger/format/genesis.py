@@ -20,8 +20,7 @@ from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.encoding import PREV_OF_GENESIS
 from paddock.ledger.format.lines import StoredEntry
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
-from paddock.values.events import GENESIS
+from paddock.values.entries import GENESIS, Entry
 
 FORMAT: Final = 1
 """The version that this program writes and reads."""

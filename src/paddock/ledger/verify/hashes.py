@@ -18,7 +18,7 @@ from paddock.ledger.head import Mark
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import LINE_OPENING, whole_lines
 from paddock.ledger.verify.results import Remembered, Unanswered
-from paddock.values.events import GENESIS, TOOL_INTENT, TOOL_RESULT
+from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
 
 _LEAF: Final = sha256(b"\0")
 _EVENT_AT: Final = len(

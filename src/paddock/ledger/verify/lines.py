@@ -13,7 +13,7 @@ from paddock.ledger.head import Mark
 from paddock.ledger.ports import Head
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.verify.results import ChainFault, Problem, Unanswered
-from paddock.values.events import GENESIS, TOOL_INTENT, TOOL_RESULT
+from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
 
 
 def check_lines(reader: LedgerReader, marks: list[Mark]) -> "LineCheck":

@@ -1,7 +1,7 @@
 """Lines of shell, taken apart for policy: text in, values out.
 
-    parse, commandline   a line → what it is, as policy sees it
-    grammar, tokens, walk, words, documents   the syntax tree, and what its parts mean
+    parse, words         a line → what it is, as policy sees it
+    grammar, walk, words                      the syntax tree, and what its parts mean
     rough                what can be seen of a line that does not parse
     seeing, wrappers     what a command would start under another name
     pattern, exact, dangers   the target of a rule, and what its wildcards never cover
@@ -19,10 +19,9 @@ Rules kept here:
     words that a person understands.
 """
 
-from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand
 from paddock.policy.commands.parse import parse_line
 from paddock.policy.commands.pattern import CommandPattern, compile_command_pattern
-from paddock.policy.commands.words import Word
+from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Word
 
 __all__ = [
     "CommandLine",

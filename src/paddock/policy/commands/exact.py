@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from paddock.policy.commands.commandline import exact_program, program_name
 from paddock.policy.commands.dangers import (
     CAUTIONS_BY_PROGRAM,
     FILTERS_BY_PROGRAM,
@@ -24,7 +23,7 @@ from paddock.policy.commands.dangers import (
     is_plain_awk,
     is_plain_sed,
 )
-from paddock.policy.commands.words import Word
+from paddock.policy.commands.words import Word, exact_program, program_name
 from paddock.policy.commands.wrappers import (
     ASSIGNMENT,
     GIT_BEFORE,

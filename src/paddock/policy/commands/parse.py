@@ -10,14 +10,12 @@ from paddock.limits import (
     command_depth_max,
     command_parts_max,
 )
-from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand, Touch
 from paddock.policy.commands.exact import find_directory, is_neutral
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
 from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, change_by, see_through
-from paddock.policy.commands.tokens import EVALUATED
-from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
-from paddock.policy.commands.words import Word
+from paddock.policy.commands.walk import EVALUATED, Findings, RawCommand, walk_tree
+from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Touch, Word
 from paddock.policy.commands.wrappers import HARMLESS
 from paddock.policy.commands.writes import find_touch
 

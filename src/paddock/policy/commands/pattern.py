@@ -9,18 +9,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.policy.commands.commandline import (
-    Reading,
-    SimpleCommand,
-    exact_program,
-    program_name,
-)
 from paddock.policy.commands.dangers import KNOWN
 from paddock.policy.commands.exact import Way, find_danger, find_loose_word, see_exactly
 from paddock.policy.commands.seeing import CHANGERS, change_by
-from paddock.policy.commands.words import Word
+from paddock.policy.commands.words import Reading, SimpleCommand, Word, exact_program, program_name
 from paddock.policy.commands.wrappers import ASSIGNMENT, HARMLESS
-from paddock.policy.problems import PatternError, quote_toml
+from paddock.policy.places import PatternError, quote_toml
 
 _PIECE: Final = re.compile(
     r"""'(?P<single>[^']*)'|"(?P<double>[^"]*)"|\\(?P<escaped>.)|(?P<one>.)"""

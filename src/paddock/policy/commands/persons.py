@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand, program_name
-from paddock.policy.commands.words import Word
+from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Word, program_name
 from paddock.policy.commands.wrappers import NESTING
 
 READING: Final[dict[str, frozenset[str]]] = {

@@ -14,11 +14,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from paddock.policy.commands.commandline import Reading, program_name
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
 from paddock.policy.commands.exact import find_subcommand, is_caught
 from paddock.policy.commands.rough import rough_commands
-from paddock.policy.commands.words import Word
+from paddock.policy.commands.words import Reading, Word, program_name
 from paddock.policy.commands.wrappers import (
     ASSIGNMENT,
     GIT_BEFORE,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from typing import Final
 
-from paddock.policy.commands.commandline import Reading, Sift, Touch, program_name
+from paddock.policy.commands.words import Reading, Sift, Touch, program_name
 from paddock.policy.commands.wrappers import WRAPPERS
 
 _UNTOLD: Final = "an option makes names of files that the words of the line do not tell"

@@ -15,13 +15,10 @@ from paddock.errors import ConfigError
 from paddock.policy.actions import parse_concrete
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.places import BUILT_IN
-from paddock.policy.problems import PatternError, quote_toml
+from paddock.policy.places import BUILT_IN, PatternError, quote_toml
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, AgentChain, Outcome
 
 _ASKED: Final = (Outcome.CONFINE, Outcome.ASK)
 """What a person may be asked about; a command that is to be confined where no sandbox holds it."""

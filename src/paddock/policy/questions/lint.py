@@ -2,32 +2,321 @@
 
 Nothing here stops a load or changes a decision. A finding is sound for the cases
 it names; it is no proof that a policy without findings is good.
+
+Also here:
+
+- Whether one pattern of a policy leaves another one nothing to decide.
+- Programs that a rule for them says too little about: what they run, or what they need.
+- `policy test`: each example of each rule, judged again and reported one by one.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
-from paddock.policy.actions import HeadPattern
-from paddock.policy.document import PolicyDocument
-from paddock.policy.engine import Policy
-from paddock.policy.guards import Writer
-from paddock.policy.places import BUILT_IN, Place
-from paddock.policy.presets import presets
-from paddock.policy.problems import quote_toml
-from paddock.policy.questions.coverage import (
-    IdleException,
-    covering_rules,
-    idle_exceptions,
-    is_swallowed,
-    path_samples,
+from paddock.policy.actions import ActionPattern, HeadPattern, parse_concrete
+from paddock.policy.engine import Layers, PathGuards, Policy, Writer
+from paddock.policy.globs import CharClass, Segment, Wild
+from paddock.policy.load import PathsTable, PolicyDocument
+from paddock.policy.matching import rule_matches
+from paddock.policy.pathset import (
+    ROOT,
+    Comparison,
+    MatchedPattern,
+    PathList,
+    PathPattern,
+    PathSet,
+    compile_pattern,
 )
-from paddock.policy.questions.interpreters import find_interpreter, find_unconfined
+from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
+from paddock.policy.presets import RARELY_CONFINED, presets
+from paddock.policy.questions.sampling import common_row, path_parts
+from paddock.policy.reader import Text
 from paddock.policy.rules import Profile, Rule
 from paddock.text.show import name_some
-from paddock.values.actions import Action
 from paddock.values.calls import Json
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import WRITING_OPERATIONS, Action, Outcome
+
+# Decided on samples: the covered pattern with its wildcards filled in, by nothing
+# and by texts that no pattern names. A pattern that matches all of them matches
+# by its own wildcards, and so whatever else stands there. Brackets are no such
+# wildcard, since they take some and leave others: a pattern that has them is
+# never said to cover another one.
+
+FILL: Final = "\x01\x02"
+"""A text that no pattern of a policy holds."""
+_FILLS: Final = ("", FILL[0], FILL, FILL * 2)
+"""What a star is filled with. Nothing and one character first: `??*` takes neither."""
+
+GUARDING_LISTS: Final = ("protected", "generated", "secret")
+
+
+@dataclass(frozen=True, slots=True)
+class IdleException:
+    """A `!` that takes nothing out of the list `name`: `above` closes a directory above it."""
+
+    name: str
+    pattern: PathPattern
+    above: PathPattern
+    instead: str
+    """What to write for `above`; empty where no one pattern does."""
+
+
+def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
+    """Yield each rule that never decides, with a stricter one (or its twin) that covers it."""
+    index = PathSet(
+        (number, rule.pattern.path, Comparison.GUARDING)
+        for number, rule in enumerate(rules)
+        if rule.pattern.path is not None and not _has_brackets(rule.pattern.path)
+    )
+    first: dict[str, int] = {}
+    others = [n for n, rule in enumerate(rules) if rule.pattern.path is None]
+    for number, rule in enumerate(rules):
+        candidates = list(others)
+        if rule.pattern.path is not None:
+            samples = _samples(rule.pattern.path)
+            common = index.matching(samples[0])
+            for sample in samples[1:]:
+                common &= index.matching(sample)
+            candidates += sorted(common)
+        candidates.append(first.setdefault(rule.pattern.text, number))
+        for candidate in candidates:
+            other = rules[candidate]
+            if candidate != number and _is_stronger(other, rule, candidate < number):
+                yield rule, other
+                break
+
+
+def idle_exceptions(paths: PathsTable) -> Iterator[IdleException]:
+    """Yield each `!` of the lists that close paths that takes nothing out of its list."""
+    for name in GUARDING_LISTS:
+        patterns: tuple[PathPattern, ...] = getattr(paths, name) or ()
+        listed = PathList(patterns, Comparison.GUARDING)
+        for pattern in patterns:
+            above = listed.find_above(pattern) if pattern.negated else None
+            if above is not None:
+                yield IdleException(name, pattern, above, _instead(patterns, pattern, above))
+
+
+def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: PathPattern) -> str:
+    """Return what `above` may be written as so that `pattern` takes out something, if that does."""
+    # With a slash in it a pattern begins at the root.
+    text = f"{'**/' if above.glob.anywhere else ''}{above.text.rstrip('/')}/**"
+    try:
+        wide = compile_pattern(text)
+    except PatternError:
+        return ""
+    changed = (wide if each == above else each for each in patterns)
+    listed = PathList(changed, Comparison.GUARDING)
+    is_open = all(listed.find(sample) is None for sample in path_samples(pattern))
+    return text if is_open and not above.text.endswith(" ") else ""
+
+
+def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
+    """Return the path list's pattern that denies whatever the rule names, if one does."""
+    path = rule.pattern.path
+    if path is None:
+        return None
+    whole = replace(
+        guards,
+        **{name: _whole(getattr(guards, name), path) for name in GUARDING_LISTS},
+    )
+    found = [_swallowing(whole, rule.pattern, sample) for sample in _samples(path)]
+    first = found[0]
+    return first if first is not None and all(each is not None for each in found) else None
+
+
+def _whole(layers: Layers, path: PathPattern) -> Layers:
+    """Return the layers in which no `!` concerns something that the rule names."""
+    parts = path_parts(path.glob)
+    return tuple(
+        layer
+        for layer in layers
+        if not any(
+            pattern.negated and common_row(parts, path_parts(pattern.glob)) is not None
+            for pattern in layer.patterns
+        )
+    )
+
+
+def _has_brackets(pattern: PathPattern) -> bool:
+    pieces = (piece for segment in pattern.glob.segments for piece in segment)
+    return any(isinstance(piece, CharClass) for piece in pieces)
+
+
+def _without_brackets(pattern: PathPattern) -> PathPattern:
+    """Return a pattern that matches what this one does and more: `?` for brackets."""
+    segments = tuple(
+        tuple(Wild.ONE if isinstance(piece, CharClass) else piece for piece in segment)
+        for segment in pattern.glob.segments
+    )
+    return replace(pattern, glob=replace(pattern.glob, segments=segments))
+
+
+def _samples(pattern: PathPattern) -> tuple[str, ...]:
+    """Return what has to be covered: more than the pattern matches, and the root if it is."""
+    root = (ROOT,) if pattern.glob.covers_root else ()
+    return path_samples(_without_brackets(pattern)) + root
+
+
+def path_samples(pattern: PathPattern) -> tuple[str, ...]:
+    """Return paths that the pattern matches, its wildcards filled in several ways."""
+    glob = pattern.glob
+    found: list[str] = []
+    for fill, depth in product(_FILLS, (0, 1, 2)):
+        # No component is empty: where a star is all of it, it takes a character.
+        name = fill or FILL[0]
+        parts: list[str] = []
+        for segment in glob.segments:
+            if segment == (Wild.DEPTH,):
+                parts += [name] * depth
+            else:
+                parts.append(_filled(segment, fill) or name)
+        if glob.segments[-1] == (Wild.DEPTH,) and depth == 0:
+            parts.append(name)
+        if glob.anywhere:
+            parts = [name] * depth + parts
+        found.append("/".join(parts))
+    return tuple(dict.fromkeys(found))
+
+
+def _filled(segment: Segment, fill: str) -> str:
+    out = ""
+    for piece in segment:
+        if isinstance(piece, str):
+            out += piece
+        elif isinstance(piece, CharClass):
+            out += piece.ranges[0][0] if piece.ranges and not piece.negated else FILL[0]
+        else:
+            out += FILL[0] if piece is Wild.ONE else fill
+    return out
+
+
+def _swallowing(guards: PathGuards, pattern: ActionPattern, path: str) -> MatchedPattern | None:
+    secret = guards.find_secret(path)
+    if secret is not None:
+        return None if _has_brackets(secret) else secret
+    head = pattern.head
+    # A rule that also reads still decides something on a protected path.
+    if (head.category, head.operation) not in WRITING_OPERATIONS:
+        return None
+    found = guards.find_protected(path) or guards.find_generated(path)
+    return None if found is None or _has_brackets(found) else found
+
+
+def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
+    if other.outcome < rule.outcome or not _covers_head(other.pattern, rule.pattern):
+        return False
+    if other.outcome is rule.outcome:
+        # Twins: of two rules that say the same, only the later one is superfluous.
+        is_twin = other.pattern.text == rule.pattern.text and other.network == rule.network
+        return is_twin and is_earlier
+    # What a rule says of the network holds although a stricter one decides.
+    return rule.network is None and _covers_target(other, rule)
+
+
+def _covers_head(wide: ActionPattern, narrow: ActionPattern) -> bool:
+    return wide.head.category in ("*", narrow.head.category) and wide.head.operation in (
+        "*",
+        narrow.head.operation,
+    )
+
+
+def _covers_target(other: Rule, rule: Rule) -> bool:
+    if not other.pattern.has_target:
+        return True
+    if other.pattern.path is not None:
+        # The index has said that it matches every sample of `rule`.
+        return rule.pattern.path is not None
+    if other.pattern.name is not None and rule.pattern.name is not None:
+        return all(
+            other.pattern.name.matches_widely(rule.pattern.target.replace("*", fill))
+            for fill in ("", FILL)
+        )
+    return other.command is not None and _covers_command(other, rule)
+
+
+def _covers_command(other: Rule, rule: Rule) -> bool:
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    if other.command is None or other.command.is_any:
+        return other.command is not None
+    if rule.command is None or rule.command.is_any:
+        return False
+    target = rule.pattern.target
+    bare = target.removesuffix(" *")
+    samples = [bare.replace("*", "qqq"), target.replace("*", "qqq"), target.replace("*", "qqq qq")]
+    for sample in samples:
+        commands = parse_line(sample).commands
+        # Where `confine` is only one reading, the other rule decides whether it holds.
+        is_confined = other.outcome is Outcome.CONFINE
+        pattern = other.command
+        matches = pattern.matches_exactly if is_confined else pattern.matches_any_reading
+        if not commands or not all(map(matches, commands)):
+            return False
+    return True
+
+
+INTERPRETERS: Final = frozenset(
+    (
+        "awk bash bun busybox dash deno docker env eval find gawk ksh lua make node npx parallel "
+        "perl php pip podman python python3 ruby sed sh sudo tclsh uv uvx vim xargs zsh"
+    ).split()
+)
+"""Programs that run whatever their arguments or a file say."""
+
+RUNNERS: Final = frozenset(
+    (
+        "IPython asyncio bdb bpython cProfile code codeop coverage debugpy doctest execnet idlelib "
+        "inspect invoke ipdb ipykernel jupyter kernprof line_profiler memory_profiler memray nox "
+        "pdb pickle pipx poetry profile profiling ptpython pudb py_spy pydoc pyinstrument pyperf "
+        "rlcompleter runpy scalene slipcover sqlite3 timeit torch.distributed tox trace trepan "
+        "viztracer watchfiles xonsh"
+    ).split()
+)
+"""Modules that run a text, a file or a module that their arguments name, as `python` does."""
+
+
+def find_interpreter(rule: Rule) -> str:
+    """Return the program or module of an allow whose star covers what it runs; else empty.
+
+    A module that `-m` names is looked at in place of Python, as the decision itself does.
+    """
+    words = rule.pattern.target.split()
+    program = words[0].rpartition("/")[2]
+    if program not in INTERPRETERS or not words[-1].endswith("*"):
+        return ""
+    module = _module(rule) if program.startswith("python") else ""
+    if not module:
+        return program
+    packages = module.split(".")
+    names = {".".join(packages[:count]) for count in range(1, len(packages) + 1)}
+    return f"{program} -m {module}" if names & (RUNNERS | INTERPRETERS) else ""
+
+
+def find_unconfined(rule: Rule) -> str:
+    """Return the program of a rule that rarely works in a sandbox; else empty."""
+    words = rule.pattern.target.split()
+    program = words[0].rpartition("/")[2] if words else ""
+    return program if program in RARELY_CONFINED else ""
+
+
+def _module(rule: Rule) -> str:
+    """Return the module of `python -m MODULE …` where the rule has it word for word."""
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    if rule.command is None:
+        return ""
+    texts: list[str] = []
+    for word in rule.command.words:
+        if not word.is_literal:
+            break
+        texts.append(word.parts[0])
+    command = parse_line(shlex.join(texts)).commands[0]
+    return texts[command.starts[1]] if len(command.starts) > 1 else ""
+
 
 TRACKED_HINT: Final = (
     "git rm --cached takes a file out of what is tracked, and a new secret is needed: history"
@@ -357,3 +646,43 @@ def _ways(document: PolicyDocument, key: tuple[str, str]) -> Iterator[tuple[str,
     if key[0] == "shell":
         for profile in document.profiles:
             yield "profiles", profile.name, *key
+
+
+# A file with a false example does not load, so a policy that exists has none; the
+# report shows which promises were kept, and how many.
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleResult:
+    """One example: `wanted` is whether it should match, `holds` whether that is so."""
+
+    profile: str
+    pattern: str
+    example: Text
+    wanted: bool
+    holds: bool
+
+    def render(self) -> str:
+        verdict = "ok" if self.holds else "FALSE"
+        verb = "matches" if self.wanted else "does not match"
+        return f"{verdict}: {self.example.text!r} {verb} {self.pattern!r} ({self.example.place})"
+
+
+def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
+    """Judge every example of the policy's profiles, in the order of the files."""
+    # A rule that other profiles have from its own is judged once.
+    return tuple({(each.example, each.pattern): each for each in _results(policy)}.values())
+
+
+def _results(policy: Policy) -> Iterator[ExampleResult]:
+    for profile in (*policy.profile_table, *policy.overlays):
+        for rule in profile.rules:
+            for example in rule.match:
+                yield _result(profile.name, rule, example, wanted=True)
+            for example in rule.not_match:
+                yield _result(profile.name, rule, example, wanted=False)
+
+
+def _result(profile: str, rule: Rule, example: Text, wanted: bool) -> ExampleResult:
+    holds = rule_matches(rule, parse_concrete(example.text)) is wanted
+    return ExampleResult(profile, rule.pattern.text, example, wanted, holds)

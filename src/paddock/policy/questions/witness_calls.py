@@ -7,11 +7,17 @@ policy answers: whoever tries the calls asks it.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from paddock.policy.actions import NAMES_BY_OPERATION, TargetKind, is_normal_path, target_kind
-from paddock.policy.names import CLOSED_TARGETS, MCP_PREFIX
-from paddock.policy.questions.differences import EVERYTHING, Item
+from paddock.policy.actions import (
+    CLOSED_TARGETS,
+    MCP_PREFIX,
+    NAMES_BY_OPERATION,
+    TargetKind,
+    is_normal_path,
+    target_kind,
+)
+from paddock.policy.questions.replay import EVERYTHING, Item
 from paddock.policy.questions.sampling import ANYTHING, PART_FILL, Parts, common_texts
-from paddock.values.actions import OPERATIONS, Action
+from paddock.values.decisions import OPERATIONS, Action
 
 _GENERAL_HEADS: Final = (
     ("file", "create"),

@@ -7,8 +7,8 @@
     units.py                   a repository's changes land together, or none of them does
     losing.py                  how much of what was there it would change or take away
     diffing.py                 the same as a diff, for whoever is asked
-    committing.py              one set of changes lands, or nothing does
-    footing.py                 what a change stands on besides its own entry, asked as it lands
+    commit.py                  one set of changes lands, or nothing does
+                                 what a change stands on besides its own entry, asked as it lands
     parking.py                 a set that is kept for an answer, as data
 
 Dangers: the command chose every name, type and mode in the layer; the workspace goes on

@@ -33,10 +33,10 @@ from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, nam
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
-from paddock.sandbox.host.places import directories_above
+from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import host_error
-from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.entries import DIGEST_PREFIX
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.resolve import PASS, READ_FILE, Resolution, detect_resolution, held_open
 

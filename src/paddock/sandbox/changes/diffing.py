@@ -19,7 +19,7 @@ from paddock.sandbox.git.rules import NodeKind
 from paddock.storage.atomic import host_error
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
-from paddock.values.digests import digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace.read import version_of_file
 from paddock.workspace.resolve import READ_FILE, held_open
 

@@ -23,8 +23,7 @@ from paddock.errors import (
     SpecialFileError,
 )
 from paddock.policy.decide import decide
-from paddock.policy.engine import Policy
-from paddock.policy.guards import Writer
+from paddock.policy.engine import Policy, Writer
 from paddock.policy.settings import Commit, Git
 from paddock.sandbox.git.rules import (
     GitChange,
@@ -34,12 +33,9 @@ from paddock.sandbox.git.rules import (
     find_git_place,
     judge_git,
 )
-from paddock.sandbox.host.host_facts import GitOutside
-from paddock.sandbox.host.places import directories_above, is_covered
+from paddock.sandbox.host.host_facts import GitOutside, directories_above, is_covered
 from paddock.text.show import quote
-from paddock.values.actions import Action
-from paddock.values.agents import AgentChain
-from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.values.decisions import Action, AgentChain, Decision, Outcome, RuleMatch
 from paddock.workspace.paths import parse_asked
 
 _NEW_DIRECTORY_MODE: Final = 0o755

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from paddock.policy.guards import PathGuards
+from paddock.policy.engine import PathGuards
 from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.differences import Layers
 from paddock.sandbox.changes.judging import ChangeKind
@@ -19,7 +19,7 @@ from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.git.objects import GIT_ENVIRONMENT, GIT_OPTIONS, find_object_name
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.git.tracked import IndexPlace, find_indexed
-from paddock.sandbox.host.standing import find_content
+from paddock.sandbox.host.host_facts import find_content
 
 _MEGABYTE: Final = 1_000_000
 _COMPARED_BYTES_MAX: Final = 500_000_000

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
-from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.values import RefusedChange
 from paddock.storage.locks import Identity
 from paddock.storage.objects import ObjectStore
 from paddock.values.calls import Json

@@ -19,7 +19,7 @@ from paddock.errors import (
     PermissionDeniedError,
     ReadOnlyPathError,
 )
-from paddock.policy.guards import PathGuards
+from paddock.policy.engine import PathGuards
 from paddock.policy.settings import Commit
 from paddock.sandbox.changes.differences import Difference, Differences, Layers, paths_of
 from paddock.sandbox.changes.judging import (
@@ -35,9 +35,8 @@ from paddock.sandbox.changes.units import Units, Unseen
 from paddock.sandbox.changes.upper import Kind
 from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import CONTENT_BYTES_MAX, NodeKind, find_git_place, wants_content
-from paddock.sandbox.host.places import directories_above
-from paddock.sandbox.host.standing import find_content
-from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.host.host_facts import directories_above, find_content
+from paddock.sandbox.values import RefusedChange
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
 from paddock.workspace.resolve import PASS_DIRECTORY, held_open

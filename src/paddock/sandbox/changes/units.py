@@ -34,8 +34,7 @@ from paddock.sandbox.git.rules import (
     differ_in_upstreams,
     find_git_place,
 )
-from paddock.sandbox.host.places import directories_above
-from paddock.sandbox.host.standing import read_content
+from paddock.sandbox.host.host_facts import directories_above, read_content
 from paddock.text.show import quote
 from paddock.values.decisions import Outcome
 

@@ -35,8 +35,7 @@ from paddock.sandbox.git.rules import (
     find_git_place,
     looks_bare,
 )
-from paddock.sandbox.host.places import directories_above
-from paddock.sandbox.host.standing import find_content
+from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution, held_open
 
 _MODULE_NAMES: Final = ("HEAD", "objects", "refs")

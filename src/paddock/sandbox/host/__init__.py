@@ -1,8 +1,8 @@
 """What a plan has to know of this host, found before a command runs and given as values.
 
     host_facts.py     the facts, as types
-    places.py         sets of directories: what covers what. Pure
-    standing.py       where a path really is, by which links, and what stands there
+                        sets of directories: what covers what. Pure
+                        where a path really is, by which links, and what stands there
     toolchains.py     the toolchains on PATH and in the workspace, and how one is told
     git_outside.py    the workspace's git directory where it stands outside
     git_settings.py   what git's configuration says here, and what of it is taken

@@ -18,9 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock.errors import HostError
-from paddock.sandbox.host.host_facts import GitOutside
-from paddock.sandbox.host.places import is_below
-from paddock.sandbox.host.standing import Resolver, read_content
+from paddock.sandbox.host.host_facts import GitOutside, Resolver, is_below, read_content
 from paddock.workspace.resolve import (
     PASS_DIRECTORY,
     READ_FILE,

@@ -17,6 +17,7 @@ import os
 import pwd
 import re
 import shlex
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -26,13 +27,20 @@ from typing import Final
 
 from paddock.errors import PaddockError
 from paddock.sandbox.git.objects import GIT_OPTIONS
-from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standing
-from paddock.sandbox.host.places import is_below, is_changeable, is_covered
-from paddock.sandbox.host.standing import Resolver
+from paddock.sandbox.host.host_facts import (
+    GitFacts,
+    GitFilter,
+    LeftOut,
+    Resolver,
+    Standing,
+    is_below,
+    is_changeable,
+    is_covered,
+)
 from paddock.storage.atomic import read_file
 
 _LISTING_BYTES_MAX: Final = 1 << 20
-_TIME_S: Final = 2.0
+_TIME_S: Final = 5.0
 _PASSED: Final = re.compile(
     r"HOME|XDG_CONFIG_HOME|GIT_CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM|PARAMETERS|COUNT|(?:KEY|VALUE)_\d+)"
 )
@@ -330,18 +338,26 @@ def list_settings(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
     except (OSError, ValueError):
         # Gone since it was found, or no such directory: git on the host says nothing either.
         return None
-    timer = threading.Timer(_TIME_S, process.kill)
+    # With all that it started: a child of git that keeps our pipe open would be waited for.
+    # Nobody else is given the number of its session before `wait`.
+    timer = threading.Timer(_TIME_S, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     with process:
         content = process.stdout.read(_LISTING_BYTES_MAX + 1) if process.stdout else b""
         is_whole = len(content) <= _LISTING_BYTES_MAX
         if not is_whole:
-            process.kill()
-    timer.cancel()
+            os.killpg(process.pid, signal.SIGKILL)
+        timer.cancel()
+        timer.join()
+        try:
+            process.wait(_TIME_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
     return parse_listing(content, directory) if is_whole and process.returncode == 0 else None
 
 

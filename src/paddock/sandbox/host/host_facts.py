@@ -2,11 +2,23 @@
 
 Every path is absolute. A *real* path has no link in it; an *asked* one is what
 policy or PATH says, and `links` are those that lead from one to the other.
+
+Also here:
+
+- Sets of directories: what covers what, what two sets share, what is left around a hole.
+- Where a path of the host really is, and by which links.
 """
 
-from dataclasses import dataclass
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from paddock import limits
+from paddock.errors import HostError
 from paddock.policy.settings import SYSTEM_READ
+from paddock.text.show import quote
+from paddock.workspace.resolve import READ_FILE, Resolution, detect_resolution
 
 Link = tuple[str, str]
 """(absolute name of a link, the text in it)."""
@@ -135,3 +147,180 @@ class HostFacts:
 
 SYSTEM_PATHS = frozenset(SYSTEM_READ)
 """Of these nobody has to be told that one is not there."""
+
+# Pure.
+#
+# A set of paths stands for everything at and below each of them. Paths are absolute
+# and real, so comparing whole components is enough.
+
+
+def is_below(path: str, place: str) -> bool:
+    # Threat: a sibling whose name begins alike (/srv/app-secrets beside /srv/app).
+    return path == place or path.startswith(place.rstrip("/") + "/")
+
+
+def is_covered(path: str, places: Iterable[str]) -> bool:
+    return any(is_below(path, place) for place in places)
+
+
+def directories_above(path: str) -> list[str]:
+    """The directories that a relative path lies in, from the top; the root is not among them."""
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+def is_changeable(standing: Standing, changeable: Iterable[str]) -> bool:
+    """Whether a command that writes in `changeable` says what stands there, or where it leads."""
+    places = tuple(changeable)
+    names = (standing.real, *(name for name, _ in standing.links))
+    return any(is_covered(name, places) for name in names)
+
+
+def is_led_by(links: Iterable[Link], changeable: Iterable[str]) -> bool:
+    """Whether one of `links` stands in one of the places, where a command could have put it."""
+    places = tuple(changeable)
+    return any(is_covered(name, places) for name, _ in links)
+
+
+def topmost(paths: Iterable[str]) -> tuple[str, ...]:
+    """The same set, sorted, without what lies below another of it."""
+    found: list[str] = []
+    for path in sorted(set(paths), key=lambda each: each.split("/")):
+        if not found or not is_below(path, found[-1]):
+            found.append(path)
+    return tuple(sorted(found))
+
+
+def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
+    ours, theirs = topmost(first), topmost(second)
+    both = [path for path in ours if is_covered(path, theirs)]
+    both += [path for path in theirs if is_covered(path, ours)]
+    return topmost(both)
+
+
+@dataclass(slots=True)
+class Carving:
+    """What is left of places around holes in them. `unknown` are those that were not listed."""
+
+    listings: Mapping[str, Listing]
+    holes: tuple[str, ...]
+    left: list[str] = field(default_factory=list[str])
+    links: list[Link] = field(default_factory=list[Link])
+    unknown: list[str] = field(default_factory=list[str])
+
+    def carve(self, place: str) -> None:
+        if is_covered(place, self.holes):
+            return
+        if not any(is_below(hole, place) for hole in self.holes):
+            self.left.append(place)
+            return
+        listing = self.listings.get(place)
+        if listing is None:
+            # Threat: what is not known cannot be cut out, so nothing of it is shown.
+            self.unknown.append(place)
+            return
+        self.links += listing.links
+        for name in listing.names:
+            self.carve(f"{place.rstrip('/')}/{name}")
+
+
+# `Resolver` opens nothing for an agent: these are the operator's own directories, looked
+# at before a command runs. What a command then sees is bound by descriptor, and what it wrote
+# is read by one.
+
+
+class Resolver:
+    """Resolves paths; remembers each component, for PATH shares most of them."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str | None] = {}
+
+    def find(self, path: str) -> Standing | None:
+        """Where the absolute `path` leads; None where nothing stands, or the links never end."""
+        links: list[Link] = []
+        waiting = _parts(path)[::-1]
+        real = ""
+        while waiting:
+            part = waiting.pop()
+            if part == "..":
+                real = real.rpartition("/")[0]
+                continue
+            here = f"{real}/{part}"
+            try:
+                text = self._link_text(here)
+            except OSError:
+                return None
+            if text is None:
+                real = here
+                continue
+            links.append((here, text))
+            if len(links) > limits.link_hops_max:
+                return None
+            if text.startswith("/"):
+                real = ""
+            waiting += _parts(text)[::-1]
+        return Standing(path, real or "/", tuple(links))
+
+    def stays_in_system(self, path: str) -> bool:
+        """Whether a link in a system directory leads to one, or to a neighbour; no further look."""
+        try:
+            text = self._link_text(path) or ""
+            if text.startswith("/etc/alternatives/"):
+                text = self._link_text(text) or ""
+        except OSError:
+            return True
+        return "/" not in text or (text.startswith("/usr/") and "/../" not in text)
+
+    def _link_text(self, path: str) -> str | None:
+        if path not in self._texts:
+            # lstat first: readlink(2) answers EINVAL for all that is no link, and on
+            # some network file systems ENOENT for what is there.
+            is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+            self._texts[path] = os.readlink(path) if is_link else None
+        return self._texts[path]
+
+
+def read_content(
+    root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
+) -> bytes | None:
+    """A regular file's content, no link passed; None where there is no file.
+
+    Raises: HostError: it cannot be read, is something else, or is larger.
+    """
+    try:
+        fd = (resolution or detect_resolution()).open(root_fd, path, READ_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, os.strerror(error.errno or 0)) from error
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode) or found.st_size > bytes_max:
+            raise _unreadable(path, f"no file of at most {bytes_max} bytes")
+        return os.pread(fd, found.st_size + 1, 0)
+    except OSError as error:
+        raise _unreadable(path, os.strerror(error.errno or 0)) from error
+    finally:
+        os.close(fd)
+
+
+def find_content(
+    root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
+) -> bytes | None:
+    """The same; None also for what `read_content` raises on."""
+    try:
+        return read_content(root_fd, path, bytes_max, resolution)
+    except HostError:
+        return None
+
+
+def _unreadable(path: str, why: str) -> HostError:
+    return HostError(f"{quote(path)} cannot be read: {why}")
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]

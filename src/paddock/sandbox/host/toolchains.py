@@ -16,9 +16,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from paddock.sandbox.host.host_facts import LeftOut, Link, Standing, Toolchain
-from paddock.sandbox.host.places import is_below, is_changeable, is_covered, is_led_by
-from paddock.sandbox.host.standing import Resolver
+from paddock.sandbox.host.host_facts import (
+    LeftOut,
+    Link,
+    Resolver,
+    Standing,
+    Toolchain,
+    is_below,
+    is_changeable,
+    is_covered,
+    is_led_by,
+)
 
 # A mark counts where no command can have put it: neither it, nor a link on the way to it,
 # stands in a place that commands change. Where all of the toolchain does, its marks open

@@ -28,7 +28,7 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
         sys.modules[_name].__path__ = [_path]
 
 from paddock.kernel import processes  # noqa: E402 - after the path
-from paddock.kernel.reaping import adopt_orphans, use_default_action  # noqa: E402 - after the path
+from paddock.kernel.processes import adopt_orphans, use_default_action  # noqa: E402 - after the path
 from paddock.sandbox.inside import landlocked  # noqa: E402 - after the path
 from paddock.sandbox.inside.orders import (  # noqa: E402 - after the path
     NOT_CONFINED,

@@ -9,8 +9,7 @@ import os
 import time
 
 from paddock.kernel.landlock import restrict_self
-from paddock.kernel.processes import set_death_signal, set_no_new_privileges
-from paddock.kernel.reaping import send_signal
+from paddock.kernel.processes import send_signal, set_death_signal, set_no_new_privileges
 from paddock.kernel.seccomp import install_filter
 from paddock.sandbox.inside import serving
 

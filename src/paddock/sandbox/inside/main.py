@@ -24,10 +24,10 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
         sys.modules[_name] = type(sys)(_name)
         sys.modules[_name].__path__ = [_path]
 
-from paddock.kernel import namespaces, processes, seccomp  # noqa: E402 - after the path
-from paddock.sandbox.inside import confine, removal, stages  # noqa: E402 - after the path
+from paddock.kernel import mounts, processes, seccomp  # noqa: E402 - after the path
+from paddock.sandbox.inside import confine, stages  # noqa: E402 - after the path
+from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.first import First  # noqa: E402 - after the path
-from paddock.sandbox.inside.layers import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.orders import NOT_CONFINED, Base, Report  # noqa: E402 - after the path
 from paddock.sandbox.inside.serving import KILL_SIGNAL, send_report  # noqa: E402 - after the path
 
@@ -38,12 +38,12 @@ _INTERRUPT_SIGNAL = 2
 _DESCRIPTOR_LAST = 0x7FFFFFFF
 _MAPS = b"0 %d %d" % (stages.HOST_IDS_FIRST, stages.HOST_IDS_COUNT)
 _NAMESPACES = (
-    namespaces.NEW_USER
-    | namespaces.NEW_MOUNTS
-    | namespaces.NEW_PID
-    | namespaces.NEW_IPC
-    | namespaces.NEW_UTS
-    | namespaces.NEW_CGROUP
+    mounts.NEW_USER
+    | mounts.NEW_MOUNTS
+    | mounts.NEW_PID
+    | mounts.NEW_IPC
+    | mounts.NEW_UTS
+    | mounts.NEW_CGROUP
 )
 
 
@@ -130,7 +130,7 @@ class Loop:
                 # Whoever ends a launcher by force removes the whole area, and must be alone.
                 processes.set_death_signal(KILL_SIGNAL)
                 os.close(self._life_kept)
-                removal.remove_tree(area, os.fsdecode(name))
+                stages.remove_tree(area, os.fsdecode(name))
             finally:
                 processes.end_process(0)
         os.close(area)
@@ -162,18 +162,18 @@ class Loop:
     def _clone(self, base: Base, control: int, layers: Layers, *, as_root: bool) -> None:
         released, release = os.pipe()
         try:
-            new = _NAMESPACES | (0 if base.network == b"host" else namespaces.NEW_NETWORK)
+            new = _NAMESPACES | (0 if base.network == b"host" else mounts.NEW_NETWORK)
             kind = (base.network, base.sockets)
             program = self._programs.get(kind) or _program(*kind)
             room = confine.Confinement(base, layers, program, released if as_root else -1)
-            pid = namespaces.clone_process(new)
+            pid = mounts.clone_process(new)
             if pid == 0:
                 os.close(release)
                 kept = {control, self._life, released, *layers.descriptors()}
                 self._become(room, base.memory_mb * 1024, control, kept)
             self._keep(pid)
             if as_root:
-                namespaces.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
+                mounts.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
                 os.write(release, b"!")
         finally:
             os.close(released)
@@ -224,7 +224,7 @@ def _program(network: bytes, sockets: int) -> bytes:
 def _make_id_map() -> int:
     """A user namespace that nobody is in, for its map alone."""
     held, hold = os.pipe()
-    pid = namespaces.clone_process(namespaces.NEW_USER)
+    pid = mounts.clone_process(mounts.NEW_USER)
     if pid == 0:
         try:
             os.close(hold)
@@ -232,7 +232,7 @@ def _make_id_map() -> int:
         finally:
             processes.end_process(0)
     try:
-        namespaces.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
+        mounts.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(held)

@@ -4,10 +4,15 @@ Where it has an overlay over a git directory outside of the workspace, two more 
 
 Started as root, their owner is not root but the user that root is inside, see
 `HOST_IDS_FIRST`: what a command leaves behind belongs to nobody of the host.
+
+Also here:
+
+- Removing what a command left behind, whatever it made of it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 
 HOST_IDS_FIRST = 0x7A000000
@@ -68,3 +73,132 @@ def _make_layer(stage: int, names: tuple[bytes, bytes], below: int, *, as_root: 
 
 def _inside(owner: int) -> int:
     return HOST_IDS_FIRST + owner if owner < HOST_IDS_COUNT else HOST_IDS_FIRST
+
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HELD = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
+_TRIES_MAX = 1000
+"""For one directory to be empty, while somebody goes on filling it."""
+
+
+def remove_tree(parent: int, name: str) -> None:
+    """Remove the directory `name` and all below it; nothing to do where it is not there.
+
+    Threat: directories without any mode bit, nested deeper than a process has stack or
+    descriptors, are what a command may leave. So each directory is opened up, moved to
+    the top and emptied there: no depth, one descriptor.
+
+    Threat: who owns what is removed exchanges it meanwhile, a directory for a link above
+    all. So nothing is changed by a name that he could turn into another thing's.
+
+    Another may be removing the same: what is gone is as wanted, what was missed is
+    looked for again.
+
+    Raises: OSError where something cannot be removed; what is left is in a directory that
+        nobody else enters.
+    """
+    grave, top = _dig(parent, name)
+    made = at = 0
+    try:
+        made = int(_move(parent, name, top, "0"))
+        while at < made:
+            made = _bury(top, at, made)
+            at += 1
+    finally:
+        os.close(top)
+        if at == made:
+            _rmdir(parent, grave)
+
+
+def _dig(parent: int, name: str) -> tuple[str, int]:
+    """A new directory of ours beside the one that goes, and its descriptor."""
+    for _ in range(_TRIES_MAX):
+        grave = f".{name}-{os.urandom(4).hex()}"
+        os.mkdir(grave, 0o700, dir_fd=parent)
+        try:
+            return grave, os.open(grave, _DIRECTORY, dir_fd=parent)
+        except FileNotFoundError:
+            continue  # Whoever removes all that is here took it along.
+    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _bury(top: int, at: int, made: int) -> int:
+    """Remove what was moved to the top as number `at`; how many are there then."""
+    name = str(at)
+    for _ in range(_TRIES_MAX):
+        try:
+            made = _empty(top, name, made)
+        except FileNotFoundError:
+            return made
+        except OSError as error:
+            if error.errno not in _NO_DIRECTORY:
+                raise
+            # It was exchanged before it was moved. Here nobody exchanges anything.
+            _unlink(top, name)
+            return made
+        if _rmdir(top, name):
+            return made
+    raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+
+def _empty(top: int, name: str, made: int) -> int:
+    _open_up(top, name)
+    fd = os.open(name, _DIRECTORY, dir_fd=top)
+    try:
+        with os.scandir(fd) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for entry_name, is_directory in found:
+            if is_directory:
+                made += _move(fd, entry_name, top, str(made))
+            else:
+                _unlink(fd, entry_name)
+    finally:
+        os.close(fd)
+    return made
+
+
+def _move(source: int, name: str, target: int, new_name: str) -> bool:
+    """False where it is gone, or no directory any more: then it is removed."""
+    try:
+        # Its `..` changes with the move: that takes the right to write to it.
+        _open_up(source, name)
+        os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY:
+            raise
+        _unlink(source, name)
+        return False
+    return True
+
+
+def _open_up(source: int, name: str) -> None:
+    """Let its owner, or root, do anything in a directory. Raises: OSError, for a link too."""
+    fd = os.open(name, _HELD, dir_fd=source)
+    try:
+        # By a descriptor, which is the very directory: chmod(2) of a name follows a link, and
+        # fchmod(2) wants it opened for reading, which its mode may forbid.
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)
+    finally:
+        os.close(fd)
+
+
+def _unlink(directory: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        return
+
+
+def _rmdir(directory: int, name: str) -> bool:
+    try:
+        os.rmdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            return False
+        raise
+    return True

@@ -19,7 +19,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import InvalidPatternError
 from paddock.policy.globs import Glob, parse_glob, regex_of
-from paddock.policy.problems import PatternError
+from paddock.policy.places import PatternError
 from paddock.text.show import quote
 
 _NOTHING_SPECIAL: Final = re.compile(r"[\w.+*-]+", re.ASCII)

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from paddock import limits
 from paddock.policy.globs import RUN, Glob, literal_of, parse_glob, regex_of
-from paddock.policy.problems import PatternError
+from paddock.policy.places import PatternError
 from paddock.workspace.search.globs import expand_braces
 
 IGNORE_FILE: Final = ".gitignore"

@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from paddock import limits
-from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.calls import NEVER, Cancel
 
 _LOOK_S: Final = 0.05
 """The longest wait before it is looked again whether the call was cancelled."""

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from paddock.apps.admin.blocks import Fitted, Look, Span, Table, Text, line, lines, pairs, row
 from paddock.apps.admin.drawing import PlainDrawing
 from paddock.apps.admin.rich_drawing import RichDrawing
+from paddock.apps.admin.show import Fitted, Look, Span, Table, Text, line, lines, pairs, row
 from paddock.text.show import show_line
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
-from paddock.apps.admin.ports import Ended, Interrupted, Typed
+from paddock.apps.admin.plain import Ended, Interrupted, PlainKeyboard, PlainScreen, Typed
 from paddock.errors import UsageError
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)

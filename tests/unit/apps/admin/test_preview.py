@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from paddock.apps.admin.preview import Preview, WorkspacePreviews
+from paddock.apps.admin.question import Preview, WorkspacePreviews
 from paddock.runtime.approvals import ApprovalRequest
 from paddock.workspace import version_of
 

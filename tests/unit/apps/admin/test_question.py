@@ -3,11 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.apps.admin.approver import TerminalApprover
 from paddock.apps.admin.drawing import PlainDrawing
-from paddock.apps.admin.ports import Answer, Choice, Silence, parse_choice
-from paddock.apps.admin.preview import Preview
-from paddock.apps.admin.question import BRIEF, WHOLE, question_for
+from paddock.apps.admin.plain import Answer, Choice, Silence, parse_choice
+from paddock.apps.admin.question import BRIEF, WHOLE, Preview, TerminalApprover, question_for
 from paddock.runtime.approvals import Approval, ApprovalRequest
 
 

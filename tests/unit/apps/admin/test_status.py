@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from paddock.apps.admin.status import Sandboxed, Status, status_text
+from paddock.apps.admin.show import Sandboxed, Status, status_text
 from paddock.sandbox.values import Enforcement
 
 STRICT = Status(

@@ -9,12 +9,11 @@ import pytest
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output import DummyOutput
 
-from paddock.apps.admin.blocks import line
-from paddock.apps.admin.keys import panel_keys
-from paddock.apps.admin.modes import Mode
-from paddock.apps.admin.panel import Panel
-from paddock.apps.admin.ports import Choice, Question
+from paddock.apps.admin.completion import Mode
+from paddock.apps.admin.panel import Panel, panel_keys
+from paddock.apps.admin.plain import Choice, Question
 from paddock.apps.admin.rich_drawing import RichDrawing
+from paddock.apps.admin.show import line
 from tests.support.admin_shells import Site, new_project
 
 EDIT = 'replace "teh" with "the" in README.md'

@@ -16,9 +16,9 @@ from paddock.agent.events import (
     TextVoid,
 )
 from paddock.agent.results import TurnOutcome, TurnResult
-from paddock.apps.admin.calls import KEPT_MAX, Calls
+from paddock.apps.admin.desk import WORKING, TurnView
 from paddock.apps.admin.drawing import PlainDrawing
-from paddock.apps.admin.turn import WORKING, TurnView
+from paddock.apps.admin.show import KEPT_MAX, Calls
 from paddock.errors import CallCancelledError
 from paddock.values.calls import Refusal, ToolResult
 from paddock.values.orders import OrderCost

@@ -7,7 +7,7 @@ from paddock.apps.hook.tickets import LIFE_S, CommandAsked, TicketApprover, Tick
 from paddock.errors import ApprovalUnavailableError
 from paddock.plane.layout import PlaneLayout
 from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.values.planes import PlaneKind
+from paddock.values.decisions import PlaneKind
 
 PUSH = CommandAsked("git push", "main", "", ".")
 NO = Approval(

@@ -6,8 +6,8 @@ from functools import partial
 import anyio
 import pytest
 
-from paddock.apps.mcp.calls import Calls
-from paddock.providers.cancel import CancelToken
+from paddock.apps.mcp.server import Calls
+from paddock.providers.failures import CancelToken
 from paddock.sandbox.streams import LastLine
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.apps.mcp.gate import Hosts
+from paddock.apps.mcp.http import Hosts
 
 LOOPBACK = Hosts(is_loopback=True)
 REMOTE = Hosts(is_loopback=False, names=frozenset({"paddock.internal"}))

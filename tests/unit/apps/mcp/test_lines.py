@@ -11,7 +11,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from paddock.apps.mcp.lines import Messages, Unusable, parse_line, read_content
+from paddock.apps.mcp.stdio import Messages, Unusable, parse_line, read_content
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
 PINGED = JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")

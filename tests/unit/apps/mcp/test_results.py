@@ -3,7 +3,7 @@
 import jsonschema
 import pytest
 
-from paddock.apps.mcp.results import call_result, structured
+from paddock.apps.mcp.server import call_result, structured
 from paddock.tools.toolsets import all_tools
 from paddock.values.calls import Refusal, ToolResult
 

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from paddock.apps.mcp.running import RunningRequests, key_of
+from paddock.apps.mcp.http import RunningRequests, key_of
 
 SESSION = Headers({"Mcp-Session-Id": "s"})
 

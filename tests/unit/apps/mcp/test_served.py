@@ -8,8 +8,8 @@ import pytest
 from paddock.apps.mcp.served import Agents
 from paddock.assembly.opening import open_project
 from paddock.errors import ConfigError, UsageError
+from paddock.plane.discover import register_bare_plane
 from paddock.plane.environment import read_environment
-from paddock.plane.registry import register_bare_plane
 from tests.support.mcp_servers import McpPlace, make_place
 
 TIGHTER = '[profiles.standard]\ndeny = ["tool:file:*"]\n'

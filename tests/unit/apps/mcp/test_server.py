@@ -6,9 +6,8 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from paddock.apps.mcp.calls import Calls
 from paddock.apps.mcp.served import Served
-from paddock.apps.mcp.server import McpServer
+from paddock.apps.mcp.server import Calls, McpServer
 from paddock.errors import PermissionDeniedError
 
 PATIENCE_S = 60

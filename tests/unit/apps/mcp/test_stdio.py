@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from paddock import limits
+from tests.support import forked
 from tests.support.mcp_servers import PADDOCK, YES, McpPlace, make_place
 from tests.support.places import Ran, run_command
 
@@ -84,7 +85,7 @@ class Program:
 @contextlib.contextmanager
 def running(place: McpPlace, before: str = "") -> Iterator[Program]:
     process = subprocess.Popen(
-        [*PADDOCK[:2], before + PADDOCK[2], "mcp"],
+        [*forked.command(before + forked.CONSOLE), "mcp"],
         cwd=place.project,
         env=place.variables,
         stdin=subprocess.PIPE,

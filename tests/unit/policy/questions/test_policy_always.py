@@ -10,9 +10,7 @@ from paddock.errors import ConfigError
 from paddock.policy.decide import decide
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.questions.always import Sources, plan_always
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Action, Agent, Outcome
 
 MAIN = (Agent("main", "standard"),)
 CHILD = (Agent("child", "mine"), Agent("main", "standard"))

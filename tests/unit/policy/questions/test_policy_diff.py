@@ -9,9 +9,9 @@ from paddock.policy import Policy, PolicySource, decide, load_policy
 from paddock.policy.actions import parse_action
 from paddock.policy.globs import parse_glob
 from paddock.policy.presets import CLIENT_TOOLS
-from paddock.policy.questions.diff import Diff, diff
+from paddock.policy.questions.compare import Diff, diff
 from paddock.policy.questions.sampling import ANYTHING, common_texts, path_parts, word_parts
-from paddock.values.agents import Agent, AgentChain
+from paddock.values.decisions import Agent, AgentChain
 from tests.support.policies import chain_below
 
 BASE = """[profiles.standard]

@@ -7,12 +7,9 @@ from dataclasses import replace
 import pytest
 
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
-from paddock.policy.questions.changes import Change
-from paddock.policy.questions.edits import exact_pattern
 from paddock.policy.questions.explain import Explanation, explain, find_nearly
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome
+from paddock.policy.questions.flip import Change, exact_pattern
+from paddock.values.decisions import Action, Agent, Outcome, Permissions
 
 TEXT = """[paths]
 protected = [".git/", "conf/"]

@@ -3,12 +3,9 @@
 import pytest
 
 from paddock.policy import Policy, PolicySource, load_policy
-from paddock.policy.questions.explain import explain
-from paddock.policy.questions.explain_now import CHANGED, SHOWN_MAX, Now, explain_now
-from paddock.policy.questions.recorded import MEANINGS, Door, Lost, PastDecision, Recorded, Why
-from paddock.values.actions import Action
-from paddock.values.agents import Agent
-from paddock.values.decisions import Outcome
+from paddock.policy.questions.explain import CHANGED, SHOWN_MAX, Now, explain, explain_now
+from paddock.policy.questions.record import MEANINGS, Door, Lost, PastDecision, Recorded, Why
+from paddock.values.decisions import Action, Agent, Outcome
 
 CHAIN = (Agent("main", "standard"),)
 WHERE = Recorded(3, "2026-11-20T10:00:00Z", "SES-1", "CALL-1", "main", "move_file")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.policy.questions.explain_record import Kept, RecordedCall, with_question
+from paddock.policy.questions.record import Kept, RecordedCall, with_question
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
-from paddock.policy.questions.examples import run_examples
-from paddock.policy.questions.lint import lint
-from paddock.values.agents import Agent
+from paddock.policy.questions.lint import lint, run_examples
+from paddock.values.decisions import Agent
 
 
 def policy(text: str) -> Policy:

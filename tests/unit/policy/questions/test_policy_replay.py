@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from paddock.policy import Policy, PolicySource, load_policy
-from paddock.policy.questions.recorded import Door, Lost, PastDecision, Recorded, Why, read_recorded
+from paddock.policy.questions.record import Door, Lost, PastDecision, Recorded, Why, read_recorded
 from paddock.policy.questions.replay import NO_PARENT, Kind, Policies, decide_each, replay
-from paddock.values.actions import Action
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
 from paddock.values.entries import Entry
 from tests.support.policies import OnePolicy
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
-from paddock.sandbox.changes.footing import Footing
+from paddock.sandbox.changes.commit import Footing
 from paddock.workspace.changes import (
     Absent,
     GivenContent,

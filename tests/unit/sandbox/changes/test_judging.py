@@ -14,8 +14,7 @@ from paddock.sandbox.changes.judging import (
     settle_commit,
 )
 from paddock.sandbox.git.rules import GitDirectory, NodeKind
-from paddock.values.agents import Agent, Permissions
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Agent, Outcome, Permissions
 
 OID = b"0123456789" * 4
 INDEX = b"DIRC\0\0\0\x02\0\0\0\0"

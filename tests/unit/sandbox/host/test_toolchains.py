@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.host.host_facts import LeftOut, Standing
-from paddock.sandbox.host.standing import Resolver
+from paddock.sandbox.host.host_facts import LeftOut, Resolver, Standing
 from paddock.sandbox.host.toolchains import Found, find_toolchains
 
 

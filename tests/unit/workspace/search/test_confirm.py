@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.workspace import Workspace
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.search.asked import Regex, Wanted

@@ -2,7 +2,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import InvalidPatternError
-from paddock.policy.problems import PatternError
+from paddock.policy.places import PatternError
 from paddock.workspace.search.globs import Entered, compile_glob, expand_braces
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import InvalidPatternError
-from paddock.tools.find import find_tool
-from paddock.tools.grep import grep_tool
-from paddock.tools.grep_dev import grep_dev_tool
-from paddock.tools.ls import ls_tool
+from paddock.tools.grep import grep_dev_tool, grep_tool
+from paddock.tools.listing import find_tool, ls_tool
 from paddock.tools.spec import Ports
 from paddock.workspace import Workspace
 from tests.support.hostile_tree import build

@@ -6,7 +6,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.providers.cancel import CancelToken
+from paddock.providers.failures import CancelToken
 from paddock.workspace import ROOT
 from paddock.workspace.search import program
 from paddock.workspace.search.asked import Line, Regex, Wanted

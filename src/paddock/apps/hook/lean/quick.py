@@ -255,7 +255,7 @@ def _plain(path: str) -> str:
 
 
 def quote(value: str) -> str:
-    """As `paddock.policy.problems.quote` quotes text."""
+    """As `paddock.policy.places.quote` quotes text."""
     text = repr(value)
     if text.startswith("'"):
         text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'

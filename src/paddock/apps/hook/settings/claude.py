@@ -4,8 +4,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.errors import ConfigError
-from paddock.text.json_edit import with_item, with_member, without
-from paddock.text.json_scan import Node, Way, find_node, parse_text, text_at, value_at
+from paddock.text.json import (
+    Node,
+    Way,
+    find_node,
+    parse_text,
+    text_at,
+    value_at,
+    with_item,
+    with_member,
+    without,
+)
 from paddock.values.calls import Json
 
 TIMEOUT_S: Final = 60

@@ -9,9 +9,8 @@ from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
 from paddock.apps.hook.settings.interpreters import choose_program
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.client_files import ClientFile, Edit, read_client_file
-from paddock.plane.client_homes import CLAUDE, CODEX
-from paddock.text.json_scan import parse_text
+from paddock.plane.clients import CLAUDE, CODEX, ClientFile, Edit, read_client_file
+from paddock.text.json import parse_text
 from paddock.values.calls import Json
 
 Client = Literal["claude", "codex"]

@@ -1,0 +1,190 @@
+"""What context a turn is given, from the plane itself: facts of the tier, newest entries.
+
+    stages      tier   → where the agent works and as what
+                ledger → the newest entries of one type, but those of this very session,
+                         whose turns stand in the conversation already
+    budget      later stages and older entries give way, and that is said
+    reach       so are entries that stand too far behind the session's own
+
+Everything is data for the model: one JSON object a line, between marks.
+
+Also here:
+
+- What was said in a session, turn by turn, for the requests of the next turn.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paddock import limits
+from paddock.errors import ConfigError, HostError, PaddockError
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.named import Ledgers
+from paddock.ledger.query import Filter
+from paddock.plane.admin import Attention, Stage
+from paddock.providers.budgets import MESSAGE_TOKENS
+from paddock.providers.transcript import message_as_json
+from paddock.text.show import cut
+from paddock.values.calls import Json
+from paddock.values.models import AssistantMessage, Message, UserMessage
+
+_VALUE_CHARS_MAX = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """The context's text, empty where there is none, and what was left out, each with why."""
+
+    text: str = ""
+    left_out: tuple[str, ...] = ()
+
+
+def attend(
+    attention: Attention, ledgers: Ledgers, facts: Mapping[str, Json], session_id: str
+) -> Attended:
+    """Gather the context of one turn.
+
+    Raises: ConfigError where a stage cannot be made and the configuration says `fail`.
+    """
+    left_out: list[str] = []
+    parts: list[str] = []
+    room = attention.token_budget * limits.model_bytes_per_token
+    for stage in attention.stages:
+        try:
+            rows = _rows(stage, ledgers, facts, session_id, left_out)
+        except (HostError, OSError) as error:
+            _give_up(attention, stage, error, left_out)
+            continue
+        kept = _newest(rows, room)
+        room -= sum(len(row) + 1 for row in kept)
+        parts += kept
+        if len(kept) < len(rows):
+            said = f"{len(rows) - len(kept)} of {len(rows)} rows of the stage {_name(stage)}"
+            left_out.append(f"{said} are over the token budget")
+    if not parts:
+        return Attended("", tuple(left_out))
+    body = "\n".join(parts)
+    return Attended(f"<context>\n{body}\n</context>\n", tuple(left_out))
+
+
+def _give_up(
+    attention: Attention, stage: Stage, error: HostError | OSError, left_out: list[str]
+) -> None:
+    said = error.message if isinstance(error, PaddockError) else type(error).__name__
+    if attention.fallback == "fail":
+        raise ConfigError(
+            f"the context stage {_name(stage)} cannot be made: {said}",
+            where="attention",
+            hint='fallback "skip" goes on without it',
+        )
+    left_out.append(f"the stage {_name(stage)} cannot be made: {said}")
+
+
+def _newest(rows: list[str], room: int) -> list[str]:
+    """The last rows that fit, which are ASCII."""
+    kept: list[str] = []
+    for row in reversed(rows):
+        room -= len(row) + 1
+        if room < 0:
+            break
+        kept.insert(0, row)
+    return kept
+
+
+def _name(stage: Stage) -> str:
+    if stage.kind == "tier":
+        return "tier"
+    return f"ledger {stage.ledger} {stage.event_type or 'all'}"
+
+
+def _rows(
+    stage: Stage,
+    ledgers: Ledgers,
+    facts: Mapping[str, Json],
+    session_id: str,
+    left_out: list[str],
+) -> list[str]:
+    if stage.kind == "tier":
+        return [_row(facts)]
+    wanted, reach = stage.max_entries, stage.max_entries
+    while True:
+        found = ledgers.query(stage.ledger, Filter(stage.event_type), reach).entries
+        others = [stored for stored in found if stored.entry.session_id != session_id]
+        is_all = len(found) < reach
+        if len(others) >= wanted or is_all or reach >= limits.attention_reach_max:
+            break
+        # A session of many turns has the newest entries itself: those of others stand behind.
+        reach = min(2 * reach, limits.attention_reach_max)
+    if len(others) < wanted and not is_all:
+        said = f"{wanted - len(others)} of {wanted} rows of the stage {_name(stage)}"
+        left_out.append(f"{said} are not among the newest {reach}, most of this session")
+    return [_row(_entry(stage, stored)) for stored in others[max(0, len(others) - wanted) :]]
+
+
+def _entry(stage: Stage, stored: StoredEntry) -> dict[str, Json]:
+    entry = stored.entry
+    shown: dict[str, Json] = {
+        "ledger": stage.ledger,
+        "event_type": entry.event_type,
+        "timestamp": stored.timestamp,
+        "reason": cut(entry.reason, _VALUE_CHARS_MAX),
+    }
+    for name, value in entry.metadata.items():
+        shown[name] = cut(value, _VALUE_CHARS_MAX) if isinstance(value, str) else value
+    return {name: value for name, value in shown.items() if value != ""}
+
+
+def _row(value: Mapping[str, Json]) -> str:
+    return without_marks(json.dumps(dict(value)))
+
+
+def without_marks(text: str) -> str:
+    """The text with nothing in it that opens or closes a place of a prompt."""
+    # Threat: an entry, or why an answer was not accepted, repeats what a model or a file
+    # said; a mark in it would end the place that holds it and speak for the user.
+    return text.replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Messages that fit, and how many of the oldest turns are left out."""
+
+    messages: tuple[Message, ...]
+    turns_left_out: int = 0
+
+
+class Conversation:
+    """The messages of each turn, oldest first. Not shared between threads."""
+
+    def __init__(self) -> None:
+        self._turns: list[tuple[Message, ...]] = []
+
+    def add(self, messages: tuple[Message, ...]) -> None:
+        self._turns.append(messages)
+
+    def fit(self, tokens_max: int) -> Fitted:
+        """As many whole turns as fit, the newest first of all."""
+        kept: list[tuple[Message, ...]] = []
+        left = tokens_max
+        for turn in reversed(self._turns):
+            left -= sum(map(_tokens, turn))
+            if left < 0:
+                break
+            kept.append(turn)
+        missing = len(self._turns) - len(kept)
+        messages = tuple(message for turn in reversed(kept) for message in turn)
+        if missing:
+            note = UserMessage(f"[{missing} earlier turns of this session are not repeated here]")
+            messages = (note, *messages)
+        return Fitted(messages, missing)
+
+
+def said(user_message: str, response: str) -> tuple[Message, ...]:
+    """A turn of which nothing but its two ends is kept."""
+    return (UserMessage(user_message), AssistantMessage(response))
+
+
+def _tokens(message: Message) -> int:
+    size = len(str(message_as_json(message)).encode("utf-8", "surrogatepass"))
+    return size // limits.model_bytes_per_token + MESSAGE_TOKENS

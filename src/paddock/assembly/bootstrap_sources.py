@@ -1,0 +1,244 @@
+"""What a new bare plane is made of: packages, and whose word stands for them.
+
+Also here:
+
+- The core tools as an admin agent's configuration declares them.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from paddock.assembly.admin import CORE, DEVELOPMENT
+from paddock.assembly.ledgers import open_plane_ledger
+from paddock.errors import ConfigError
+from paddock.ledger.keys import SigningKey
+from paddock.ledger.sealing import KeptLedger
+from paddock.packages.archive import Archive
+from paddock.packages.bootstrap import load_packages
+from paddock.packages.founding import Founding, found
+from paddock.packages.ledger import LEDGER, PackageLedger
+from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
+from paddock.packages.transaction import Depot
+from paddock.plane import admin as config
+from paddock.plane.admin import AdminConfig, DeclaredTool, read_admin_config
+from paddock.plane.create import Blueprint
+from paddock.plane.discover import ProjectRoot
+from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE, ToolProfile
+from paddock.plane.environment import Environment
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.strict_json import parse_object, write_object
+from paddock.policy.settings import HistorySettings
+from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
+from paddock.text.show import quote
+from paddock.tools.spec import Tool
+from paddock.tools.toolsets import all_tools
+from paddock.values.calls import Json
+from paddock.workspace import Workspace
+from paddock.workspace.recover import recover
+
+# Apart from `admin`, as it loads every tool: a project's plane has no such configuration.
+
+
+def load_admin_config(root: ProjectRoot, layout: PlaneLayout) -> AdminConfig:
+    """The configuration in force on a bare plane, its `tools` looked up among what is registered.
+
+    Raises: ConfigError: it does not load, or `tools` holds what cannot stand there.
+    """
+    config = read_admin_config(layout)
+    require_registered(config)
+    return config if root.accepted else config.tightened()
+
+
+def declared_core_tools() -> list[dict[str, Json]]:
+    """Every core tool as `tools` of the configuration holds it."""
+    return [_declaration(tool) for tool in all_tools() if tool.spec.toolset == CORE]
+
+
+def require_registered(config: AdminConfig) -> None:
+    """Refuse entries of `tools` that are no core tools.
+
+    What else stands in an entry counts for nothing: a model is told what is registered.
+
+    Threat: a development tool in the list would stand before the model whatever the
+    gate says.
+
+    Raises: ConfigError naming the entry.
+    """
+    registered: Mapping[str, Tool[Any]] = {tool.name: tool for tool in all_tools()}
+    seen: set[str] = set()
+    for entry in config.tools or ():
+        tool = registered.get(entry.tool_id)
+        toolset = None if tool is None else tool.spec.toolset
+        if toolset == DEVELOPMENT:
+            raise _refused(
+                entry,
+                f"the development tool {quote(entry.tool_id)} stands in 'tools'",
+                "take it out: tool_profile = development and"
+                f" {RISKY_TOOLS_VARIABLE}=1 together give it",
+            )
+        if tool is None or toolset != CORE:
+            known = ", ".join(name for name, each in registered.items() if _is_core(each))
+            raise _refused(
+                entry, f"{quote(entry.tool_id)} is no core tool", f"the core tools are: {known}"
+            )
+        if entry.tool_id in seen:
+            raise _refused(entry, f"{quote(entry.tool_id)} stands there twice", "keep one of them")
+        seen.add(entry.tool_id)
+
+
+def _is_core(tool: Tool[Any]) -> bool:
+    return tool.spec.toolset == CORE
+
+
+def _declaration(tool: Tool[Any]) -> dict[str, Json]:
+    return {
+        "tool_id": tool.name,
+        "description": tool.spec.description,
+        "handler": f"paddock.tools.{tool.name}",
+        "parameters": tool.binder.schema,
+    }
+
+
+def _refused(entry: DeclaredTool, message: str, hint: str) -> ConfigError:
+    return ConfigError(message, where=entry.place, hint=hint)
+
+
+_LEFTOVERS: Final = (
+    "HOT/ledger/",
+    "HO2/ledger/",
+    "HO1/ledger/",
+    f"{INSTALLED}/",
+    "HOT/registries/approvals/",
+    "HOT/registries/keys/",
+    "objects/",
+)
+"""What a founding makes that another one would make otherwise; see `Blueprint`."""
+
+
+def bare_plane_blueprint(
+    tool_profile: ToolProfile,
+    archives: tuple[Archive, ...] | None = None,
+    beside: frozenset[str] = frozenset(),
+) -> Blueprint:
+    """The files of a new plane: of these packages, else of those that the distribution brings.
+
+    Raises: GateRefusedError, ConfigError, HostError: the distribution is damaged.
+    """
+    packages = load_packages() if archives is None else archives
+    files = {file.path: file.content for each in packages for file in each.files}
+    config = files.pop(PLANE_MARKER, None)
+    if config is None:
+        raise ConfigError(f"no package brings {PLANE_MARKER}, and without it there is no plane")
+    for archive in packages:
+        files[manifest_path(archive.manifest.package_id)] = archive.manifest.canonical
+    return Blueprint(
+        config=_with_profile(config, tool_profile),
+        files=files,
+        leftovers=_LEFTOVERS,
+        beside=beside,
+    )
+
+
+def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
+    """The configuration as it was brought, with this profile."""
+    members = parse_object(content, PLANE_MARKER).members
+    if members.get("tool_profile") == tool_profile:
+        return content
+    return write_object({**members, "tool_profile": tool_profile})
+
+
+@dataclass(frozen=True, slots=True)
+class Founder:
+    """Makes a plane of packages; see `Builder`."""
+
+    archives: tuple[Archive, ...]
+    key: SigningKey | None
+    environment: Environment
+
+    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
+        with ExitStack() as held:
+            store = str(layout.objects)
+            history = History(store, bytes_max=HistorySettings().bytes_max)
+            held.callback(history.close)
+            journal = held.enter_context(Journal.open(f"{store}/journal", Disk()))
+            workspace = held.enter_context(Workspace.open(str(layout.root)))
+            recover(journal, Disk(), workspace.resolution)
+            depot = Depot(
+                layout=layout,
+                workspace=workspace,
+                objects=history.store,
+                journal=journal,
+                ledger=PackageLedger(
+                    layout.ledger_paths()[LEDGER], _Opening(layout, self.environment).open
+                ),
+                clock=time.time,
+            )
+            return found(depot, Founding(self.archives, self.key, frozenset({PLANE_MARKER})))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    layout: PlaneLayout
+    environment: Environment
+
+    def open(self) -> KeptLedger:
+        return open_plane_ledger(self.layout, self.environment, LEDGER)
+
+
+def admin_config_bytes(tool_profile: ToolProfile) -> bytes:
+    """`HOT/config/admin_config.json` with every default said aloud."""
+    return write_object(_config(tool_profile))
+
+
+def _config(tool_profile: ToolProfile) -> dict[str, Json]:
+    attention, budget, model = config.Attention(), config.BudgetTable(), config.ModelChoice()
+    permissions = config.DEFAULT_PERMISSIONS
+    return {
+        "agent_id": config.DEFAULT_AGENT_ID,
+        "agent_class": config.DEFAULT_AGENT_CLASS,
+        "framework_id": config.DEFAULT_FRAMEWORK_ID,
+        "tier": config.DEFAULT_TIER,
+        "tool_profile": tool_profile,
+        "system_prompt": config.DEFAULT_SYSTEM_PROMPT,
+        "attention": {
+            "template_id": attention.template_id,
+            "stages": [_stage(stage) for stage in attention.stages],
+            "token_budget": attention.token_budget,
+            "fallback": attention.fallback,
+        },
+        "tools": declared_core_tools(),
+        "package_tools": [],
+        "classify": True,
+        "budget": {
+            "session_tokens": budget.session_tokens,
+            "turn_tokens": budget.turn_tokens,
+            "order_tokens": budget.order_tokens,
+            "mode": budget.mode,
+        },
+        "model": {
+            "provider": model.provider,
+            "name": model.name,
+            "base_url": model.base_url,
+            "api": model.api,
+        },
+        "permissions": {
+            "read": list(permissions.read),
+            "write": list(permissions.write),
+            "forbidden": list(permissions.forbidden),
+        },
+    }
+
+
+def _stage(stage: config.Stage) -> dict[str, Json]:
+    if stage.kind == "tier":
+        return {"type": stage.kind}
+    shown: dict[str, Json] = {"type": stage.kind, "ledger": stage.ledger}
+    if stage.event_type is not None:
+        shown["event_type"] = stage.event_type
+    return {**shown, "max_entries": stage.max_entries}

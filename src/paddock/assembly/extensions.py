@@ -1,0 +1,342 @@
+"""Tools that packages bring: code of somebody else, run in this process.
+
+Threat: such a tool is no less than a part of Paddock. What its file does when it is loaded,
+and what its handler does beside its ports, no policy sees and no sandbox holds. So whoever
+can bring a tool to be loaded has everything that this user has, and a tool is loaded only
+when all of this holds, each told by somebody else than the one before
+(`sound_packages`):
+
+  * an operator's configuration names tool and package, on a plane that was accepted
+    (`HOT/config` is closed to every agent);
+  * the packages ledger, verified, says that the package is installed, with this manifest,
+    under an operator's approval (on a plane made with `--dev`, nobody is asked);
+  * every file of the package is as its manifest says, and is still its own;
+  * the bytes that are run are read once, and their digest is the manifest's. Nothing is
+    imported by name: no search path, no bytecode cache, no second look at the disk.
+
+What is loaded is then a tool like every other: its arguments are bound, the actions of its
+plan are judged, the intent is recorded before it runs. It is always judged as running
+package code as well, whatever its plan says, it counts as one that changes something,
+whatever it says of itself, and it takes no name that is taken.
+
+A tool that is not loaded does not exist; who opens the plane is told why.
+
+Also here:
+
+- Skills: text that packages bring, and of which an agent is told by name.
+- Packages whose files may be used as what they are: installed, approved, unchanged.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, Final, cast
+
+from paddock import limits
+from paddock.assembly.admin import PACKAGE
+from paddock.assembly.packages import is_development_plane, package_ledger
+from paddock.assembly.project import Project
+from paddock.errors import InternalError, PaddockError
+from paddock.packages.installed import InstalledPackage, InstalledSet, check_package, read_installed
+from paddock.packages.ledger import RecordedPackage, replay
+from paddock.packages.manifest import Asset
+from paddock.plane.admin import PackageTool
+from paddock.text.show import quote, show_name
+from paddock.tools.spec import Effects, Plan, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.toolsets import all_tools
+from paddock.values.calls import Json
+from paddock.values.decisions import Action
+from paddock.values.entries import digest_of
+from paddock.workspace import Workspace
+
+# Threat: whoever changes a file of a package, with its manifest and receipt beside it, would
+# have what it wants loaded or read to a model. So each question is answered by somebody else:
+# what is installed by the packages ledger, verified, and by the plane; who stands for it by
+# the approval that the ledger names; what a file holds by the manifest of that digest. The
+# bytes that are used are those whose digest was compared; nothing is read a second time.
+
+
+class UnsoundPackageError(Exception):
+    """A package, or a file of one, that may not be used, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoundPackages:
+    """One plane, as it was looked at once."""
+
+    workspace: Workspace
+    installed: InstalledSet
+    recorded: Mapping[str, RecordedPackage]
+    plane_is_dev: bool
+
+    def find(self, package_id: str) -> InstalledPackage:
+        """The package, every file of it looked at now. Raises: UnsoundPackageError."""
+        package, told = self.installed.packages.get(package_id), self.recorded.get(package_id)
+        if package is None or told is None:
+            raise UnsoundPackageError("the package is not installed")
+        if package.manifest.digest != told.digest:
+            raise UnsoundPackageError("its manifest is not the one that was installed")
+        if told.wo_id is None and not self.plane_is_dev:
+            raise UnsoundPackageError("no operator approved the package")
+        failures = check_package(package, self.workspace)
+        if failures:
+            raise UnsoundPackageError(f"{failures[0].file}: {failures[0].reason}")
+        return package
+
+    def content(self, package: InstalledPackage, asset: Asset, bytes_max: int) -> bytes:
+        """A file of a package, read once, exactly as it was brought.
+
+        Raises: UnsoundPackageError.
+        """
+        if self.installed.owner_of(asset.path) is not package:
+            raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
+        try:
+            path = self.workspace.resolve_entry(asset.path).path
+            content = self.workspace.read_all(path, bytes_max).content
+        except PaddockError as error:
+            raise UnsoundPackageError(error.message) from error
+        if digest_of(content) != asset.sha256:
+            raise UnsoundPackageError(f"{asset.path} is not as the package brought it")
+        return content
+
+
+@contextmanager
+def open_sound_packages(project: Project) -> Generator[SoundPackages]:
+    """The packages of a bare plane.
+
+    Raises:
+        HostError: the plane cannot be read.
+        LedgerDamagedError: nobody can tell what was installed.
+    """
+    entries = package_ledger(project).read().entries
+    with Workspace.open(str(project.layout.root)) as workspace:
+        yield SoundPackages(
+            workspace,
+            read_installed(project.layout),
+            replay(entries).packages,
+            is_development_plane(project),
+        )
+
+
+CLASSIFICATION: Final = "tool"
+"""Of a file that is a tool: a Python module, called after it, with a function `tool`."""
+MAKER: Final = "tool"
+"""The function of that module that makes the `Tool`."""
+EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=True)
+"""What is said of every one of them: nobody here knows better."""
+
+_TOOL_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTools:
+    tools: tuple[Tool[Any], ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+class _NotLoadedError(Exception):
+    """A tool that is not loaded, and why."""
+
+
+def load_package_tools(project: Project) -> LoadedTools:
+    """Load what the configuration names and what may be loaded.
+
+    Raises:
+        HostError: the plane cannot be read.
+        LedgerDamagedError: nobody can tell what was installed.
+    """
+    config = project.admin
+    if config is None or not config.package_tools or not project.root.accepted:
+        return LoadedTools()
+    tools: list[Tool[Any]] = []
+    notices: list[str] = []
+    taken = {tool.name for tool in all_tools()}
+    with open_sound_packages(project) as packages:
+        for entry in config.package_tools:
+            try:
+                tools.append(_load(entry, packages, taken))
+            except (_NotLoadedError, UnsoundPackageError) as refusal:
+                name = f"the tool {quote(entry.tool_id)} of {show_name(entry.package_id)}"
+                notices.append(f"{name} was not loaded: {refusal}")
+            taken.add(entry.tool_id)
+    return LoadedTools(tuple(tools), tuple(notices))
+
+
+def _load(entry: PackageTool, packages: SoundPackages, taken: set[str]) -> Tool[Any]:
+    """One tool. Raises: _NotLoadedError, UnsoundPackageError."""
+    _require_name(entry.tool_id, taken)
+    package = packages.find(entry.package_id)
+    asset = _asset(package, entry.tool_id)
+    content = packages.content(package, asset, limits.package_tool_bytes_max)
+    head = Action("package", "run", f"{package.package_id}/{entry.tool_id}")
+    try:
+        made = _made(content, f"{package.package_id}:{asset.path}", entry.tool_id)
+        spec: ToolSpec[Any] = replace(made.spec, toolset=PACKAGE, effects=EFFECTS)
+        return Tool(spec, _Guarded(made.handler, head))
+    except (KeyboardInterrupt, _NotLoadedError):
+        raise  # An interrupt is of whoever waits.
+    except BaseException as fault:  # The door: whatever a module raises, there is no such tool.
+        why = show_name(_told_by(fault)[: limits.message_value_chars_max])
+        raise _NotLoadedError(why) from fault
+
+
+def _asset(package: InstalledPackage, tool_id: str) -> Asset:
+    found = [
+        asset
+        for asset in package.manifest.assets
+        if asset.classification == CLASSIFICATION and asset.path.endswith(f"/{tool_id}.py")
+    ]
+    if len(found) != 1:
+        raise _NotLoadedError(f"it brings {len(found)} files {tool_id}.py that are tools")
+    return found[0]
+
+
+def _require_name(tool_id: str, taken: set[str]) -> None:
+    if _TOOL_ID.fullmatch(tool_id) is None:
+        raise _NotLoadedError("no tool can be called so: a-z, 0-9 and _, at most 64")
+    # Threat: a name that reads as if the dual gate had given it.
+    if tool_id.endswith("_dev"):
+        raise _NotLoadedError("names that end in _dev are the development tools'")
+    if tool_id in taken:
+        raise _NotLoadedError("there is a tool of that name already")
+
+
+def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
+    """Run the module, and have it make its tool.
+
+    Raises: _NotLoadedError where that is none; else whatever the module raises.
+    """
+    module = ModuleType(f"paddock_package_tool_{tool_id}")
+    module.__file__ = name
+    # Data classes look their module up by its name; nobody can import it from there but them.
+    sys.modules[module.__name__] = module
+    exec(compile(content, name, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - see the module
+    maker: Callable[[], object] = getattr(module, MAKER)
+    made = maker()
+    if not isinstance(made, Tool):
+        raise _NotLoadedError(f"its function {MAKER} makes no Tool")
+    found = cast("Tool[Any]", made)
+    if found.name != tool_id:
+        raise _NotLoadedError(f"it is called {quote(found.name)}")
+    said: list[Any] = [found.spec.title, found.spec.description]
+    # One that is none makes the list of all tools invalid for a client that asks for it.
+    if not all(isinstance(each, str) for each in said):
+        raise _NotLoadedError("its title and its description are not both text")
+    return found
+
+
+def _told_by(fault: BaseException) -> str:
+    try:
+        return f"{type(fault).__name__}: {fault}"
+    except Exception:  # The door: an exception's own text is the module's code as well.
+        return type(fault).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class _GuardedPlan:
+    """The tool's own plan, and what is judged: taken from it once."""
+
+    inner: Plan
+    actions: tuple[Action, ...]
+
+
+class _Guarded:
+    def __init__(self, inner: Any, head: Action) -> None:
+        self._inner = inner
+        self._head = head
+
+    def resolve(self, arguments: Any, ports: Ports) -> _GuardedPlan:
+        """See `Handler`. Running package code is always one of the actions."""
+        try:
+            plan: Plan = self._inner.resolve(arguments, ports)
+            return _GuardedPlan(plan, (self._head, *plan.actions))
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as ended:  # The door: no tool ends the process, SystemExit or other.
+            raise self._defect(f"raised {type(ended).__name__}") from ended
+
+    def run(self, plan: _GuardedPlan, ports: Ports) -> ToolOutput:
+        try:
+            output: object = self._inner.run(plan.inner, ports)
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as ended:  # The door: as in resolve.
+            raise self._defect(f"raised {type(ended).__name__}") from ended
+        if not isinstance(output, ToolOutput):
+            raise self._defect("handed back no output of a tool")
+        return output
+
+    def _defect(self, what: str) -> InternalError:
+        return InternalError(f"the tool {quote(self._head.target)} {what}")
+
+
+# A skill is `…/<name>/SKILL.md`, classified `skill`, and begins with its name and with one
+# sentence that says when to read it. What a model is told is these two and the path; it reads
+# the text like any file, by a call that is judged. A skill that is not exactly as its package
+# brought it, or whose package nobody approved, is not mentioned.
+
+SKILL_CLASSIFICATION: Final = "skill"
+_HEAD: Final = re.compile(
+    r"---\nname: ([a-z0-9][a-z0-9-]{0,63})\ndescription: ([^\n]{1,300})\n---\n", re.ASCII
+)
+
+
+def skill_facts(project: Project) -> dict[str, Json]:
+    """The skills that a model is told of, and how many more there are where it is not told of all.
+
+    Limits: `skills_max`. Raises: as `installed_skills`.
+    """
+    found = installed_skills(project)
+    named = limits.skills_max
+    if len(found) <= named:
+        return {"skills": found}
+    more = f"{len(found) - named} more skills are not named: {named} are, the first by path"
+    return {"skills": found[:named], "skills_left_out": more}
+
+
+def installed_skills(project: Project) -> list[Json]:
+    """Each skill of the plane as `{name, description, path}`, by path.
+
+    Raises: HostError, LedgerDamagedError.
+    """
+    if not project.root.accepted or not project.layout.installed.is_dir():
+        return []
+    with open_sound_packages(project) as packages:
+        found = sorted(_skills(packages))
+    return [
+        {"name": name, "description": description, "path": path}
+        for path, name, description in found
+    ]
+
+
+def _skills(packages: SoundPackages) -> Iterator[tuple[str, str, str]]:
+    for package_id, package in packages.installed.packages.items():
+        assets = [
+            asset
+            for asset in package.manifest.assets
+            if asset.classification == SKILL_CLASSIFICATION
+        ]
+        if not assets:
+            continue
+        try:
+            sound = packages.find(package_id)
+            for asset in assets:
+                content = packages.content(sound, asset, limits.skill_bytes_max)
+                told = _told(asset.path, content)
+                if told is not None:
+                    yield told
+        except UnsoundPackageError:
+            continue  # what is wrong with it is for list_packages and the gates to say
+
+
+def _told(path: str, content: bytes) -> tuple[str, str, str] | None:
+    """Path, name and description; None where it does not begin as a skill does."""
+    head = _HEAD.match(content.decode("utf-8", errors="replace"))
+    folder = path.rpartition("/")[0].rpartition("/")[2]
+    # Threat: a description is read to a model: one line, nothing that hides or redirects.
+    if head is None or head[1] != folder or show_name(head[2]) != head[2]:
+        return None
+    return path, head[1], head[2]

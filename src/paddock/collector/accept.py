@@ -1,0 +1,377 @@
+"""Taking offers in: each is judged here, and taken whole or not at all.
+
+Threat: whoever may push could lay one offer down that can be neither taken nor refused, or
+hold a lock on it, and nothing would be taken in any more. So such a one is left, and the
+next is looked at.
+
+Also here:
+
+- What a host offers: the new lines of a ledger, up to its newest checkpoint.
+- Verifying what a collector keeps: all of it computed again from the lines.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from paddock.collector.chains import (
+    Accepted,
+    Chain,
+    Head,
+    Judging,
+    Offer,
+    OfferRefusal,
+    Progress,
+    RefusalCode,
+    open_offer,
+)
+from paddock.collector.store import Store, Taking
+from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.checkpoints import checkpoints_folder, read_notes
+from paddock.ledger.format.encoding import PREV_OF_GENESIS, leaf_hash
+from paddock.ledger.format.genesis import VerifierKey, parse_genesis
+from paddock.ledger.format.lines import BadLine, inspect_line
+from paddock.ledger.format.merkle import Growing
+from paddock.ledger.format.notes import NoteError, SignedCheckpoint
+from paddock.ledger.reading import LedgerReader
+from paddock.ledger.scan import read_first, whole_lines
+from paddock.ledger.signing import open_note
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An offer that could not be looked at, and waits on: why."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of an offer: how far its chain reaches now, or why it was not taken."""
+
+    offer: Offer
+    result: Head | OfferRefusal | Left
+
+
+class _NotTakenError(Exception):
+    """Leaves a block of `Store.taking` so that nothing of it is kept."""
+
+    def __init__(self, refusal: OfferRefusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def accept_offers(store: Store, after: int = 0) -> Iterator[Answer]:
+    """Judge offers that wait, oldest first: those of `Store.offers`.
+
+    Raises: HostError: the store cannot be reached or says no, whatever the offer.
+    """
+    for offer in store.offers(after):
+        yield Answer(offer, _accept_or_leave(store, offer))
+
+
+def _accept_or_leave(store: Store, offer: Offer) -> Head | OfferRefusal | Left:
+    try:
+        return accept_offer(store, offer)
+    except HostError as fault:
+        # Where it was not this offer's, this raises it again.
+        store.chains()
+        return Left(fault.message)
+
+
+def accept_offer(store: Store, offer: Offer) -> Head | OfferRefusal:
+    """Take one offer in, or drop it and keep why. Raises: HostError.
+
+    One that is BEHIND is dropped, and that is all: two pushes may overlap.
+    """
+    chain = find_chain(store, offer.host, offer.ledger)
+    try:
+        if chain is None:
+            raise _NotTakenError(
+                OfferRefusal(
+                    RefusalCode.NOT_ENROLLED, "no key is enrolled for this host and ledger"
+                )
+            )
+        with store.taking(chain, offer) as taking:
+            return _take(chain, offer, taking)
+    except _NotTakenError as signal:
+        if signal.refusal.code is RefusalCode.BEHIND:
+            store.drop(offer)
+        else:
+            store.refuse(offer, signal.refusal)
+        return signal.refusal
+
+
+def find_chain(store: Store, host: str, ledger: str) -> Chain | None:
+    """The chain of a host's ledger, if it is enrolled. Raises: HostError."""
+    named = (each for each in store.chains() if (each.host, each.ledger) == (host, ledger))
+    return next(named, None)
+
+
+def _take(chain: Chain, offer: Offer, taking: Taking) -> Head:
+    head = taking.head
+    if not taking.is_waiting:
+        raise _NotTakenError(
+            OfferRefusal(RefusalCode.BEHIND, "another process has just looked at it")
+        )
+    checkpoint = _or_refused(open_offer(chain, head, offer))
+    judging = Judging(chain, head, offer, checkpoint, taking.stored)
+    at = max(head.size, offer.start)
+    for part in taking.parts():
+        lines = part.split(b"\n")
+        if lines.pop():
+            raise _NotTakenError(OfferRefusal(RefusalCode.LINE, f"a line after {at} has no end"))
+        new = _or_refused(judging.take(lines))
+        taking.add(at, new)
+        at += len(new)
+    grown = _or_refused(judging.end())
+    taking.keep(grown)
+    return grown
+
+
+def _or_refused(found: _Found | OfferRefusal) -> _Found:
+    if isinstance(found, OfferRefusal):
+        raise _NotTakenError(found)
+    return found
+
+
+# The ledger is only read. What is sent is not judged here: whoever sends it could say anything.
+
+PART_BYTES: Final = 4 << 20
+"""Lines are sent in parts of so many bytes, and up to one line more."""
+
+Told = Callable[[int, int], object]
+"""Is told how many lines of how many were sent, after each part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a push came to: `sent` lines up to `size`, which the newest checkpoint covers."""
+
+    ledger: str
+    sent: int
+    size: int
+    progress: Progress
+    """As it was before the push."""
+
+
+def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: Told) -> Pushed:
+    """Send what neither was taken in nor waits.
+
+    Raises:
+        LedgerDamagedError: more was taken in than the newest checkpoint covers, or that
+            is not signed by the ledger's key.
+        HostError, ConfigError: the ledger cannot be read, or the store not reached.
+    """
+    signed = find_newest_checkpoint(path)
+    size = 0 if signed is None else signed.checkpoint.size
+    if size < progress.accepted:
+        raise LedgerDamagedError(
+            f"the collector took in {progress.accepted} entries of the ledger "
+            f"{progress.ledger}, and {size} are signed here: it went back",
+            where=ascii(str(path)),
+            hint="look at paddock ledger verify; after a rollback that was accepted, have the "
+            "collector enroll this host under another name",
+        )
+    start = max(progress.accepted, progress.waiting)
+    if signed is None or start >= size:
+        return Pushed(progress.ledger, 0, size, progress)
+    offer = Offer(host, progress.ledger, start, size, signed.note, _read_edge(path, start))
+    store.send(offer, _read_parts(path, start, size, told))
+    return Pushed(progress.ledger, size - start, size, progress)
+
+
+def find_newest_checkpoint(path: Path) -> SignedCheckpoint | None:
+    """The newest checkpoint beside a ledger, which its own key signed.
+
+    Raises: LedgerDamagedError, HostError, ConfigError.
+    """
+    notes = read_notes(checkpoints_folder(str(path)))
+    return open_note(notes[-1][1], read_key(path)) if notes else None
+
+
+def read_key(path: Path) -> VerifierKey:
+    """The key that line 0 names. Raises: LedgerDamagedError, HostError."""
+    with LedgerReader(str(path)) as reader:
+        return VerifierKey.parse(read_first(reader).public_key)
+
+
+def _read_edge(path: Path, stop: int) -> tuple[bytes, ...]:
+    """The right edge of the tree of the lines before `stop`. Raises: LedgerDamagedError, HostError.
+
+    Where this ledger went on from other lines than those that were taken in, the offer shows
+    by itself that its lines were signed.
+    """
+    growing = Growing()
+    with LedgerReader(str(path)) as reader:
+        for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+            wanted = lines[: stop - growing.size]
+            growing.extend([bytes.fromhex(leaf_hash(line)) for line in wanted])
+            if growing.size == stop:
+                break
+    return tuple(growing.hashes())
+
+
+def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes]:
+    """Lines `start` to `stop` in parts. Raises: LedgerDamagedError, HostError."""
+    part, size, at, sent = list[bytes](), 0, 0, 0
+    with LedgerReader(str(path)) as reader:
+        for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+            wanted = lines[max(0, start - at) : max(0, stop - at)]
+            at += len(lines)
+            for line in wanted:
+                part.append(line)
+                size += len(line) + 1
+                sent += 1
+                if size >= PART_BYTES:
+                    yield b"\n".join([*part, b""])
+                    told(sent, stop - start)
+                    part, size = [], 0
+            if at >= stop:
+                break
+    if part:
+        yield b"\n".join([*part, b""])
+        told(sent, stop - start)
+    if at < stop:
+        raise LedgerDamagedError(
+            f"{stop} entries were signed, and {at} are here",
+            where=ascii(str(path)),
+            hint="paddock ledger verify",
+        )
+
+
+# Threat: whoever owns the database can change a row, cut a chain off with its checkpoints, or
+# put an old copy back. A changed row shows against the signed roots. What was cut or put back
+# is whole in itself, and shows against `Recorded`: what the collector's own ledger says was
+# accepted, which lies elsewhere.
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A checkpoint that the collector's own ledger says was accepted; `seq` is its entry."""
+
+    host: str
+    ledger: str
+    size: int
+    root: str
+    """In hex."""
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What verifying one chain found. `compared`: how many recorded checkpoints agree."""
+
+    host: str
+    ledger: str
+    entries: int
+    checkpoints: int
+    compared: int
+    problems: tuple[str, ...]
+
+
+def verify_store(store: Store, recorded: Sequence[Recorded]) -> Iterator[Report]:
+    """Verify every chain, and those that were recorded and are gone. Raises: HostError."""
+    with store.steady():
+        chains = store.chains()
+        for chain in chains:
+            name = (chain.host, chain.ledger)
+            yield _verify_chain(
+                store, chain, [each for each in recorded if (each.host, each.ledger) == name]
+            )
+        known = {(chain.host, chain.ledger) for chain in chains}
+        for host, ledger in sorted({(each.host, each.ledger) for each in recorded} - known):
+            gone = "the chain is gone, and checkpoints of it were recorded as accepted"
+            yield Report(host, ledger, 0, 0, 0, (gone,))
+
+
+def _verify_chain(store: Store, chain: Chain, recorded: Sequence[Recorded]) -> Report:
+    kept = store.accepted(chain)
+    sizes = {each.head.size for each in kept} | {each.size for each in recorded}
+    walk = _Walk(chain, sizes)
+    for seq, line in store.lines(chain):
+        if not walk.follow(seq, line):
+            break
+    problems = [*walk.problems, *_compare_kept(chain, kept, walk)]
+    agreeing = 0
+    for each in recorded:
+        found = walk.heads.get(each.size)
+        if found is not None and found.root.hex() == each.root:
+            agreeing += 1
+            continue
+        what = "is not here" if found is None else "has another root here"
+        problems.append(
+            f"the checkpoint of {each.size} entries that entry {each.seq} of the collector's "
+            f"own ledger recorded {what}"
+        )
+    return Report(chain.host, chain.ledger, walk.size, len(kept), agreeing, tuple(problems))
+
+
+def _compare_kept(chain: Chain, kept: Sequence[Accepted], walk: "_Walk") -> Iterator[str]:
+    for each in kept:
+        head = each.head
+        try:
+            signed = open_note(head.note, chain.key).checkpoint
+        except NoteError as fault:
+            yield f"the checkpoint of {head.size} entries: {fault.message}"
+            continue
+        found = walk.heads.get(head.size)
+        if (signed.size, signed.root) != (head.size, head.root):
+            yield f"the checkpoint of {head.size} entries says something else than its note"
+        elif found is None:
+            # Where a line was wrong nothing after it was read, and that was said.
+            if not walk.problems:
+                yield f"{head.size} entries were signed, and {walk.size} are here"
+        elif (found.root, found.leaf, found.edge) != (head.root, head.leaf, head.edge):
+            yield f"the first {head.size} entries are not those that were signed"
+    covered = max((each.head.size for each in kept), default=0)
+    if walk.size > covered and not walk.problems:
+        yield f"entries from {covered} on are here, and no accepted checkpoint covers them"
+
+
+class _Walk:
+    """One pass over a chain's lines, in order, up to the first that does not fit."""
+
+    def __init__(self, chain: Chain, wanted: set[int]) -> None:
+        self._chain = chain
+        self._wanted = wanted
+        self._leaf = PREV_OF_GENESIS
+        self._growing = Growing()
+        self.size = 0
+        self.problems: list[str] = []
+        self.heads: dict[int, Head] = {}
+        """What the lines make, at the sizes wanted."""
+
+    def follow(self, seq: int, line: bytes) -> bool:
+        """Go on by one line; False where it does not fit."""
+        problem = self._judge(seq, line)
+        if problem:
+            self.problems.append(f"entry {self.size}: {problem}")
+            return False
+        self.size += 1
+        if self.size in self._wanted:
+            edge = tuple(self._growing.hashes())
+            self.heads[self.size] = Head(self.size, self._growing.root(), self._leaf, edge, "")
+        return True
+
+    def _judge(self, seq: int, line: bytes) -> str:
+        found = inspect_line(line)
+        if seq != self.size:
+            return f"it is missing; entry {seq} comes next"
+        if isinstance(found, BadLine):
+            return f"{found.fault}: {found.detail}"
+        if found.seq != seq or found.prev != self._leaf:
+            return "it does not follow the entry before it"
+        if seq == 0:
+            try:
+                genesis = parse_genesis(found)
+            except (LedgerDamagedError, HostError) as fault:
+                return fault.message
+            if genesis.public_key != str(self._chain.key):
+                return "it names another key than the one that is enrolled"
+        self._leaf = found.leaf
+        self._growing.extend([bytes.fromhex(self._leaf)])
+        return ""

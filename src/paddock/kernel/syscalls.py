@@ -1,0 +1,209 @@
+"""System calls by number, for those that neither `os` nor the C library offers.
+
+Loaded by the launcher, which starts once for every runtime and must be quick:
+no `typing`, no `dataclasses` here (10 and 17 ms of a start that takes 15).
+
+Also here:
+
+- What differs between machines: the numbers of system calls, and seccomp's name for each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+
+# CDLL, not PyDLL: the interpreter lock is released, for a mount may wait for a disk.
+# use_errno: ctypes keeps errno for us between the call and get_errno().
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class SystemCall:
+    """One system call with the types of its arguments.
+
+    syscall(2) is variadic. Fixed argument types are right here: on the ABIs that
+    Linux has, integer and pointer arguments travel in the same registers either
+    way, and a `c_long` fills the whole register, as the kernel may read all of it.
+    """
+
+    __slots__ = ("_function", "_number", "name")
+
+    def __init__(self, name: str, number: int | None, *arguments: type) -> None:
+        # Indexing makes a new function object each time: types are not shared between calls.
+        function = _libc["syscall"]
+        function.argtypes = (ctypes.c_long, *arguments)
+        function.restype = ctypes.c_long
+        self.name = name
+        self._number = number
+        self._function = function
+
+    def __call__(self, *arguments: int | bytes | None) -> int:
+        """The call's result.
+
+        Raises:
+            OSError: with the kernel's errno and the call's name; ENOSYS where this
+                machine's number is not known.
+        """
+        if self._number is None:
+            raise OSError(errno.ENOSYS, f"{self.name}: {os.strerror(errno.ENOSYS)}")
+        found = self._function(self._number, *arguments)
+        if found < 0:
+            raise failure(self.name)
+        return int(found)
+
+
+def failure(name: str) -> OSError:
+    """What the last call left in errno, under the call's name."""
+    code = ctypes.get_errno()
+    return OSError(code, f"{name}: {os.strerror(code)}")
+
+
+# x86_64 and aarch64 are known. Any other machine is refused, never guessed at: a
+# number that means something else there would let through what it should stop.
+
+X86_64 = 0
+AARCH64 = 1
+
+_MACHINES = {"x86_64": X86_64, "aarch64": AARCH64}
+"""As uname(2) says. `aarch64_be` is another ABI and is not among them."""
+
+AUDIT_ARCH = (0xC000003E, 0xC00000B7)
+"""EM_X86_64 (62) and EM_AARCH64 (183), each with the bits for 64-bit and little-endian
+(linux/audit.h); what a filter finds in `seccomp_data.arch`."""
+
+LAST_KNOWN_CALL = 469
+"""file_setattr (Linux 6.17). Calls with a higher number did not exist when this was written."""
+
+_NUMBERS: dict[str, tuple[int, int]] = {
+    # asm/unistd_64.h of x86_64, asm-generic/unistd.h of aarch64; -1: there is none.
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "capset": (126, 91),
+    "chmod": (90, -1),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "clone": (56, 220),
+    "creat": (85, -1),
+    "create_module": (174, -1),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "fanotify_mark": (301, 263),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fcntl": (72, 25),
+    "finit_module": (313, 273),
+    "get_kernel_syms": (177, -1),
+    "init_module": (175, 105),
+    "ioctl": (16, 29),
+    "ioperm": (173, -1),
+    "iopl": (172, -1),
+    "ioprio_set": (251, 30),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "memfd_create": (319, 279),
+    "mknod": (133, -1),
+    "mknodat": (259, 33),
+    "mmap": (9, 222),
+    "mount": (165, 40),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "msgctl": (71, 187),
+    "msgget": (68, 186),
+    "msgrcv": (70, 188),
+    "msgsnd": (69, 189),
+    "name_to_handle_at": (303, 264),
+    "nfsservctl": (180, 42),
+    "open": (2, -1),
+    "open_by_handle_at": (304, 265),
+    "openat": (257, 56),
+    "perf_event_open": (298, 241),
+    "pivot_root": (155, 41),
+    "prlimit64": (302, 261),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "query_module": (178, -1),
+    "quotactl": (179, 60),
+    "reboot": (169, 142),
+    "renameat2": (316, 276),
+    "request_key": (249, 218),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "seccomp": (317, 277),
+    "semctl": (66, 191),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "setdomainname": (171, 162),
+    "sethostname": (170, 161),
+    "setns": (308, 268),
+    "setpriority": (141, 140),
+    "setrlimit": (160, 164),
+    "settimeofday": (164, 170),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmget": (29, 194),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "uselib": (134, -1),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+    # Since Linux 5.1 a new call has one number on every machine.
+    "clone3": (435, 435),
+    "fchmodat2": (452, 452),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "memfd_secret": (447, 447),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
+    "openat2": (437, 437),
+    "pidfd_getfd": (438, 438),
+    "process_madvise": (440, 440),
+    "quotactl_fd": (443, 443),
+}
+
+CALL_NAMES = frozenset(_NUMBERS)
+
+
+def this_machine() -> int:
+    """X86_64 or AARCH64.
+
+    Raises: OSError(ENOSYS) for any other, and for a 32-bit interpreter on a 64-bit
+    kernel, whose system calls have other numbers.
+    """
+    name = os.uname().machine
+    found = _MACHINES.get(name)
+    if found is None or sys.maxsize <= 2**32 or sys.byteorder != "little":
+        raise OSError(errno.ENOSYS, f"no system call numbers for a machine of kind {name!r}")
+    return found
+
+
+def call_number(name: str, machine: int) -> int | None:
+    """The number of a system call; None where the machine has no such call.
+
+    Raises: KeyError for a name that is not in the table.
+    """
+    number = _NUMBERS[name][machine]
+    return None if number < 0 else number

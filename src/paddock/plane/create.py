@@ -1,0 +1,471 @@
+"""Making a project's plane on first use, once, whole and durably.
+
+Also here:
+
+- `paddock init`: a project's policy file, its plane, its agent `main`.
+- Making a bare plane: a directory that governs itself, whole or not a plane at all.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePath
+from typing import Final, Protocol
+
+from paddock import limits
+from paddock.errors import ConfigError, HostError, UsageError
+from paddock.plane.agent_files import write_agent
+from paddock.plane.discover import (
+    ProjectRoot,
+    identity_of,
+    is_bare_plane,
+    is_registered_bare_plane,
+    parse_identity,
+    plane_for,
+    register_bare_plane,
+    require_identity,
+    require_outside,
+)
+from paddock.plane.environment import Environment, real_directory, real_path
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.template import POLICY_TEMPLATE
+from paddock.plane.trust import (
+    TrustRecord,
+    is_trusted,
+    own_policy_path,
+    plan_trust,
+    read_own_policy,
+    write_trust,
+)
+from paddock.storage.atomic import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    create_file,
+    host_errors,
+    is_temporary_name,
+    make_directories,
+    read_file,
+    require_private,
+    sync_directory,
+)
+from paddock.storage.locks import locked
+from paddock.text.show import quote
+from paddock.values.decisions import Agent, PlaneKind
+
+MAIN_AGENT: Final = "main"
+"""The agent that every project's plane is made with."""
+
+_BUILDING_PREFIX: Final = ".new-"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPlane:
+    layout: PlaneLayout
+    created: bool
+    """This call made it: `PLANE_CREATED` and `AGENT_CREATED` are yet to be recorded."""
+
+
+def open_plane(root: ProjectRoot, environment: Environment) -> OpenedPlane:
+    """The plane that governs `root`; a project's is made where there is none.
+
+    Safe by many processes at once: one makes it, all get it.
+
+    Raises:
+        ConfigError: root and Paddock's own files overlap, the plane is another
+            project's, damaged, or writable by others.
+        HostError: it could not be made.
+    """
+    layout = plane_for(root, environment)
+    if layout.kind is PlaneKind.BARE:
+        return OpenedPlane(layout, created=False)
+    if _is_whole(layout, root.path):
+        return OpenedPlane(layout, created=False)
+    make_directories(layout.root.parent)
+    require_private(layout.root.parent)
+    with locked(layout.root.parent):
+        if _is_whole(layout, root.path):
+            return OpenedPlane(layout, created=False)
+        _sweep(layout.root.parent)
+        _build(layout, root.path)
+    return OpenedPlane(layout, created=True)
+
+
+def _is_whole(layout: PlaneLayout, root: Path) -> bool:
+    require_private(layout.root)
+    content = read_file(layout.record, limits.plane_record_bytes_max)
+    if content is None:
+        return False
+    require_identity(parse_identity(content, str(layout.record)), root, layout.record)
+    return True
+
+
+def _build(layout: PlaneLayout, root: Path) -> None:
+    """Sequence: everything in a directory beside it, fsynced → rename → fsync.
+
+    A crash leaves either nothing that counts (swept by the next builder) or the
+    whole plane.
+    """
+    building = layout.root.parent / f"{_BUILDING_PREFIX}{secrets.token_hex(8)}"
+    draft = PlaneLayout(building, layout.kind)
+    with host_errors("making the plane", layout.root):
+        os.mkdir(building, DIRECTORY_MODE)
+        try:
+            _fill(draft, root)
+            os.rename(building, layout.root)
+        except (OSError, HostError) as error:
+            shutil.rmtree(building, ignore_errors=True)
+            if layout.root.exists():
+                raise _damaged(layout) from error
+            raise
+        sync_directory(layout.root.parent)
+
+
+def _fill(draft: PlaneLayout, root: Path) -> None:
+    main = draft.agent_directory(MAIN_AGENT)
+    directories = (*draft.directories(), main)
+    for directory in directories:
+        os.mkdir(directory, DIRECTORY_MODE)
+    agent = Agent(MAIN_AGENT, "standard")
+    create_file(draft.agent_file(MAIN_AGENT), write_agent(agent, root), FILE_MODE)
+    create_file(draft.record, identity_of(root).to_bytes(), FILE_MODE)
+    for directory in reversed(directories):
+        sync_directory(directory)
+    sync_directory(draft.root)
+
+
+def _sweep(planes: Path) -> None:
+    """Remove what killed builders left. Only the lock's holder builds, so none is alive."""
+    for name in os.listdir(planes):
+        if name.startswith(_BUILDING_PREFIX):
+            shutil.rmtree(planes / name, ignore_errors=True)
+
+
+def _damaged(layout: PlaneLayout) -> ConfigError:
+    return ConfigError(
+        f"the plane {quote(str(layout.root))} has no {layout.record.name}",
+        where=str(layout.root),
+        hint="restore that file from a backup, or move the directory away",
+    )
+
+
+_PUBLIC_FILE_MODE: Final = 0o666
+"""Cut by the umask: the file is committed and read by everyone on the project."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitResult:
+    """What `init` found and made."""
+
+    root: ProjectRoot
+    plane: OpenedPlane
+    policy_file: Path
+    """The project's policy, made or found."""
+    made: tuple[Path, ...]
+    """What this call made: the policy file, the plane, the agent's declaration."""
+    trust: TrustRecord | None
+    """The trust that this call recorded; None where it recorded none."""
+
+    @property
+    def already(self) -> bool:
+        """Everything was there, and nothing was changed."""
+        return not self.made and self.trust is None
+
+
+def init_project(
+    directory: Path,
+    environment: Environment,
+    now: datetime,
+    record: Callable[[ProjectRoot, TrustRecord], None],
+) -> InitResult:
+    """Make `directory` (made itself where it is missing) a governed project.
+
+    Never overwrites a policy file. The one that it writes is trusted at once; one
+    that was there is not, unless it is byte for byte what would have been written.
+    `record` puts that trust on record before it holds. A second time nothing changes.
+
+    Raises:
+        UsageError: `directory` can't be one, or is a bare plane.
+        ConfigError: it overlaps Paddock's own files, lies in a bare plane,
+            holds two policies, or its plane is damaged.
+        HostError: something could not be written. Also what `record` raises; then
+            nothing is trusted.
+    """
+    require_outside(directory, environment)
+    _require_apart_from_planes(real_path(directory), environment)
+    with host_errors("making", directory):
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except FileExistsError:
+            raise UsageError(
+                f"{quote(str(directory))} is not a directory", hint="name a directory"
+            ) from None
+    path = real_directory(directory)
+    if is_bare_plane(path):
+        raise UsageError(
+            f"{quote(str(path))} is a bare plane", hint="paddock init --bare for one of those"
+        )
+    root = ProjectRoot(path, PlaneKind.PROJECT)
+    policy_file = own_policy_path(root)
+    plane = open_plane(root, environment)
+    made = [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)] if plane.created else []
+    trust = None
+    is_missing = not os.path.lexists(policy_file)
+    if is_missing or _is_ours_untrusted(root, environment):
+        # Sequence: on record → trusted → written. The file is never there without trust, and
+        # no trust without its entry. Trust in bytes that do not stand there harms nobody.
+        trust = plan_trust(policy_file, POLICY_TEMPLATE, now)
+        record(root, trust)
+        write_trust(trust, environment)
+    if is_missing and create_file(policy_file, POLICY_TEMPLATE, _PUBLIC_FILE_MODE):
+        made.insert(0, policy_file)
+    if trust is not None and not is_trusted(policy_file, POLICY_TEMPLATE, environment):
+        trust = None
+    return InitResult(root, plane, policy_file, tuple(made), trust)
+
+
+def _require_apart_from_planes(root: Path, environment: Environment) -> None:
+    """Refuse a new project in a bare plane; one that is there stays as it is.
+
+    Threat: the project's agents would work on what governs the plane's.
+    """
+    if os.path.lexists(own_policy_path(ProjectRoot(root, PlaneKind.PROJECT))):
+        return
+    for above in root.parents:
+        if is_registered_bare_plane(above, environment):
+            raise ConfigError(
+                f"{quote(str(root))} lies in the bare plane {quote(str(above))}",
+                where=str(root),
+                hint="name a directory outside of the plane",
+            )
+
+
+def _is_ours_untrusted(root: ProjectRoot, environment: Environment) -> bool:
+    """Whether the policy that stands there is what `init` writes, and nobody trusts it yet."""
+    own = read_own_policy(root, environment)
+    return own is not None and own.content == POLICY_TEMPLATE and not own.trusted
+
+
+# What it is made of comes in as a `Blueprint`, and how it gets there as a `Builder`.
+# Everything is put in place first and the admin's configuration last: that file marks
+# a bare plane, so a crash before it leaves a directory that is no plane yet, and the
+# next `init` goes on from there. Nothing that stands there is ever removed or written
+# over.
+
+_DRAFT: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
+"""A file or directory on its way, of the plane's own or of a set of changes."""
+
+BARE_DIRECTORIES: Final = (
+    "HOT",
+    "HOT/config",
+    "HOT/installed",
+    "HOT/kernel",
+    "HOT/ledger",
+    "HOT/registries",
+    "HOT/registries/approvals",
+    "HOT/registries/keys",
+    "HOT/schemas",
+    "HOT/scripts",
+    "HOT/tests",
+    "HO2",
+    "HO2/kernel",
+    "HO2/ledger",
+    "HO2/scratch",
+    "HO2/tests",
+    "HO1",
+    "HO1/contracts",
+    "HO1/kernel",
+    "HO1/ledger",
+    "HO1/tests",
+    "agents",
+    "objects",
+)
+"""What every bare plane has, parents first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """What a bare plane is made of. Paths are relative to its root, with `/`."""
+
+    config: bytes
+    """`HOT/config/admin_config.json`, put there last."""
+    files: Mapping[str, bytes]
+    """All others that are the same whenever the plane is made. The directories that they
+    stand in are in `directories`, or are made by the builder."""
+    directories: tuple[str, ...] = BARE_DIRECTORIES
+    leftovers: tuple[str, ...] = ()
+    """Beginnings of the names of what a builder makes besides, each time another: records,
+    receipts, approvals. A stopped `init` may have left them, which the builder looks at."""
+    beside: frozenset[str] = frozenset()
+    """Files that may stand there and are no part of the plane."""
+
+
+class Builder(Protocol):
+    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
+        """Make everything but the configuration, durably; the files that were made.
+
+        What a stopped `init` left is there already. The root's lock is held.
+        """
+        ...
+
+
+class PlainBuilder:
+    """Makes the blueprint's files, and nothing else."""
+
+    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
+        for name, content in blueprint.files.items():
+            if create_file(layout.root / name, content, FILE_MODE):
+                yield layout.root / name
+
+
+@dataclass(frozen=True, slots=True)
+class MadePlane:
+    layout: PlaneLayout
+    made: tuple[Path, ...]
+    """The files that this call made; none where the plane was there."""
+    registered: bool
+    """Whether it counts whole without being named."""
+
+
+def make_bare_plane(
+    directory: Path,
+    blueprint: Blueprint,
+    environment: Environment,
+    builder: Builder | None = None,
+) -> MadePlane:
+    """Make `directory` (made itself where it is missing) a bare plane.
+
+    Of several processes one makes it and all find it. A plane that is there already
+    is left as it is; it is not registered either, since whoever brought it may be
+    somebody else.
+
+    Raises:
+        UsageError: it holds something else, or is no directory.
+        ConfigError: it overlaps Paddock's own files or lies in another bare plane or in a
+            project, or others can write to it.
+        HostError: something could not be written.
+    """
+    require_outside(directory, environment)
+    wanted = real_path(directory)
+    _require_no_plane_above(wanted)
+    _make_root(directory)
+    root = real_directory(directory)
+    layout = PlaneLayout(root, PlaneKind.BARE)
+    with locked(root):
+        if is_bare_plane(root):
+            return MadePlane(layout, (), is_registered_bare_plane(root, environment))
+        require_private(root)
+        # Threat: what came from elsewhere with keys and approvals in it passes for what we
+        # left. We registered the place before we left anything there.
+        is_ours = is_registered_bare_plane(root, environment)
+        _require_free(root, blueprint, blueprint.leftovers if is_ours else ())
+        # Registered first: the plane is never there without it. A registered path
+        # at which no plane comes to stand harms nobody.
+        register_bare_plane(root, environment)
+        made = tuple(_build_bare(layout, blueprint, builder or PlainBuilder()))
+    return MadePlane(layout, made, registered=True)
+
+
+def _make_root(directory: Path) -> None:
+    if os.path.lexists(directory):
+        return
+    make_directories(directory)
+
+
+def _require_no_plane_above(root: Path) -> None:
+    # Threat: the outer plane's admin works on everything below its root, and so on
+    # the inner plane's configuration.
+    for parent in root.parents:
+        if is_bare_plane(parent):
+            raise ConfigError(
+                f"{quote(str(root))} lies in the bare plane {quote(str(parent))}",
+                where=str(root),
+                hint="make it somewhere else: agents of the outer plane could change it",
+            )
+
+
+def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:
+    """Refuse a directory with anything but what a stopped `init` left, and what may be there."""
+    above = _above(blueprint.beside)
+    known = _above(blueprint.files) | set(blueprint.directories)
+    for path in _entries(root):
+        relative = path.relative_to(root).as_posix()
+        is_beside = relative in blueprint.beside or relative in above
+        if is_beside or _is_bytecode(relative, above):
+            continue
+        if not _is_ours(path, relative, blueprint, known, leftovers):
+            raise UsageError(
+                f"{quote(str(root))} is neither empty nor a bare plane: it holds {quote(relative)}",
+                where=str(root),
+                hint="name an empty directory or a new one; nothing was changed",
+            )
+
+
+def _is_bytecode(relative: str, above: set[str]) -> bool:
+    """Whether an interpreter left it beside a source that may stand there."""
+    folder, found, _ = relative.partition("/__pycache__")
+    return bool(found) and folder in above
+
+
+def _entries(directory: Path) -> Iterator[Path]:
+    with host_errors("looking at", directory):
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    for entry in entries:
+        path = directory / entry.name
+        yield path
+        # A directory that is not ours has ended the walk by now.
+        if entry.is_dir(follow_symlinks=False):
+            yield from _entries(path)
+
+
+def _above(names: Iterable[str]) -> set[str]:
+    """Every directory on the way to these files."""
+    return {parent.as_posix() for name in names for parent in PurePath(name).parents}
+
+
+def _is_ours(
+    path: Path,
+    relative: str,
+    blueprint: Blueprint,
+    known: set[str],
+    leftovers: tuple[str, ...],
+) -> bool:
+    with host_errors("looking at", path):
+        mode = os.lstat(path).st_mode
+    is_draft = any(map(_DRAFT.fullmatch, relative.split("/")))
+    is_left = relative.startswith(leftovers) or (bool(leftovers) and is_draft)
+    if stat.S_ISDIR(mode):
+        return relative in known or is_left
+    if not stat.S_ISREG(mode):
+        return False
+    if is_left:
+        return True
+    if is_temporary_name(path.name):
+        return True
+    wanted = blueprint.files.get(relative)
+    return wanted is not None and read_file(path, limits.admin_config_bytes_max) == wanted
+
+
+def _build_bare(layout: PlaneLayout, blueprint: Blueprint, builder: Builder) -> Iterator[Path]:
+    """Put everything in its place; what is there already stays.
+
+    Sequence: directories, each fsynced in its parent → everything else, durable →
+    the configuration, by which it is a plane.
+    """
+    root = layout.root
+    for name in blueprint.directories:
+        with host_errors("making", root / name):
+            try:
+                os.mkdir(root / name, DIRECTORY_MODE)
+            except FileExistsError:
+                continue
+            sync_directory((root / name).parent)
+    yield from builder.build(layout, blueprint)
+    # Beside it, what a killed writer leaves would be a file in the plane that nobody owns.
+    drafts = layout.objects if layout.objects.is_dir() else None
+    if create_file(layout.admin_config, blueprint.config, FILE_MODE, drafts):
+        yield layout.admin_config

@@ -1,0 +1,459 @@
+"""Which directory is worked on: from where the user stands to a project or bare plane.
+
+Also here:
+
+- What agents may work on and what governs them must not lie in each other.
+- The bare planes that this user made or accepted: kept in the user's state directory.
+- What a project's plane says about itself: `plane.json`.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paddock import limits
+from paddock.errors import ConfigError, HostError
+from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
+from paddock.plane.layout import PlaneLayout, path_id, plane_name
+from paddock.plane.strict_json import parse_object, write_object
+from paddock.storage.atomic import (
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+)
+from paddock.text.show import quote
+from paddock.values.decisions import PlaneKind
+
+
+def contains(outer: Path, inner: Path) -> bool:
+    """Whether `inner` is `outer` or lies below it.
+
+    Compared by directory identity where both exist, so that another spelling (a
+    link, a bind mount, a case-insensitive file system) does not hide it.
+    """
+    return _contains_real(real_path(outer), real_path(inner))
+
+
+def _contains_real(outer: Path, inner: Path) -> bool:
+    if outer == inner or outer in inner.parents:
+        return True
+    wanted = _identity(outer)
+    if wanted is None:
+        return False
+    return any(_identity(directory) == wanted for directory in (inner, *inner.parents))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        # Not there, or not ours to see: then only its name can be compared.
+        return None
+    return status.st_dev, status.st_ino
+
+
+def require_outside(root: Path, environment: Environment) -> None:
+    """Refuse a root that holds the user's Paddock files, or lies among them.
+
+    Threat: what lies in a workspace can be written by an agent. State inside it
+    would let the agent trust its own policy, edit its own ledger, or read the
+    keys; a root inside the state directory is the same from the other side.
+
+    Raises:
+        ConfigError: they overlap.
+    """
+    real_root = real_path(root)
+    for what, name, directory in (
+        ("state", "PADDOCK_HOME", environment.paddock_home),
+        ("configuration", "XDG_CONFIG_HOME", environment.config_home),
+    ):
+        real = real_path(directory)
+        if _contains_real(real_root, real):
+            raise ConfigError(
+                f"Paddock's {what} directory {quote(str(directory))} lies inside"
+                f" {quote(str(root))}, where agents work",
+                where=str(root),
+                hint=f"work in a directory further down, or set {name} to one outside",
+            )
+        if _contains_real(real, real_root):
+            raise ConfigError(
+                f"{quote(str(root))} lies inside Paddock's {what} directory"
+                f" {quote(str(directory))}",
+                where=str(root),
+                hint="work in a directory of your own",
+            )
+
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneIdentity:
+    """Which project a plane governs."""
+
+    root: Path
+    """Real absolute path of the project."""
+    id: str
+    """`layout.path_id` of the root."""
+
+    def to_bytes(self) -> bytes:
+        """The content of `plane.json`."""
+        return write_object({"format": FORMAT, "root": str(self.root), "id": self.id})
+
+
+def identity_of(root: Path) -> PlaneIdentity:
+    """The identity of the plane of the project at the real path `root`."""
+    return PlaneIdentity(root, path_id(root))
+
+
+def read_identity(record: Path) -> PlaneIdentity | None:
+    """The identity in `record`, or None where there is no such file.
+
+    Raises:
+        ConfigError: it does not load, or is of another format.
+    """
+    content = read_file(record, limits.plane_record_bytes_max)
+    return None if content is None else parse_identity(content, str(record))
+
+
+def parse_identity(content: bytes, file: str) -> PlaneIdentity:
+    """The identity that `content` states; `file` is for messages.
+
+    Raises:
+        ConfigError: as `read_identity`.
+    """
+    fields = parse_object(content, file)
+    fields.require_only(frozenset({"format", "root", "id"}))
+    if fields.number("format") != FORMAT:
+        raise fields.error(
+            "format",
+            f"the plane has format {quote(fields.number('format'))}, this Paddock knows {FORMAT}",
+            "use the Paddock that made it",
+        )
+    root = fields.text("root")
+    if not root.startswith("/") or "\0" in root:
+        raise fields.error("root", f"{quote(root)} is not an absolute path", "restore the file")
+    return PlaneIdentity(Path(root), fields.text("id"))
+
+
+def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
+    """Refuse a plane that is another project's.
+
+    Threat: ids are cut hashes and files can be copied: without this, a project
+    could come to be governed by another one's agents and history.
+
+    Raises:
+        ConfigError: root or id differ.
+    """
+    if found == identity_of(root):
+        return
+    raise ConfigError(
+        f"the plane for {quote(str(root))} belongs to {quote(str(found.root))}"
+        f" (id {quote(found.id)})",
+        where=str(record),
+        hint="move that plane away, or set PADDOCK_HOME to another directory",
+    )
+
+
+# Threat: a clone, or an agent, can put `HOT/config/` with a generous policy
+# anywhere. Looking like a plane is therefore not enough to be one: a bare plane
+# that was not named by the user counts fully only when it is registered here.
+
+_FORMAT: Final = 1
+
+
+def register_bare_plane(root: Path, environment: Environment) -> bool:
+    """Remember the bare plane at the real path `root`; whether that was new."""
+    if is_registered_bare_plane(root, environment):
+        return False
+    record = _record_path(root, environment)
+    make_directories(record.parent)
+    require_private(record.parent)
+    replace_file(record, write_object({"format": _FORMAT, "path": str(root)}))
+    return True
+
+
+def is_registered_bare_plane(root: Path, environment: Environment) -> bool:
+    """Whether `root` was registered. A record that does not load counts as none."""
+    record = _record_path(root, environment)
+    try:
+        require_private(record.parent)
+        return _read_record(record) == root
+    except ConfigError:
+        # Unknown is no: the plane then counts as one that was never registered.
+        return False
+
+
+def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, ...]:
+    """Every bare plane registered below the real path `directory`, relative to it, sorted.
+
+    Also one that is not there any more: what came to stand in its place would count whole.
+
+    Raises: HostError where the records cannot be listed.
+    """
+    records = registry_directory(environment)
+    with host_errors("listing", records):
+        try:
+            names = os.listdir(records)
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+    found: list[str] = []
+    for name in names:
+        try:
+            root = _read_record(records / name) if name.endswith(".json") else None
+        except ConfigError:
+            continue  # It registers nothing.
+        if root is not None and directory in root.parents:
+            found.append(root.relative_to(directory).as_posix())
+    return tuple(sorted(found))
+
+
+def registry_directory(environment: Environment) -> Path:
+    """Where the records are: it changes whenever one is added."""
+    return environment.paddock_home / "bare"
+
+
+def _read_record(record: Path) -> Path | None:
+    """The plane that a record is about; raises ConfigError where it does not load."""
+    content = read_file(record, limits.plane_record_bytes_max)
+    if content is None:
+        return None
+    fields = parse_object(content, str(record))
+    fields.require_only(frozenset({"format", "path"}))
+    root = Path(fields.text("path"))
+    return root if fields.number("format") == _FORMAT else None
+
+
+def _record_path(root: Path, environment: Environment) -> Path:
+    return registry_directory(environment) / f"{path_id(root)}.json"
+
+
+POLICY_MARKERS: Final = ("paddock.toml", "paddock.json")
+"""Policy keeps agents from making these at any depth."""
+PROJECT_MARKERS: Final = (*POLICY_MARKERS, ".git")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRoot:
+    """The directory that is worked on, as a real absolute path."""
+
+    path: Path
+    kind: PlaneKind
+    accepted: bool = False
+    """Of a bare plane: the user named it, or it is registered. Its policy counts whole."""
+
+
+def find_root(start: Path, environment: Environment, override: Path | None = None) -> ProjectRoot:
+    """The root for someone who stands at `start`.
+
+    `override` (`--plane`), else `environment.plane`, replaces `start`, and a bare
+    plane named so is taken as one. Otherwise, in this order: the project whose
+    plane `start` lies in; the nearest registered bare plane at or above `start`;
+    the nearest directory with a policy file; the nearest one with `.git`; the nearest
+    unregistered bare plane; `start` itself.
+
+    Threat: an agent may run `mkdir sub/.git` or `git clone`. Were that a root, whoever
+    starts in it would work without the policy that stands above.
+
+    A home directory that is kept in git does not make everything in it one
+    project: the climb passes over directories that hold both `$HOME` and the
+    user's Paddock files, which could not be a root anyway. Markers that somebody
+    else left in a directory where others can write (`/tmp/.git`), or that is theirs, are
+    passed over.
+
+    Raises:
+        UsageError: `start` is no directory.
+        ConfigError: it is project and unregistered bare plane at once, its path is
+            not UTF-8, or a plane's record there does not load.
+    """
+    named = override or environment.plane
+    directory = real_directory(named or start)
+    governed = _project_of_plane(directory, environment)
+    if governed is not None:
+        return governed
+    if named is not None and is_bare_plane(directory):
+        return _named_bare_plane(directory, environment)
+    candidates = _candidates(directory, environment)
+    _require_no_swapped_marker(candidates, environment)
+    planes = [candidate for candidate in candidates if is_bare_plane(candidate)]
+    for plane in planes:
+        if is_registered_bare_plane(plane, environment):
+            return ProjectRoot(plane, PlaneKind.BARE, accepted=True)
+    projects = [
+        candidate
+        for candidate in candidates
+        if _is_project(candidate) and not (candidate != directory and _is_planted(candidate))
+    ]
+    if projects:
+        governed = next((each for each in projects if _has_policy(each)), projects[0])
+        return ProjectRoot(governed, PlaneKind.PROJECT)
+    if planes:
+        return ProjectRoot(planes[0], PlaneKind.BARE)
+    return ProjectRoot(directory, PlaneKind.PROJECT)
+
+
+def name_of_root(start: Path, root: Path) -> Path:
+    """`root` by the name that `start` has for it: another than its own where a link leads there.
+
+    A client names files by the path that it was started with.
+    """
+    given = Path(os.path.abspath(start))
+    for directory in (given, *given.parents):
+        try:
+            if os.path.samefile(directory, root):
+                return directory
+        except OSError:
+            continue  # A `..` behind a link: textually there is no such directory.
+    return root
+
+
+def plane_for(root: ProjectRoot, environment: Environment) -> PlaneLayout:
+    """The layout of the plane that governs `root`; nothing is made.
+
+    Raises:
+        ConfigError: root and the user's Paddock files overlap, or the place of planes is
+            not UTF-8.
+    """
+    require_outside(root.path, environment)
+    if root.kind is PlaneKind.BARE:
+        return PlaneLayout(root.path, PlaneKind.BARE)
+    planes = real_path(environment.planes)
+    require_utf8(planes, "PADDOCK_HOME")
+    return PlaneLayout(planes / plane_name(root.path), PlaneKind.PROJECT)
+
+
+def is_bare_plane(directory: Path) -> bool:
+    """Whether `directory` looks like a bare plane: it has the admin's configuration."""
+    marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
+    status = _lstat(marker)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
+    """Inside a project's plane: that project, whether it is still there or not.
+
+    Raises:
+        UsageError: `start` is no directory.
+        ConfigError: the plane's record does not load, or is another plane's.
+    """
+    plane = _plane_around(real_directory(start), environment)
+    identity = None if plane is None else read_identity(plane / "plane.json")
+    if plane is None or identity is None:
+        return None
+    _require_own_record(plane, identity.root)
+    return ProjectRoot(identity.root, PlaneKind.PROJECT)
+
+
+def _project_of_plane(directory: Path, environment: Environment) -> ProjectRoot | None:
+    plane = _plane_around(directory, environment)
+    identity = None if plane is None else read_identity(plane / "plane.json")
+    if plane is None or identity is None:
+        return None
+    root = real_directory(identity.root)
+    _require_own_record(plane, root)
+    return ProjectRoot(root, PlaneKind.PROJECT)
+
+
+def _plane_around(directory: Path, environment: Environment) -> Path | None:
+    planes = real_path(environment.planes)
+    if planes not in directory.parents:
+        return None
+    return planes / directory.relative_to(planes).parts[0]
+
+
+def _require_own_record(plane: Path, root: Path) -> None:
+    if plane_name(root) != plane.name:
+        raise ConfigError(
+            f"the plane {quote(str(plane))} says that it governs {quote(str(root))},"
+            " and its name does not",
+            where=str(plane / "plane.json"),
+            hint="work from the project's own directory",
+        )
+
+
+def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
+    # Threat: a project that is named for good (in a client's configuration, say)
+    # pulls a commit with HOT/config in it and becomes a plane with its own policy.
+    if _is_project(directory) and not is_registered_bare_plane(directory, environment):
+        raise ConfigError(
+            f"{quote(str(directory))} is a project and looks like a bare plane as well",
+            where=str(directory),
+            hint="if it is your plane: paddock trust DIR; otherwise remove HOT/config",
+        )
+    return ProjectRoot(directory, PlaneKind.BARE, accepted=True)
+
+
+def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Environment) -> None:
+    """Refuse a plane of this user whose configuration is no regular file any more.
+
+    Threat: a link in the place of the configuration would make the plane look like
+    an ordinary directory, and its files anybody's.
+    """
+    for candidate in candidates:
+        marker = PlaneLayout(candidate, PlaneKind.BARE).admin_config
+        status = _lstat(marker)
+        if status is None or stat.S_ISREG(status.st_mode):
+            continue
+        if is_registered_bare_plane(candidate, environment):
+            raise ConfigError(
+                f"{quote(str(marker))} is not a regular file",
+                where=str(marker),
+                hint="put the plane's own configuration back",
+            )
+
+
+def _candidates(directory: Path, environment: Environment) -> tuple[Path, ...]:
+    """`directory`, and those of its parents that could be a root: see `find_root`."""
+    home = real_path(environment.home)
+    around_home = {home, *home.parents}
+    parents = [
+        parent
+        for parent in directory.parents
+        if not (parent in around_home and _holds_paddocks_files(parent, environment))
+    ]
+    return (directory, *parents)
+
+
+def _holds_paddocks_files(directory: Path, environment: Environment) -> bool:
+    return contains(directory, environment.paddock_home) or contains(
+        directory, environment.config_home
+    )
+
+
+def _has_policy(directory: Path) -> bool:
+    return any(_lstat(directory / marker) is not None for marker in POLICY_MARKERS)
+
+
+def _is_project(directory: Path) -> bool:
+    # A paddock.toml of any type counts: reading it then says what is wrong with it.
+    # A .git file is a worktree's or a submodule's.
+    return any(_lstat(directory / marker) is not None for marker in PROJECT_MARKERS)
+
+
+def _is_planted(directory: Path) -> bool:
+    """Whether somebody else may have made `directory` a project: see `find_root`."""
+    status = _lstat(directory)
+    ours = (os.geteuid(), 0)
+    if status is None:
+        return False
+    if status.st_uid in ours and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    markers = [_lstat(directory / marker) for marker in PROJECT_MARKERS]
+    return all(marker is None or marker.st_uid not in ours for marker in markers)
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    """None where nothing stands; also where a parent may not be searched.
+
+    Nothing could be read from such a parent either.
+    """
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        raise HostError(f"looking at {quote(str(path))} failed: {error.strerror}") from error

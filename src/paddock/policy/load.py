@@ -1,0 +1,507 @@
+"""One policy file, read strictly and whole: what it gives, each with its place.
+
+There is no "load what can be loaded": an unknown key, a wrong type, a pattern
+that can match nothing, an example that does not hold, and the file is refused
+with every problem that was found.
+
+Also here:
+
+- The tables without rules: `[paths]`, `[hook]`, `[agents]`, `[limits]` and the rest.
+"""
+
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from graphlib import CycleError, TopologicalSorter
+from typing import Final, cast
+
+from paddock import limits as hard
+from paddock.limits import policy_rules_max
+from paddock.policy.actions import parse_concrete
+from paddock.policy.matching import rule_matches
+from paddock.policy.pathset import PathPattern, compile_pattern
+from paddock.policy.places import Document, PatternError, fail, parse_document, quote_toml, suggest
+from paddock.policy.reader import Report, Table, Text
+from paddock.policy.rules import Profile, Rule, compile_rule, read_profile
+from paddock.policy.settings import (
+    HOOK_SHELLS,
+    HOOK_WARNINGS,
+    ON_ALLOWS,
+    AgentBinding,
+    AnchorSettings,
+    HistorySettings,
+    HookSettings,
+    HookShell,
+    LedgerSettings,
+    LoweredLimits,
+    McpSettings,
+    ProviderSettings,
+    Settings,
+    host_paths,
+    read_shell_changes,
+)
+from paddock.values.decisions import Outcome, Permissions
+
+# Each function reads one table over the values that hold already and returns what
+# then holds; a key that is given replaces its value whole.
+
+HISTORY_BYTES_MAX: Final = 10**15
+MCP_CALLS_MAX: Final = 1024
+
+PROVIDERS: Final = ("builtin", "scripted", "anthropic", "openai")
+APIS: Final = ("responses", "chat")
+_LOWERABLE: Final = "those that a policy may lower: " + ", ".join(
+    each.name for each in fields(LoweredLimits)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PathsTable:
+    """`[paths]` as a file gives it; None for a list that it does not give."""
+
+    protected: tuple[PathPattern, ...] | None = None
+    generated: tuple[PathPattern, ...] | None = None
+    warned: tuple[PathPattern, ...] | None = None
+    safe: tuple[PathPattern, ...] | None = None
+    secret: tuple[PathPattern, ...] | None = None
+
+
+def read_paths(table: Table) -> PathsTable:
+    """Read `[paths]`."""
+    paths = PathsTable(
+        protected=_patterns(table, "protected"),
+        generated=_patterns(table, "generated"),
+        warned=_patterns(table, "warned"),
+        safe=_patterns(table, "safe"),
+        secret=_patterns(table, "secret"),
+    )
+    table.finish()
+    return paths
+
+
+def read_hook(table: Table, base: HookSettings) -> HookSettings:
+    """Read `[hook]`. `sandbox_shell` is how `shell` was said before."""
+    also_write = host_patterns(table, "also_write")
+    hook = HookSettings(
+        on_allow=table.word("on_allow", ON_ALLOWS, base.on_allow),
+        warnings=table.word("warnings", HOOK_WARNINGS, base.warnings),
+        also_write=base.also_write if also_write is None else also_write,
+        shell=_hook_shell(table, base),
+        outside=_command_patterns(table, "outside", base.outside),
+        paranoid=table.boolean("paranoid", base.paranoid),
+        sandbox_ignored=table.boolean("sandbox_ignored", base.sandbox_ignored),
+        scratch=table.boolean("scratch", base.scratch),
+    )
+    table.finish()
+    return hook
+
+
+def _hook_shell(table: Table, base: HookSettings) -> HookShell:
+    is_said = table.has("shell")
+    if not table.has("sandbox_shell"):
+        return table.word("shell", HOOK_SHELLS, base.shell)
+    before: HookShell = "confine" if table.boolean("sandbox_shell", True) else "read"
+    if is_said:
+        table.problem(
+            "sandbox_shell",
+            "sandbox_shell and shell stand both in [hook], and say the same thing",
+            f'keep shell = "{before}", and remove sandbox_shell',
+        )
+    return before
+
+
+def _command_patterns(table: Table, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    """Read an array of patterns for commands, as `docker *`, that match exactly."""
+    texts = table.texts(name)
+    if texts is None:
+        return default
+    for text in texts:
+        try:
+            pattern = compile_rule(f"tool:shell:run {text.text}", Outcome.ALLOW, name, text.place)
+            if pattern.command is None or pattern.command.is_any:
+                raise PatternError(
+                    f"{name} in {table.title} holds {quote_toml(text.text)}, which is any command",
+                    'name the programs; with shell = "read" every command runs outside',
+                )
+        except PatternError as problem:
+            table.report.add_at(text.place, problem)
+    return tuple(text.text for text in texts)
+
+
+def read_agents(
+    table: Table, base: tuple[AgentBinding, ...], profiles: AbstractSet[str]
+) -> tuple[AgentBinding, ...]:
+    """Read `[agents."NAME"]`; each must name a profile of `profiles`."""
+    bindings = {binding.name: binding for binding in base}
+    for name in table.names():
+        entry = table.table(name)
+        if entry is None:
+            continue
+        profile = entry.string("profile")
+        workspace, parent = entry.string("workspace"), entry.string("parent")
+        permissions = _read_permissions(entry)
+        entry.finish()
+        if not profile:
+            if not entry.has("profile"):
+                table.problem(name, f"{entry.title} has no profile", 'add profile = "locked"')
+            continue
+        if profile not in profiles:
+            message = f"the profile {quote_toml(profile)} of {entry.title} is unknown"
+            entry.problem("profile", message, suggest(profile, profiles))
+        bindings[name] = AgentBinding(name, profile, workspace, parent, permissions)
+        if entry.has("permissions") and not bindings[name].is_declared:
+            said = f"permissions in {entry.title} stand with a workspace or a parent alone"
+            entry.problem("permissions", said, "without these it maps a client's kind of agent")
+    return tuple(bindings.values())
+
+
+def _read_permissions(entry: Table) -> Permissions:
+    table = entry.table("permissions")
+    given: dict[str, tuple[str, ...]] = {}
+    if table is not None:
+        for each in fields(Permissions):
+            patterns = _patterns(table, each.name)
+            if patterns is not None:
+                given[each.name] = tuple(pattern.text for pattern in patterns)
+        table.finish()
+    return Permissions(**given)
+
+
+def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
+    """Read `[limits]`: names of `LoweredLimits`, at most their values in `paddock.limits`."""
+    most = {"shell_timeout_s": hard.shell_timeout_raised_s}
+    lowered = {
+        each.name: table.integer(
+            each.name,
+            getattr(base, each.name),
+            1,
+            most.get(each.name, cast("int", each.default)),
+        )
+        for each in fields(LoweredLimits)
+    }
+    for name in table.names():
+        if name in lowered:
+            continue
+        if hasattr(hard, name):
+            table.problem(name, f"the limit {quote_toml(name)} is fixed", _LOWERABLE)
+        else:
+            table.problem(name, f"unknown limit {quote_toml(name)}", suggest(name, lowered))
+    return LoweredLimits(**lowered)
+
+
+def read_history(table: Table, base: HistorySettings) -> HistorySettings:
+    """Read `[history]`."""
+    read = HistorySettings(table.integer("bytes_max", base.bytes_max, 0, HISTORY_BYTES_MAX))
+    table.finish()
+    return read
+
+
+def read_mcp(table: Table, base: McpSettings) -> McpSettings:
+    """Read `[mcp]`."""
+    read = McpSettings(table.integer("calls_max", base.calls_max, 1, MCP_CALLS_MAX))
+    table.finish()
+    return read
+
+
+def read_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
+    """Read `[ledger]` of a project: no `anchor`, no `signer`."""
+    keep = table.boolean("keep_model_contents", base.keep_model_contents)
+    for name in ("anchor", "signer"):
+        if table.has(name):
+            # Threat: a cloned project that names a command runs it on the host.
+            table.problem(
+                name,
+                f"{name} stands in the user's own configuration, never in a project",
+                "move it to paddock/config.toml in the user's configuration directory",
+            )
+    table.finish()
+    return replace(base, keep_model_contents=keep)
+
+
+def read_user_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
+    """Read `[ledger]` of the user's own configuration, `anchor` and `signer` included.
+
+    `anchor` is a directory as a string, or a table with exactly one of
+    `directory`, `git` and `command`; `signer` is a program with its arguments.
+    """
+    keep = table.boolean("keep_model_contents", base.keep_model_contents)
+    anchor = _read_anchor(table, base.anchor) if table.has("anchor") else base.anchor
+    signer = table.strings("signer") or base.signer
+    table.finish()
+    return LedgerSettings(keep, anchor, signer)
+
+
+def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
+    """Read `[providers.NAME]` of the user's own configuration."""
+    found: list[ProviderSettings] = []
+    for name in table.names():
+        entry = table.table(name)
+        if entry is None:
+            continue
+        provider = entry.word("provider", PROVIDERS, "builtin") if entry.has("provider") else ""
+        api = entry.word("api", APIS, "responses") if entry.has("api") else ""
+        found.append(
+            ProviderSettings(
+                name,
+                provider,
+                entry.string("model"),
+                entry.string("base_url"),
+                api,
+                entry.string("api_key_env"),
+                entry.strings("api_key_command") or (),
+            )
+        )
+        entry.finish()
+    return tuple(found)
+
+
+def host_patterns(table: Table, name: str) -> tuple[str, ...] | None:
+    """Read an array of patterns for paths of the host, from `/` or `~/`."""
+    found = host_paths(table, name)
+    for position, text in enumerate(found or ()):
+        # The part behind the anchor follows the same rules as any path pattern.
+        inner = re.sub(r"^~?/*", "", text)
+        try:
+            compile_pattern(inner or "**")
+        except PatternError as problem:
+            table.report.add((*table.key, name, position), problem.message, problem.hint)
+    return found
+
+
+def _read_anchor(table: Table, base: AnchorSettings) -> AnchorSettings:
+    if table.is_text("anchor"):
+        return AnchorSettings(directory=table.string("anchor"))
+    entry = table.table("anchor")
+    if entry is None:
+        return base
+    anchor = AnchorSettings(
+        entry.string("directory"), entry.string("git"), entry.strings("command") or ()
+    )
+    entry.finish()
+    if sum(map(bool, (anchor.directory, anchor.git, anchor.command))) != 1:
+        table.problem(
+            "anchor", "anchor names not exactly one place", "give one of directory, git or command"
+        )
+    return anchor
+
+
+def _patterns(table: Table, name: str) -> tuple[PathPattern, ...] | None:
+    texts = table.texts(name)
+    if texts is None:
+        return None
+    found: list[PathPattern] = []
+    for text in texts:
+        try:
+            found.append(compile_pattern(text.text, text.place))
+        except PatternError as problem:
+            table.report.add_at(text.place, problem)
+    if found and all(pattern.negated for pattern in found):
+        table.problem(
+            name,
+            f"{name} in {table.title} can match nothing: it only takes out",
+            "write what is meant before the ! patterns",
+        )
+    return tuple(found)
+
+
+BARE_PATHS_KEYS: Final = frozenset({"protected", "warned", "safe"})
+"""A JSON file with these keys alone is a `[paths]` table without its name."""
+
+
+class Scope(Enum):
+    """Whose file it is: `anchor` and `[providers]` stand in the user's alone."""
+
+    PROJECT = "project"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDocument:
+    """A file that loads. `settings` are the given ones over those of the caller."""
+
+    document: Document
+    paths: PathsTable
+    profiles: tuple[Profile, ...]
+    settings: Settings
+
+    @property
+    def file(self) -> str:
+        """The name of the file, as places show it."""
+        return self.document.file
+
+
+def read_policy(
+    name: str, text: bytes, scope: Scope, base: Settings, profiles: Mapping[str, Profile]
+) -> PolicyDocument:
+    """Read the policy file `name`; JSON where its name ends in `.json`.
+
+    `base` is what holds for keys that are not given; `profiles` are those
+    that exist without this file, by name.
+
+    Raises:
+        ConfigError: anything is wrong with it; `where` is the first place, the
+            message says how many problems there are besides.
+    Limits: `policy_bytes_max`, `policy_rules_max`.
+    """
+    document = parse_document(name, text)
+    if name.endswith(".json") and document.values and document.values.keys() <= BARE_PATHS_KEYS:
+        document = _as_paths(document)
+    report = Report(document)
+    top = Table(report, (), document.values)
+    paths_table = top.table("paths")
+    paths = read_paths(paths_table) if paths_table is not None else PathsTable()
+    found = _with_bases(report, _read_profiles(top), profiles)
+    known = profiles.keys() | {profile.name for profile in found}
+    settings = _read_settings(top, base, known, scope)
+    top.finish()
+    _check_size(report, paths, found)
+    _check_examples(report, found)
+    if report.problems:
+        fail(name, report.problems)
+    return PolicyDocument(document, paths, found, settings)
+
+
+def _as_paths(document: Document) -> Document:
+    lines = {("paths", *key): line for key, line in document.lines.items()}
+    return replace(document, values={"paths": document.values}, lines=lines)
+
+
+def _read_profiles(top: Table) -> tuple[Profile, ...]:
+    table = top.table("profiles")
+    if table is None:
+        return ()
+    found: list[Profile] = []
+    for name in table.names():
+        entry = table.table(name)
+        if entry is None:
+            continue
+        if not name.strip():
+            table.problem(name, "a profile without a name")
+        found.append(read_profile(entry, name))
+    return tuple(found)
+
+
+def _with_bases(
+    report: Report, found: tuple[Profile, ...], known: Mapping[str, Profile]
+) -> tuple[Profile, ...]:
+    """Join each profile with those that it extends: the file's own, else what holds without it."""
+    own = {profile.name: profile for profile in found}
+    above = {name: {*each.extends} & (own.keys() - {name}) for name, each in own.items()}
+    try:
+        order = tuple(TopologicalSorter(above).static_order())
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        way = " extends ".join(map(quote_toml, circle))
+        report.add(("profiles", circle[0], "extends"), f"{way}", "leave one of them out")
+        return found
+    made: dict[str, Profile] = {}
+    count = 0
+    for name in order:
+        bases: list[Profile] = []
+        for base in own[name].extends:
+            below = known.get(base) if base == name else made.get(base) or known.get(base)
+            if below is None:
+                report.add(
+                    ("profiles", name, "extends"),
+                    f"[profiles.{name}] extends {quote_toml(base)}, and there is no such profile",
+                    suggest(base, (known.keys() | own.keys()) - {name}),
+                )
+                continue
+            bases.append(below)
+        _check_lifted(report, own[name], bases)
+        made[name] = own[name].joined(bases) if bases else own[name]
+        count += len(made[name].rules)
+        if count > policy_rules_max:
+            # Threat: each of many profiles repeats all rules of another one.
+            break
+    return tuple(made.get(profile.name, profile) for profile in found)
+
+
+def _check_lifted(report: Report, profile: Profile, bases: list[Profile]) -> None:
+    denied = {
+        entry.head.text: entry.place
+        for base in bases
+        for entry in base.otherwise
+        if entry.outcome is Outcome.DENY
+    }
+    for entry in profile.otherwise:
+        if entry.head.text in denied and entry.outcome is not Outcome.DENY:
+            where = denied[entry.head.text]
+            said = f"{quote_toml(entry.head.text)} is denied in {where}, which nothing here lifts"
+            report.add_at(entry.place, PatternError(said, "leave it out, or extend another one"))
+
+
+def _read_settings(
+    top: Table, base: Settings, profiles: AbstractSet[str], scope: Scope
+) -> Settings:
+    shell, hook = top.table("shell"), top.table("hook")
+    agents, limits = top.table("agents"), top.table("limits")
+    history, mcp, ledger = top.table("history"), top.table("mcp"), top.table("ledger")
+    settings = Settings(
+        shell=base.shell if shell is None else read_shell_changes(shell).over(base.shell),
+        hook=base.hook if hook is None else read_hook(hook, base.hook),
+        agents=base.agents if agents is None else read_agents(agents, base.agents, profiles),
+        limits=base.limits if limits is None else read_limits(limits, base.limits),
+        history=base.history if history is None else read_history(history, base.history),
+        mcp=base.mcp if mcp is None else read_mcp(mcp, base.mcp),
+        ledger=base.ledger,
+        providers=base.providers,
+    )
+    if scope is Scope.USER:
+        if ledger is not None:
+            settings = replace(settings, ledger=read_user_ledger(ledger, base.ledger))
+        providers = top.table("providers")
+        if providers is not None:
+            settings = replace(settings, providers=read_providers(providers))
+        for binding in settings.agents:
+            if binding.is_declared:
+                said = "workspace and parent stand in a project's own file: its plane has the agent"
+                top.report.add(("agents", binding.name), said, "leave them out here")
+        return settings
+    if ledger is not None:
+        settings = replace(settings, ledger=read_ledger(ledger, base.ledger))
+    if top.has("providers"):
+        # Threat: a cloned project that names a server gets the conversation and the key.
+        top.problem(
+            "providers",
+            "[providers] stands in the user's own configuration, never in a project",
+            "move it to paddock/config.toml in the user's configuration directory",
+        )
+    return settings
+
+
+def _check_size(report: Report, paths: PathsTable, profiles: tuple[Profile, ...]) -> None:
+    lists = (paths.protected, paths.generated, paths.warned, paths.safe, paths.secret)
+    count = sum(len(patterns or ()) for patterns in lists)
+    count += sum(len(profile.rules) + len(profile.otherwise) for profile in profiles)
+    if count > policy_rules_max:
+        report.add((), f"{count} rules and patterns are more than {policy_rules_max}")
+
+
+def _check_examples(report: Report, profiles: tuple[Profile, ...]) -> None:
+    for profile in profiles:
+        for rule in profile.rules:
+            for example in rule.match:
+                _check_example(report, rule, example, wanted=True)
+            for example in rule.not_match:
+                _check_example(report, rule, example, wanted=False)
+
+
+def _check_example(report: Report, rule: Rule, example: Text, wanted: bool) -> None:
+    try:
+        action = parse_concrete(example.text)
+    except PatternError as problem:
+        report.add_at(example.place, problem)
+        return
+    if rule_matches(rule, action) is wanted:
+        return
+    verb = "is not matched" if wanted else "is matched"
+    report.add_at(
+        example.place,
+        PatternError(
+            f"the example {quote_toml(example.text)} {verb} by {quote_toml(rule.pattern.text)}",
+            "correct the pattern, or the example",
+        ),
+    )

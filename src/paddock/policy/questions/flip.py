@@ -1,0 +1,449 @@
+"""The smallest change that would flip a decision, tried before it is proposed.
+
+What a policy's files say is edited (`edits`), all of it together, and the policy that
+this makes is asked: its outcome is part of the proposal. Where a file is not trusted,
+the edits are those of what would hold if it were; that it is trusted too is part of
+the proposal where nothing flips without it. What no file lifts is told untried.
+
+Also here:
+
+- What of a policy's files would have to be written otherwise for one action, and how that is
+  told.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from paddock.policy.decide import decide, judge_for
+from paddock.policy.engine import Policy
+from paddock.policy.load import PathsTable
+from paddock.policy.pathset import Comparison, PathList, PathPattern
+from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
+from paddock.policy.profiles import UNREADABLE_REMEDY, CompiledProfile, Finding, Verdict, judge_line
+from paddock.policy.rules import Profile, Rule, compile_rule
+from paddock.values.decisions import Action, AgentChain, Outcome
+
+# A rule is removed, or an exact one added, in each profile that has a say; a list of
+# `[paths]` loses each pattern that closes a path of the action. Nothing here is tried:
+# `Edits.made` is the policy to ask.
+
+DEFAULT_FILE: Final = "paddock.toml"
+CLOSING_LISTS: Final = ("protected", "generated", "secret")
+ANY_COMMAND: Final = "tool:shell:run *"
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileEdit:
+    """A profile without some of its rules and with some more."""
+
+    profile: Profile
+    removed: tuple[Rule, ...]
+    added: tuple[Rule, ...]
+
+    @property
+    def edited(self) -> Profile:
+        kept = tuple(rule for rule in self.profile.rules if rule not in self.removed)
+        return replace(self.profile, rules=kept + self.added)
+
+    def for_any_command(self) -> "ProfileEdit":
+        """Return the edit with a rule for any command in place of those for this one."""
+        source = f"profiles.{self.profile.name}.allow"
+        rule = compile_rule(ANY_COMMAND, Outcome.ALLOW, source)
+        return replace(self, added=(*self.others_than_commands(), rule))
+
+    def others_than_commands(self) -> Iterator[Rule]:
+        """Yield the added rules that are for no command."""
+        return (rule for rule in self.added if rule.command is None)
+
+
+@dataclass(frozen=True, slots=True)
+class ListEdit:
+    """The list `name` of `[paths]` without what closes a path."""
+
+    name: str
+    kept: tuple[PathPattern, ...]
+    removed: tuple[PathPattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What is to be written otherwise, all of it together."""
+
+    lists: tuple[ListEdit, ...]
+    profiles: tuple[ProfileEdit, ...]
+
+    def made(self, policy: Policy) -> Policy:
+        """Return `policy` with all of it: for a "what if"."""
+        table = PathsTable(**{each.name: each.kept for each in self.lists})
+        changed = policy.with_paths(table) if self.lists else policy
+        for edit in self.profiles:
+            changed = changed.with_profile(edit.edited)
+        return changed
+
+    def without_commands(self) -> "Edits":
+        """Return the edits without the rules that they add for commands."""
+        edits = (replace(edit, added=tuple(edit.others_than_commands())) for edit in self.profiles)
+        return replace(self, profiles=tuple(edit for edit in edits if edit.removed or edit.added))
+
+    def files(self, policy: Policy) -> frozenset[str]:
+        profiles = (_file_of(policy, edit.profile.place) for edit in self.profiles)
+        lists = (_file_of(policy, edit.removed[0].place) for edit in self.lists)
+        return frozenset((*profiles, *lists))
+
+    def texts(self, policy: Policy) -> tuple[str, ...]:
+        """Return how it is told: each list by itself, then the rules."""
+        rules = "; ".join(edit_text(policy, edit) for edit in self.profiles)
+        lists = tuple(_list_text(policy, edit) for edit in self.lists)
+        return (*lists, rules) if rules else lists
+
+
+def find_edits(policy: Policy, chain: AgentChain, action: Action, closing: Iterable[str]) -> Edits:
+    """Return what stands in the files against the action; `closing` are lists that deny it."""
+    lists = (_list_edit(policy, action, name) for name in closing)
+    closed = tuple(edit for edit in lists if edit.removed)
+    return Edits(closed, tuple(_profile_edits(policy, chain, action)))
+
+
+def find_edits_for_any_command(policy: Policy, chain: AgentChain, edits: Edits) -> Edits:
+    """Return the edits with a rule for any command in each profile that has a say."""
+    known = {edit.profile.name: edit for edit in edits.profiles}
+    names = dict.fromkeys(each.name for each in judge_for(policy, chain).profiles())
+    profiles = (policy.find_profile(name) for name in names)
+    bare = (ProfileEdit(profile, (), ()) for profile in profiles if profile is not None)
+    return replace(
+        edits,
+        profiles=tuple(known.get(edit.profile.name, edit).for_any_command() for edit in bare),
+    )
+
+
+def exact_pattern(action: Action) -> str:
+    """Return the pattern that matches this action, and as little else as can be written."""
+    if not action.target or action.target == ".":
+        return action.head
+    if action.is_path:
+        escaped = "".join("\\" + char if char in "\\*?[" else char for char in action.target)
+        if escaped.endswith(" "):
+            escaped = escaped[:-1] + "\\ "
+        # Without a slash it would match at any depth; # and ! would mean something else.
+        is_plain = "/" in escaped and not escaped.startswith(("#", "!", "~"))
+        return f"{action.head} {escaped if is_plain else '/' + escaped}"
+    return f"{action.head} {action.target}"
+
+
+def _list_edit(policy: Policy, action: Action, name: str) -> ListEdit:
+    listed = kept = policy.path_list(name)
+    for path in _paths(action):
+        # Of two patterns that close the path, one decides only when the other is gone.
+        while (found := PathList(kept, Comparison.GUARDING).find(path)) is not None:
+            kept = tuple(each for each in kept if each != found)
+    if all(pattern.negated for pattern in kept):
+        # A list that only takes out does not load.
+        kept = ()
+    return ListEdit(name, kept, tuple(each for each in listed if each not in kept))
+
+
+def _paths(action: Action) -> Iterator[str]:
+    if action.is_path:
+        yield action.target or "."
+    elif action.category == "shell":
+        for write in judge_line(action).writes():
+            if isinstance(write, Action):
+                yield write.target
+
+
+def _list_text(policy: Policy, edit: ListEdit) -> str:
+    texts = ", ".join(dict.fromkeys(_string(pattern.text) for pattern in edit.removed))
+    place = edit.removed[0].place
+    if place.file == BUILT_IN:
+        how = f"give {edit.name} under [paths] in {_file_of(policy, place)}, without {texts}"
+    else:
+        places = ", ".join(dict.fromkeys(str(pattern.place) for pattern in edit.removed))
+        how = f"remove {texts} from [paths] {edit.name}, {places}"
+    return f"no rule lifts it, since {edit.name} stands above every profile: {how}"
+
+
+def _profile_edits(policy: Policy, chain: AgentChain, action: Action) -> Iterator[ProfileEdit]:
+    done: set[str] = set()
+    for compiled in judge_for(policy, chain).profiles():
+        profile = policy.find_profile(compiled.name)
+        if profile is None or profile.name in done:
+            continue
+        done.add(profile.name)
+        edit = _edit(profile, compiled.alone, action)
+        if edit.removed or edit.added:
+            yield edit
+
+
+def _edit(profile: Profile, compiled: CompiledProfile, action: Action) -> ProfileEdit:
+    removed: dict[str, Rule] = {}
+    added: dict[str, Rule] = {}
+    for target, verdict in _parts(compiled, action):
+        if verdict.finding.outcome is Outcome.ALLOW:
+            continue
+        strict = [rule for rule in verdict.matched if rule.outcome is not Outcome.ALLOW]
+        removed.update({str(rule.shown): rule for rule in strict})
+        if len(strict) == len(verdict.matched):
+            pattern = exact_pattern(target)
+            source = f"profiles.{profile.name}.allow"
+            try:
+                added[pattern] = compile_rule(pattern, Outcome.ALLOW, source)
+            except PatternError:
+                continue
+    return ProfileEdit(profile, tuple(removed.values()), tuple(added.values()))
+
+
+def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, Verdict]]:
+    """Yield each thing that the profile judged by itself, with its verdict."""
+    if action.category != "shell":
+        yield action, compiled.judge(action)
+        return
+    line = judge_line(action)
+    for command, verdict in line.verdicts(compiled):
+        if command is not None and (not command.is_neutral or verdict.finding.rank == 0):
+            yield action._replace(target=command.text), verdict
+    for write in line.writes():
+        if isinstance(write, Action):
+            yield write, compiled.judge(write)
+
+
+def edit_text(policy: Policy, edit: ProfileEdit) -> str:
+    profile, parts = edit.profile, list[str]()
+    for rule in edit.removed:
+        parts.append(f"remove {_string(rule.pattern.text)} from {rule.source}, {rule.place}")
+    for outcome in Outcome:
+        texts = [_string(rule.pattern.text) for rule in edit.added if rule.outcome is outcome]
+        if texts:
+            parts.append(_added_text(policy, profile, outcome.word, ", ".join(texts)))
+    if profile.place.file == BUILT_IN:
+        parts.append(
+            f"in {_file_of(policy, profile.place)}, with `extends = {_string(profile.name)}`: "
+            "without it a profile in a file replaces the built-in one whole"
+        )
+    return ", ".join(parts)
+
+
+def _added_text(policy: Policy, profile: Profile, word: str, texts: str) -> str:
+    table, place = f"[profiles.{profile.name}]", _list_place(policy, profile, word)
+    if place is None:
+        where = "" if profile.place.file == BUILT_IN else f", in {profile.place}"
+        return f"add `{word} = [{texts}]` to {table}{where}"
+    # Written as a line of its own the key would stand there twice, and nothing load.
+    return f"add {texts} to the list {word} of {table}, {place}"
+
+
+def _list_place(policy: Policy, profile: Profile, word: str) -> Place | None:
+    for each in policy.documents:
+        # A list may be empty, and then no rule has its place.
+        if profile in each.profiles and word in each.document.values["profiles"][profile.name]:
+            return each.document.place(("profiles", profile.name, word))
+    return None
+
+
+def _file_of(policy: Policy, place: Place) -> str:
+    if place.file != BUILT_IN:
+        return place.file
+    return policy.documents[-1].file if policy.documents else DEFAULT_FILE
+
+
+def _string(text: str) -> str:
+    """Return the whole text as TOML writes a string: what is shown is what was tried."""
+    return f'"{"".join(_escaped(char) for char in text)}"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if char.isprintable() else f"\\U{ord(char):08X}"
+
+
+_TRUST: Final = "paddock trust"
+_BESIDES: Final = "and besides: "
+_APPROVAL: Final = "have it approved when it is asked about"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to do. `outcome` is what the changed policy answers, if that was tried.
+
+    Where several are proposed, they belong together, and the last one has the outcome.
+    """
+
+    text: str
+    outcome: Outcome | None = None
+    approval: str = ""
+    """What does as well where the door can ask a person."""
+
+    @property
+    def said(self) -> str:
+        """The whole, for a person."""
+        return f"{self.text}, or {self.approval}" if self.approval else self.text
+
+    @property
+    def was_tried(self) -> bool:
+        return self.outcome is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What edits come to. `trust` is said where they flip nothing without it."""
+
+    outcome: Outcome
+    trust: str = ""
+
+
+def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[Change, ...]:
+    """Return what would flip the decision; nothing where no change of a policy can."""
+    before = decide(policy, chain, (action,))
+    if not chain or (before.rule is None and not before.matched and _is_mistake(policy, action)):
+        return ()
+    if before.outcome is Outcome.ALLOW:
+        return _tightening(policy, chain, action)
+    if policy.untrusted is not None:
+        after = decide(policy.as_if_trusted(), chain, (action,))
+        if after.outcome < before.outcome:
+            file = policy.untrusted.file
+            text = f"look at {file}, which is not trusted, and trust it: {_TRUST}"
+            return (Change(text, after.outcome),)
+    return _loosening(policy, chain, action, before.outcome)
+
+
+def _loosening(
+    policy: Policy, chain: AgentChain, action: Action, outcome: Outcome
+) -> tuple[Change, ...]:
+    """Return what makes the decision milder than `outcome`."""
+    trusted = policy.as_if_trusted()
+    every = judge_for(trusted, chain).all_findings(action)
+    found = [finding for finding in every if finding.outcome >= outcome]
+    edits = find_edits(trusted, chain, action, _closing(found))
+    fixed = tuple(_fixed(found))
+    if fixed:
+        # What no file lifts cannot be tried, and the rest flips nothing without it.
+        texts = [f"{_BESIDES}{text}" for text in edits.texts(trusted)]
+        return (*fixed, *_together(texts, _trust_of(policy, edits)))
+    tried = _tried(policy, chain, action, edits, outcome)
+    if tried is not None:
+        return _together(edits.texts(trusted), tried.trust, tried.outcome)
+    if action.category == "shell":
+        return _for_any_command(policy, chain, action, edits, outcome)
+    return ()
+
+
+def _for_any_command(
+    policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
+) -> tuple[Change, ...]:
+    """Return what is said where a rule for this very line cannot be written."""
+    trusted = policy.as_if_trusted()
+    wide = find_edits_for_any_command(trusted, chain, edits)
+    tried = _tried(policy, chain, action, wide, outcome)
+    if tried is None:
+        return ()
+    # Not told as one of the edits: nobody should take it over for the sake of one line.
+    said = f"only a rule for any command ({quote_toml(ANY_COMMAND)}) covers it"
+    texts = (*edits.without_commands().texts(trusted), said)
+    *others, last = _together(texts, tried.trust)
+    return (*others, replace(last, approval=_APPROVAL if outcome is Outcome.ASK else ""))
+
+
+def _together(
+    texts: Sequence[str], trust: str, outcome: Outcome | None = None
+) -> tuple[Change, ...]:
+    """Return one change for each text, the last one with the trust and the outcome of all."""
+    told = [text if number == 0 else f"{_BESIDES}{text}" for number, text in enumerate(texts)]
+    if not told:
+        return ()
+    return (*map(Change, told[:-1]), Change(told[-1] + trust, outcome))
+
+
+def _tried(
+    policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
+) -> _Tried | None:
+    """Return what makes the decision milder than `outcome`: the edits, or these and trust."""
+    if not _trust_of(policy, edits):
+        after = decide(edits.made(policy), chain, (action,)).outcome
+        if after < outcome:
+            return _Tried(after)
+    if policy.untrusted is None:
+        return None
+    after = decide(edits.made(policy.as_if_trusted()), chain, (action,)).outcome
+    return _Tried(after, _then_trust(policy.untrusted.file)) if after < outcome else None
+
+
+def _trust_of(policy: Policy, edits: Edits) -> str:
+    """Return what is said of trust where the file that is not trusted is edited itself."""
+    if policy.untrusted is None:
+        return ""
+    file = policy.untrusted.file
+    return _then_trust(file) if file in edits.files(policy) else ""
+
+
+def _then_trust(file: str) -> str:
+    return f"; then trust {file}: {_TRUST}"
+
+
+def _is_mistake(policy: Policy, action: Action) -> bool:
+    return not any(profile.rules for profile in policy.profile_table) or (
+        action.category == "shell" and bool(judge_line(action).refusal)
+    )
+
+
+def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[Change, ...]:
+    profile = _closest(policy, judge_for(policy, chain).profiles()[0].name)
+    if profile is None:
+        return ()
+    try:
+        rule = compile_rule(exact_pattern(action), Outcome.DENY, f"profiles.{profile.name}.deny")
+    except PatternError:
+        return ()
+    edit = ProfileEdit(profile, (), (rule,))
+    after = decide(policy.with_profile(edit.edited), chain, (action,))
+    if after.outcome is not Outcome.DENY:
+        return ()
+    return (Change(edit_text(policy, edit), after.outcome),)
+
+
+def _closest(policy: Policy, name: str) -> Profile | None:
+    """Return the profile of that name that stands in a file already, else the built-in one."""
+    profile = policy.find_profile(name)
+    if profile is None or profile.place.file != BUILT_IN or policy.untrusted is None:
+        return profile
+    # Written out besides, it would stand twice in the file that is not trusted.
+    laid_over = (each for each in policy.untrusted.profiles if each.name == name)
+    return next(laid_over, profile)
+
+
+def _closing(found: Sequence[Finding]) -> tuple[str, ...]:
+    sources = (finding.rule.source for finding in found if finding.rule is not None)
+    names = (source.removeprefix("paths.") for source in sources if source.startswith("paths."))
+    return tuple(name for name in dict.fromkeys(names) if name in CLOSING_LISTS)
+
+
+def _fixed(found: Sequence[Finding]) -> Iterator[Change]:
+    """Yield what no policy file lifts."""
+    seen: set[str] = set()
+    for finding in found:
+        text = _fixed_text(finding)
+        if text and text not in seen:
+            seen.add(text)
+            is_unreadable = finding.rule is not None and finding.rule.source == BUILT_IN
+            yield Change(text, approval=_APPROVAL if is_unreadable else "")
+
+
+def _fixed_text(finding: Finding) -> str:
+    rule = finding.rule
+    if rule is None:
+        is_redirection = finding.reason.startswith("the redirection")
+        return "redirect to a path inside the workspace" if is_redirection else ""
+    if rule.source == BUILT_IN:
+        return f"{rule.text}: {UNREADABLE_REMEDY}"
+    if rule.source == "paths.own":
+        return (
+            f"cannot be lifted: {quote_toml(rule.text)} is one of Paddock's own files; "
+            "operators change them, agents never"
+        )
+    if ".permissions." in rule.source:
+        agent, _, name = rule.source.removeprefix("agents.").partition(".permissions.")
+        where = rule.place if rule.file else f"the declaration of the agent {quote_toml(agent)}"
+        verb = "remove what names the path from" if name == "forbidden" else "add the path to"
+        return f"no profile lifts it: {verb} permissions.{name} in {where}"
+    return ""

@@ -1,0 +1,589 @@
+"""Why a call was decided as it was, from its record alone.
+
+No policy is loaded and nothing is decided: what the ledger kept is told. A policy that
+was changed since changes nothing here.
+
+Also here:
+
+- A call that is on record, as policy can judge it again.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
+from typing import Final, cast, get_args
+
+from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
+from paddock.policy.places import BUILT_IN, place_text, quote_toml
+from paddock.policy.profiles import MAY_START, judge_line
+from paddock.text.show import is_cut, show_name
+from paddock.values.calls import Json
+from paddock.values.decisions import (
+    OPERATIONS,
+    PATH_CATEGORIES,
+    Action,
+    Agent,
+    AgentChain,
+    Held,
+    Outcome,
+    Permissions,
+    RuleMatch,
+)
+from paddock.values.entries import (
+    APPROVAL_ASKED,
+    HOOK_DECISION,
+    TOOL_DENIED,
+    TOOL_INTENT,
+    TOOL_RESULT,
+    TOOL_STAGED,
+    Entry,
+)
+
+# The ledger keeps the actions as they were decided, the agents with their profiles and
+# own permissions, and the decision. What is missing, cut, or was decided by something
+# that is no policy cannot be decided again: such a call is `Lost`, and says why.
+
+DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
+"""Entries that hold a decision about a call."""
+
+OPERATOR_SOURCE: Final = "operator"
+_OUTCOMES: Final = tuple(outcome.word for outcome in Outcome)
+# Of too many actions the first are kept, and then this.
+_COUNTED: Final = re.compile(r"\d+ more actions\Z")
+# The hook keeps what no line may hold as an escape.
+_ESCAPE: Final = re.compile(r"\\u(0000|d[89a-f][0-9a-f]{2})")
+
+
+class Door(Enum):
+    """Who asked for the decision: the dispatcher, or the hook of a client."""
+
+    TOOL = "tool"
+    HOOK = "hook"
+
+
+class Why(StrEnum):
+    """Why a recorded call cannot be decided again. The value is a stable word."""
+
+    UNDECIDED = "undecided"
+    PERSON = "person"
+    BOUNDARY = "boundary"
+    HOOK = "hook"
+    OUTSIDE = "outside"
+    CUT = "cut"
+    INCOMPLETE = "incomplete"
+    WORKSPACE = "workspace"
+    OTHERWISE = "otherwise"
+    UNREADABLE = "unreadable"
+
+
+MEANINGS: Final[Mapping[Why, str]] = {
+    Why.UNDECIDED: "refused before policy was asked",
+    Why.PERSON: "a person asked for it, and policy binds agents",
+    Why.BOUNDARY: "refused at the edge of the workspace, which no policy moves",
+    Why.HOOK: "decided by a setting of the hook, or by where the client stood",
+    Why.OUTSIDE: "names a place outside the workspace, of which the record is not enough",
+    Why.CUT: "the record keeps the action cut or escaped",
+    Why.INCOMPLETE: "the record lacks what a decision needs",
+    Why.WORKSPACE: "its agent is not there any more, so what its paths began at is not known",
+    Why.OTHERWISE: "the very same policy decided otherwise then: something else had a say",
+    Why.UNREADABLE: "the line holds no entry",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Where a call stands in the ledger, and whose it is."""
+
+    seq: int
+    time: str
+    session_id: str
+    call_id: str
+    agent: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class PastDecision:
+    """A recorded call with all that is needed to decide it again.
+
+    `rule` is the one that decided then. Its `source` is who approved, where somebody did.
+    """
+
+    where: Recorded
+    door: Door
+    actions: tuple[Action, ...]
+    chain: AgentChain
+    outcome: Outcome
+    rule: RuleMatch | None
+    policy_digest: str
+    enforcement: Held = ""
+    """How far the command of a decision to confine was held; empty where that is not on record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A recorded call that cannot be decided again. `detail` may be empty."""
+
+    where: Recorded
+    why: Why
+    detail: str = ""
+
+
+def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | None:
+    """Return the call of an entry; None for an entry that decides about no call."""
+    if entry.event_type not in DECIDED_EVENTS:
+        return None
+    metadata = entry.metadata
+    where = Recorded(
+        seq, time, entry.session_id, entry.call_id, entry.agent, _text(metadata, "tool")
+    )
+    outcome = _text(metadata, "outcome")
+    if "outcome" not in metadata:
+        return Lost(where, Why.UNDECIDED, _text(metadata, "code"))
+    actions, chain = _actions(metadata.get("actions")), _chain(metadata.get("agents"))
+    door = Door.HOOK if entry.event_type == HOOK_DECISION else Door.TOOL
+    reason = _obstacle(door, metadata, actions)
+    if reason is not None:
+        return Lost(where, reason, _text(metadata, "code"))
+    if outcome not in _OUTCOMES or not chain or not actions:
+        return Lost(where, Why.INCOMPLETE)
+    parsed = tuple(_parse(text) for text in actions)
+    if None in parsed:
+        return Lost(where, Why.INCOMPLETE)
+    known = tuple(action for action in parsed if action is not None)
+    found = PastDecision(
+        where,
+        door,
+        known,
+        chain,
+        Outcome.parse(outcome),
+        rule_of(metadata),
+        _text(metadata, "policy_digest"),
+        _held(metadata.get("enforcement")),
+    )
+    return Lost(where, Why.HOOK) if _was_asked_by_hook(found) else found
+
+
+def _held(word: Json) -> Held:
+    return next((each for each in get_args(Held) if each == word), "")
+
+
+def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
+    """Return the rule that decided, as an entry's metadata keeps it; None for none."""
+    rule = metadata.get("rule")
+    word = _text(metadata, "outcome")
+    if not isinstance(rule, dict) or word not in _OUTCOMES:
+        return None
+    kept = cast("dict[str, Json]", rule)
+    line = kept.get("line")
+    return RuleMatch(
+        Outcome.parse(word),
+        _text(kept, "text"),
+        _text(metadata, "source"),
+        _text(kept, "file"),
+        line if type(line) is int else 0,
+    )
+
+
+def _obstacle(door: Door, metadata: Mapping[str, Json], actions: tuple[str, ...]) -> Why | None:
+    source, code = _text(metadata, "source"), _text(metadata, "code")
+    if source == OPERATOR_SOURCE:
+        return Why.PERSON
+    if any(_COUNTED.fullmatch(text) for text in actions):
+        return Why.CUT
+    if door is Door.TOOL:
+        return None
+    if source.startswith("hook."):
+        return Why.HOOK
+    if code and not code.startswith("policy."):
+        return Why.BOUNDARY if code.startswith("path.") else Why.UNDECIDED
+    if any(is_cut(text) for text in actions):
+        return Why.CUT
+    # Threat: an escaped name is another name, and another rule may match it.
+    if any(_ESCAPE.search(text) for text in actions):
+        return Why.CUT
+    if any(_is_outside(text) for text in actions):
+        return Why.OUTSIDE
+    return None
+
+
+def _is_outside(text: str) -> bool:
+    head, _, target = text.partition(" ")
+    return head.startswith("tool:file:") and not is_normal_path(target)
+
+
+def _was_asked_by_hook(past: PastDecision) -> bool:
+    """Whether the hook asked for a reason of its own, which no policy knows."""
+    rule = past.rule
+    if past.door is not Door.HOOK or rule is None or past.outcome is not Outcome.ASK:
+        return False
+    if rule.file != BUILT_IN or rule.source != BUILT_IN:
+        return False
+    lines = [action for action in past.actions if action.category == "shell"]
+    is_ours = rule.text.endswith(MAY_START)
+    return not is_ours and not any(rule.text in judge_line(action).reasons for action in lines)
+
+
+def _parse(text: str) -> Action | None:
+    """Return the action of its own text, the target to the last character as it stood."""
+    head, separator, target = text.partition(" ")
+    parts = head.split(":", 2)
+    if len(parts) != 3 or parts[0] != "tool":
+        return None
+    category, operation = parts[1], parts[2]
+    if category in NAMES_BY_OPERATION:
+        # A client's names are its own: a space is part of them.
+        return Action(category, f"{operation}{separator}{target}")
+    if operation not in OPERATIONS.get(category, frozenset()):
+        return None
+    if category in PATH_CATEGORIES and target and not is_normal_path(target):
+        return None
+    return Action(category, operation, target)
+
+
+def _actions(kept: Json) -> tuple[str, ...]:
+    if not isinstance(kept, list):
+        return ()
+    texts = cast("list[Json]", kept)
+    return tuple(texts) if all(isinstance(text, str) for text in texts) else ()
+
+
+def _chain(kept: Json) -> AgentChain:
+    if not isinstance(kept, list):
+        return ()
+    agents = [_agent(each) for each in cast("list[Json]", kept)]
+    return tuple(agent for agent in agents if agent is not None) if None not in agents else ()
+
+
+def _agent(kept: Json) -> Agent | None:
+    if not isinstance(kept, dict):
+        return None
+    fields = cast("dict[str, Json]", kept)
+    name, profile, lists = fields.get("name"), fields.get("profile"), fields.get("permissions")
+    if not isinstance(name, str) or not isinstance(profile, str):
+        return None
+    if lists is None:
+        return Agent(name, profile)
+    # Threat: a list that was not understood must not become the default, which is everything.
+    if not isinstance(lists, dict):
+        return None
+    given = cast("dict[str, Json]", lists)
+    read, write, forbidden = (
+        _texts_recorded(given.get(key)) for key in ("read", "write", "forbidden")
+    )
+    if read is None or write is None or forbidden is None:
+        return None
+    return Agent(name, profile, permissions=Permissions(read, write, forbidden))
+
+
+def _texts_recorded(kept: Json) -> tuple[str, ...] | None:
+    if not isinstance(kept, list):
+        return None
+    texts = cast("list[Json]", kept)
+    return tuple(texts) if all(isinstance(text, str) for text in texts) else None
+
+
+def _text(metadata: Mapping[str, Json], name: str) -> str:
+    found = metadata.get(name)
+    return found if isinstance(found, str) else ""
+
+
+TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
+"""Entries from which a call is told."""
+_ASKED: Final = ("confine", "ask")
+"""Outcomes that a person may have been asked about: nothing held the command whole."""
+DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    seq: int
+    time: str
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """One call: the entry that decided it, and the one that says what came of it."""
+
+    decided: Kept
+    result: Kept | None
+    asked_because: str = ""
+    """The reason of the rule that asked, where the entry has that of the answer instead."""
+
+    @property
+    def is_denied_unasked(self) -> bool:
+        """Whether a client was answered with a denial because it could not ask a person."""
+        return is_denied_unasked(self.decided.entry)
+
+    @property
+    def _answer(self) -> str:
+        if self.asked_because:
+            return self.decided.entry.reason
+        return DENIED_UNASKED if self.is_denied_unasked else ""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it may have run and nothing says how it ended."""
+        return self.decided.entry.event_type == TOOL_INTENT and self.result is None
+
+    def as_json(self) -> dict[str, Json]:
+        entry, metadata = self.decided.entry, self.decided.entry.metadata
+        rule = metadata.get("rule")
+        if isinstance(rule, dict):
+            rule = {
+                **cast("dict[str, Json]", rule),
+                "outcome": metadata.get("outcome"),
+                "source": metadata.get("source"),
+            }
+        agents = _objects(metadata.get("agents"))
+        return {
+            "call_id": entry.call_id,
+            "session_id": entry.session_id,
+            "seq": self.decided.seq,
+            "time": self.decided.time,
+            "event_type": entry.event_type,
+            "agent": entry.agent,
+            "tool": metadata.get("tool"),
+            "arguments": metadata.get("arguments"),
+            "actions": metadata.get("actions"),
+            "outcome": metadata.get("outcome"),
+            "decision": entry.decision,
+            "code": metadata.get("code", ""),
+            "reason": self.asked_because or entry.reason,
+            "answer": self._answer,
+            "rule": rule,
+            "source": metadata.get("source"),
+            "matched": metadata.get("matched", [] if rule is None else [rule]),
+            "warnings": metadata.get("warnings", []),
+            "approval": metadata.get("approval"),
+            "agents": [agent.get("name") for agent in agents],
+            "profiles": list(dict.fromkeys(str(agent.get("profile")) for agent in agents)),
+            "policy_digest": metadata.get("policy_digest"),
+            "result": self._result_json(),
+        }
+
+    def _result_json(self) -> Json:
+        if self.result is None:
+            return {"status": "unknown"} if self.is_unknown else None
+        metadata = self.result.entry.metadata
+        return {
+            "seq": self.result.seq,
+            "time": self.result.time,
+            "status": metadata.get("status"),
+            "exit": metadata.get("exit"),
+            "timed_out": metadata.get("timed_out", False),
+            "code": metadata.get("code", ""),
+            "effects": metadata.get("effects", []),
+            "refused": metadata.get("refused", []),
+        }
+
+    def render(self) -> str:
+        """The call as text for a person."""
+        entry, metadata = self.decided.entry, self.decided.entry.metadata
+        outcome = metadata.get("outcome")
+        tool = metadata.get("tool") or "?"
+        lines = [f"{_verdict(self)}: {tool} (call {entry.call_id or '-'})"]
+        lines.append(f"  when:   {self.decided.time}, seq {self.decided.seq}")
+        if entry.session_id:
+            lines.append(f"  session: {entry.session_id}")
+        lines += [f"  action: {action}" for action in _texts(metadata.get("actions"))]
+        reason = self.asked_because or entry.reason
+        lines += [f"  reason: {reason}"] if reason else []
+        lines += [f"  answer: {self._answer}"] if self._answer else []
+        if metadata.get("code"):
+            lines.append(f"  code:   {metadata['code']}")
+        if outcome is None:
+            lines.append("  rule:   policy was not asked")
+        else:
+            lines.append(f"  rule:   {_rule_text(metadata)}")
+        lines += [
+            f"  also matched: {_match_text(match)}"
+            for match in _objects(metadata.get("matched"))
+            if not _is_same(match, metadata.get("rule"))
+        ]
+        lines += [f"  warning: {warning}" for warning in _texts(metadata.get("warnings"))]
+        lines += _approval_lines(entry)
+        lines.append(f"  agents: {_agents_text(metadata)}")
+        lines.append(f"  policy: {metadata.get('policy_digest', 'none was asked')}")
+        lines.append(f"  result: {self._result_text()}")
+        lines += self._refused_lines()
+        # Threat: an action, a name or a reason with line breaks would draw rows of its own.
+        return "\n".join(map(show_name, lines))
+
+    def _result_text(self) -> str:
+        if self.result is None:
+            if self.is_unknown:
+                return "unknown: the record has the intent and no result"
+            return "none on record"
+        metadata = self.result.entry.metadata
+        said = f"{metadata.get('status')}, seq {self.result.seq}"
+        if metadata.get("timed_out"):
+            said += ", timed out"
+        elif metadata.get("exit") is not None:
+            said += f", exit {metadata['exit']}"
+        if metadata.get("code"):
+            said += f", {metadata['code']}"
+        effects = metadata.get("effects")
+        if effects == "unknown":
+            return f"{said}; what it changed is unknown"
+        if effects:
+            count = len(_objects(effects))
+            said += f"; {count} effect{'' if count == 1 else 's'} on record"
+        return said
+
+    def _refused_lines(self) -> list[str]:
+        """What a command changed and policy did not let stand."""
+        if self.result is None:
+            return []
+        metadata = self.result.entry.metadata
+        refused = _objects(metadata.get("refused"))
+        lines = [f"  refused: {each.get('path')}: {each.get('rule')}" for each in refused]
+        total = metadata.get("refused_total")
+        more = total - len(refused) if isinstance(total, int) else 0
+        return [*lines, f"  refused: {more} more"] if more > 0 else lines
+
+
+def is_denied_unasked(entry: Entry) -> bool:
+    """Whether policy did not deny it, and a client was told no: it could not ask a person."""
+    metadata = entry.metadata
+    is_hooks = entry.event_type == HOOK_DECISION and "outcome" in metadata
+    return is_hooks and metadata.get("answer") == "deny" != metadata["outcome"]
+
+
+def tell_calls(kept: Iterable[Kept], call_id: str) -> tuple[RecordedCall, ...]:
+    """Return the calls of that id, newest first; `kept` are its entries, oldest first.
+
+    An id is a client's and may come again: each decided entry is a call of its own.
+    """
+    calls: list[RecordedCall] = []
+    for row in kept:
+        entry = row.entry
+        if call_id not in (entry.call_id, entry.metadata.get("client_call")):
+            continue
+        before = calls[-1] if calls else None
+        is_same = before is not None and before.result is None and _is_one(before, entry)
+        if entry.event_type == TOOL_RESULT:
+            if before is not None and is_same:
+                calls[-1] = RecordedCall(before.decided, row)
+        elif before is not None and is_same and before.decided.entry.event_type == TOOL_STAGED:
+            calls[-1] = RecordedCall(row, None)
+        elif entry.event_type in DECIDED_EVENTS:
+            calls.append(RecordedCall(row, None))
+    return tuple(reversed(calls))
+
+
+def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
+    """Return the call with the reason of the rule that asked; `asked` are entries of questions.
+
+    The entry of a call that was not granted says why not, and not why it was asked about.
+    """
+    entry = call.decided.entry
+    digest = _approval_digest(entry)
+    is_ask = entry.decision == "deny" and entry.metadata.get("outcome") in _ASKED
+    if not is_ask or not digest or _is_granted(entry):
+        return call
+    for question in asked:
+        is_its = (question.call_id, question.session_id, question.metadata.get("digest")) == (
+            entry.call_id,
+            entry.session_id,
+            digest,
+        )
+        if question.event_type == APPROVAL_ASKED and is_its:
+            return replace(call, asked_because=question.reason)
+    return call
+
+
+def _approval_digest(entry: Entry) -> str:
+    approval = entry.metadata.get("approval")
+    if not isinstance(approval, dict):
+        return ""
+    digest = cast("dict[str, Json]", approval).get("digest")
+    return digest if isinstance(digest, str) else ""
+
+
+def _is_one(before: RecordedCall, entry: Entry) -> bool:
+    decided = before.decided.entry
+    return decided.session_id == entry.session_id and decided.metadata.get(
+        "tool"
+    ) == entry.metadata.get("tool")
+
+
+def _verdict(call: RecordedCall) -> str:
+    entry = call.decided.entry
+    outcome = entry.metadata.get("outcome")
+    if outcome is None:
+        return "refused"
+    if call.is_denied_unasked:
+        return f"{outcome}, answered with a denial"
+    is_answered = isinstance(entry.metadata.get("approval"), dict)
+    if outcome != "ask" and not is_answered:
+        return str(outcome)
+    word = "ask" if outcome == "ask" else f"{outcome} (here: ask)"
+    if outcome in _ASKED and entry.event_type == TOOL_INTENT:
+        return f"{word}, granted"
+    if outcome in _ASKED and entry.decision == "deny":
+        granted = "granted, then refused" if _is_granted(entry) else "not granted"
+        return f"{word}, {granted}"
+    return str(outcome)
+
+
+def _rule_text(metadata: Mapping[str, Json]) -> str:
+    rule = metadata.get("rule")
+    if not isinstance(rule, dict):
+        return "none matched, and unknown is no"
+    kept = cast("dict[str, Json]", rule)
+    said = [str(metadata.get("outcome")), _place(kept)]
+    # Of an approved call the record keeps the approver there, who is no place of a rule.
+    if not isinstance(metadata.get("approval"), dict):
+        said.insert(1, str(metadata.get("source")))
+    return f"{kept.get('text')} ({', '.join(said)})"
+
+
+def _match_text(match: Mapping[str, Json]) -> str:
+    return f"{match.get('text')} ({match.get('outcome')}, {_place(match)})"
+
+
+def _place(rule: Mapping[str, Json]) -> str:
+    line = rule.get("line")
+    return place_text(str(rule.get("file", "")), line if type(line) is int else 0)
+
+
+def _is_same(match: Mapping[str, Json], rule: Json) -> bool:
+    if not isinstance(rule, dict):
+        return False
+    kept = cast("dict[str, Json]", rule)
+    return all(match.get(name) == kept.get(name) for name in ("text", "file", "line"))
+
+
+def _approval_lines(entry: Entry) -> list[str]:
+    approval = entry.metadata.get("approval")
+    if not isinstance(approval, dict):
+        return []
+    kept = cast("dict[str, Json]", approval)
+    how, said = ("approved by", "") if _is_granted(entry) else ("answered by", " (not granted)")
+    return [f"  {how}: {quote_toml(kept.get('by'))}{said}, bound to {kept.get('digest')}"]
+
+
+def _is_granted(entry: Entry) -> bool:
+    """Whether the answer was yes; of a call that was stopped or not recorded after it, too."""
+    has_answer = isinstance(entry.metadata.get("approval"), dict)
+    return has_answer and not str(entry.metadata.get("code", "")).startswith("approval.")
+
+
+def _agents_text(metadata: Mapping[str, Json]) -> str:
+    agents = _objects(metadata.get("agents"))
+    return ", ".join(f"{each.get('name')} (profile {each.get('profile')})" for each in agents)
+
+
+def _objects(kept: Json) -> list[dict[str, Json]]:
+    if not isinstance(kept, list):
+        return []
+    return [each for each in cast("list[Json]", kept) if isinstance(each, dict)]
+
+
+def _texts(kept: Json) -> list[str]:
+    if not isinstance(kept, list):
+        return []
+    return [each for each in cast("list[Json]", kept) if isinstance(each, str)]

@@ -1,0 +1,409 @@
+"""Bringing what a command left into the workspace: one set of changes, or nothing.
+
+    differences → judged and settled → phases → `Workspace.commit`
+
+The phases are those of git directories: objects first, references last; everything else
+is in the first. What is replaced or goes away is kept in the history as with any write,
+but for what only commands write. Each path of the set is noted there under the call's id
+before any of it changes.
+
+Owners: what is replaced keeps its owner and group. What is new belongs to whoever runs
+Paddock, in a directory with a setgid bit to that directory's group: as when a file tool
+makes it. A command cannot give files away.
+
+Also here:
+
+- What a command's changes stand on besides the entries that they name, asked as they land.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from paddock.errors import FileChangedError, PathError, StorageFullError
+from paddock.policy.engine import Policy
+from paddock.policy.settings import Git
+from paddock.sandbox.changes.differences import Difference, Differences, Layers, status_of_look
+from paddock.sandbox.changes.judging import ChangeKind
+from paddock.sandbox.changes.parking import park_phases
+from paddock.sandbox.changes.settling import Settled
+from paddock.sandbox.changes.upper import Kind, Look
+from paddock.sandbox.git.layout import Touched, find_repositories
+from paddock.sandbox.git.rules import (
+    ARMING_NAMES,
+    CONTENT_BYTES_MAX,
+    GitChange,
+    GitDirectory,
+    GitRuling,
+    NodeKind,
+    find_git_place,
+    judge_git,
+    wants_content,
+)
+from paddock.sandbox.host.host_facts import directories_above, find_content
+from paddock.sandbox.values import RefusedChange
+from paddock.storage.history import History, current_call
+from paddock.storage.journal import Journal
+from paddock.storage.locks import Identity, identity_of
+from paddock.storage.objects import ObjectStore
+from paddock.text.show import name_some, quote, show_name
+from paddock.values.calls import Json
+from paddock.workspace import Workspace
+from paddock.workspace.apply import NotingWitness
+from paddock.workspace.changes import (
+    Absent,
+    ChangedPath,
+    GivenContent,
+    MakeDirectory,
+    MakeLink,
+    Old,
+    Phases,
+    RemoveDirectory,
+    RemoveFile,
+    Seen,
+    SetMetadata,
+    StagedChange,
+    StoredContent,
+    WriteFile,
+)
+from paddock.workspace.paths import WorkspacePath, unchecked_path
+from paddock.workspace.preflight import conflict
+from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution, held_open
+
+# A set is judged on the tree of one moment and comes into that of another: after a wait for
+# the locks of another set, or, where somebody was asked first, up to a day later. Each change
+# says what it believes of its own path, and that is not all.
+#
+# The directories above have to be those that the command saw: what is to come into one does
+# not belong into another that has its name by now.
+#
+# What the git preset allowed lies in other paths, too: a directory is a repository by its
+# names, and by others it is armed (`repositories`).
+#
+# Threat: two commands, at once or both waiting for an answer. One writes `config` and `hooks/`
+# into a directory, the other makes it a repository. Each is harmless on the tree before both.
+#
+# Most of these names stand in the directory itself, which whoever makes one locks. For those
+# that stand deeper it is locked besides.
+
+_DEEP_NAMES: Final = tuple(name for name in ARMING_NAMES if "/" in name)
+_MODE: Final = 0o644
+_CREATIONS: Final = (WriteFile, MakeDirectory, MakeLink)
+_REMOVALS: Final = (RemoveFile, RemoveDirectory)
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """What has to hold for a set as it lands; see `changes.Condition`."""
+
+    root_fd: int
+    phases: Phases
+    store: ObjectStore
+    git: Git
+    above: Mapping[str, Identity]
+    """The directories that hold what the set changes and stood there already, the root as `.`."""
+    resolution: Resolution = field(default_factory=detect_resolution)
+
+    def directories(self) -> Sequence[WorkspacePath]:
+        """See `Condition`: those that something deep in them arms."""
+        if self.git == "none":
+            return ()
+        made = {each.path for each in self._changes() if isinstance(each, _CREATIONS)}
+        armed = {
+            unchecked_path(path.relative[: -len(name) - 1] or ".")
+            for path in made
+            for name in _DEEP_NAMES
+            if f"/{path.relative}".endswith(f"/{name}")
+        }
+        # One that the set makes is nobody else's yet.
+        return tuple(armed - made)
+
+    def verify(self) -> None:
+        """See `Condition`.
+
+        Raises: FileChangedError: a directory is another one, or the git preset refuses some of
+            it by now.
+        """
+        others = [path for path, known in self.above.items() if not self._is_same(path, known)]
+        if others:
+            raise conflict([unchecked_path(path) for path in others])
+        if self.git != "none":
+            self._verify_git()
+
+    def _is_same(self, path: str, known: Identity) -> bool:
+        try:
+            fd = self.resolution.open(self.root_fd, path, PASS_DIRECTORY)
+        except OSError:
+            return False
+        with held_open(fd):
+            return identity_of(fd) == known
+
+    def _changes(self) -> Iterable[StagedChange]:
+        return (change for phase in self.phases for change in phase)
+
+    def _verify_git(self) -> None:
+        gone = {each.path.relative for each in self._changes() if isinstance(each, _REMOVALS)}
+        present = {
+            each.path.relative for each in self._changes() if not isinstance(each, _REMOVALS)
+        }
+        touched = Touched(frozenset(present), frozenset(gone))
+        known = {
+            each.path: each for each in find_repositories(self.root_fd, touched, self.resolution)
+        }
+        for change in self._changes():
+            ruling = self._judge(change, known)
+            if ruling is not None and not ruling.is_allowed:
+                raise FileChangedError(
+                    f"{quote(change.path.relative)} is not committed by the git preset as the"
+                    f" workspace is now: {ruling.reason}",
+                    hint="nothing was changed; look at what stands there, then repeat the call",
+                )
+
+    def _judge(self, change: StagedChange, known: Mapping[str, GitDirectory]) -> GitRuling | None:
+        """None for what lies in no git directory."""
+        place = find_git_place(change.path.relative, known)
+        if place is None:
+            return None
+        directory = known[place.directory]
+        is_removed = isinstance(change, _REMOVALS)
+        content = None
+        if not is_removed and wants_content(place.name, directory.nested):
+            content = self._content(change)
+        mode = _MODE
+        if isinstance(change, WriteFile | MakeDirectory | SetMetadata) and change.mode is not None:
+            mode = change.mode
+        return judge_git(
+            GitChange(place.name, _node(change), mode, content, is_removed), directory, self.git
+        )
+
+    def _content(self, change: StagedChange) -> bytes | None:
+        if isinstance(change, SetMetadata):
+            path = change.path.relative
+            return find_content(self.root_fd, path, CONTENT_BYTES_MAX, self.resolution)
+        if not isinstance(change, WriteFile):
+            return None
+        content = change.content
+        if isinstance(content, GivenContent):
+            return find_content(content.dir_fd, content.path, CONTENT_BYTES_MAX)
+        if not isinstance(content, StoredContent):
+            raise TypeError(f"content of the kind {type(content).__name__} is no command's")
+        # No larger than `approval_staged_bytes_max`: `parking` kept it.
+        return self.store.read(content.digest)
+
+
+def _node(change: StagedChange) -> NodeKind:
+    if isinstance(change, MakeLink):
+        return NodeKind.LINK
+    if isinstance(change, SetMetadata):
+        is_directory = isinstance(change.old, Seen) and change.old.status.is_directory
+        return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
+    is_directory = isinstance(change, MakeDirectory | RemoveDirectory)
+    return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a set goes: the workspace, its history, and the journal of both."""
+
+    workspace: Workspace
+    history: History
+    journal: Callable[[], Journal]
+    """Opened when it is first needed; stays the caller's."""
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """With a `conflict` nothing has changed."""
+
+    changed: tuple[ChangedPath, ...] = ()
+    notes: tuple[str, ...] = ()
+    conflict: str = ""
+
+
+def find_above(
+    settled: Sequence[Settled], layers: Layers, standing: Mapping[str, Look]
+) -> dict[str, Identity]:
+    """The directories that hold what lands and stood there before, the workspace's root as `.`.
+
+    `standing` are those that the layer has: `UpperLayer.standing`.
+    """
+    known = {path: look.identity for path, look in standing.items()}
+    for each in settled:
+        lower = each.difference.lower
+        if lower is not None and lower.kind is Kind.DIRECTORY:
+            known[each.judgement.change.path] = lower.identity
+    above = {
+        path
+        for each in settled
+        if each.lands
+        for path in directories_above(each.judgement.change.path)
+    }
+    found = {path: known[path] for path in sorted(above & known.keys())}
+    return {".": identity_of(layers.lower_fd), **found}
+
+
+def commit_settled(
+    settled: Sequence[Settled],
+    layers: Layers,
+    place: Place,
+    git: Git,
+    above: Mapping[str, Identity],
+) -> Committed:
+    """Commit what lands, if what it stands on holds still. The layer is used up by it.
+
+    `git` and `above`: see `Footing`.
+
+    Raises:
+        StorageFullError: no space for it, or for what it replaces; nothing has changed.
+        HostError: the set could not be put back; IntegrityError: the store is damaged.
+    """
+    landing = [each for each in settled if each.lands]
+    if not landing:
+        return Committed()
+    phases = _phases(landing, layers, place.policy)
+    running = current_call()
+    store = place.history.store
+    try:
+        receipt = place.workspace.commit(
+            phases,
+            store,
+            place.journal(),
+            label="" if running is None else running.mark.call_id,
+            witness=NotingWitness(place.history),
+            condition=Footing(layers.lower_fd, phases, store, git, above, layers.resolution),
+        )
+    except StorageFullError as error:
+        raise StorageFullError(
+            f"the command ran, and nothing that it changed is kept: {error.message}",
+            hint=error.hint,
+        ) from error
+    except (FileChangedError, PathError) as error:
+        return Committed(conflict=error.message)
+    return Committed(receipt.changes, receipt.notes)
+
+
+def park_settled(settled: Sequence[Settled], layers: Layers, place: Place, name: str) -> list[Json]:
+    """What would land, as data that outlives the layer; see `parking`.
+
+    Raises: ApprovalUnavailableError: it is too large to be kept. StorageFullError, HostError.
+    """
+    landing = [each for each in settled if each.lands]
+    return park_phases(_phases(landing, layers, place.policy), place.history.store, name)
+
+
+def describe_conflict(differences: Differences, settled: Sequence[Settled]) -> str:
+    """Why nothing is kept, where somebody else was at work; empty where nobody was.
+
+    What does not land anyway is in nobody's way.
+    """
+    landing = {each.judgement.change.path for each in settled if each.lands}
+    paths = [path for path in differences.conflicts if path in landing]
+    if not paths:
+        return ""
+    return f"{name_some(paths)} changed while the command ran, by somebody else"
+
+
+def all_refused(
+    settled: Sequence[Settled], refused: Sequence[RefusedChange], why: str
+) -> tuple[RefusedChange, ...]:
+    """The report of a set of which nothing is kept, policy's own refusals with it."""
+    lost = [
+        RefusedChange(show_name(each.judgement.change.path), FileChangedError.code, why)
+        for each in settled
+        if each.lands
+    ]
+    return (*refused, *lost)
+
+
+def _phases(landing: Sequence[Settled], layers: Layers, policy: Policy) -> Phases:
+    found: dict[int, list[StagedChange]] = {}
+    whole = _whole_trees(landing, layers)
+    for each in landing:
+        phase = found.setdefault(each.judgement.phase, [])
+        staged = _staged(each, layers, policy)
+        if isinstance(staged, MakeDirectory) and staged.path.relative in whole:
+            staged = replace(staged, given=GivenContent(layers.upper_fd, staged.path.relative))
+        phase.append(staged)
+    return [found[phase] for phase in sorted(found)]
+
+
+def _whole_trees(landing: Sequence[Settled], layers: Layers) -> frozenset[str]:
+    """New directories of which everything lands just as it lies there."""
+    fit: set[str] = set()
+    unfit: set[str] = set()
+    for each in landing:
+        change, upper = each.judgement.change, each.difference.upper
+        if change.kind is ChangeKind.CREATED and upper is not None:
+            is_alone = upper.kind is not Kind.FILE or upper.links == 1
+            is_plain = upper.mode & 0o7000 == 0 and change.mode == upper.mode
+            # A closed directory was opened to be read: as it lies there it has another mode.
+            is_plain &= upper.kind is not Kind.DIRECTORY or upper.mode & 0o700 == 0o700
+            if is_alone and (is_plain or upper.kind is Kind.LINK):
+                if upper.kind is Kind.DIRECTORY and not each.difference.is_replaced:
+                    fit.add(change.path)
+                continue
+        unfit.add(change.path)
+    lands = {each.judgement.change.path for each in landing}
+    for path in fit:
+        below = (f"{path}/{name}" for name in _names_in(layers.upper_fd, path))
+        if any(name not in lands for name in below):
+            unfit.add(f"{path}/")
+    spoilt = {above for path in unfit for above in directories_above(path)}
+    return frozenset(fit - spoilt)
+
+
+def _names_in(upper_fd: int, path: str) -> list[str]:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=upper_fd)
+    with held_open(fd):
+        return os.listdir(fd)
+
+
+def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:
+    """One change of the set. The path was proved to be canonical when it was judged."""
+    difference, change = settled.difference, settled.judgement.change
+    path = unchecked_path(change.path)
+    old = _believed(difference)
+    keeps = not policy.guards.is_below_generated(change.path)
+    modified_ns = None if difference.upper is None else difference.upper.mtime_ns
+    if change.kind is ChangeKind.DELETED:
+        if change.node is NodeKind.DIRECTORY:
+            return RemoveDirectory(path, _seen(difference))
+        return RemoveFile(path, _seen(difference), keeps, overrides_read_only=True)
+    if change.kind is ChangeKind.MODE:
+        if change.node is NodeKind.DIRECTORY:
+            return SetMetadata(path, _seen(difference), change.mode & 0o777)
+        # Threat: a second name of the file, outside the workspace perhaps, would get the
+        # mode and the time as well. So it becomes a file of its own, as with any write.
+        if difference.lower is None or difference.lower.links == 1:
+            # Threat: somebody closed the file meanwhile. Its content would say nothing of that.
+            seen = replace(_seen(difference), version=difference.version)
+            return SetMetadata(path, seen, change.mode & 0o777, modified_ns)
+    if change.node is NodeKind.DIRECTORY:
+        mode = change.mode & 0o777
+        return MakeDirectory(path, old, mode, modified_ns, overrides_read_only=True)
+    if change.node is NodeKind.LINK:
+        return MakeLink(path, change.link_text, old, modified_ns, keeps, overrides_read_only=True)
+    return WriteFile(
+        path,
+        GivenContent(layers.upper_fd, change.path),
+        old,
+        change.mode & 0o777,
+        modified_ns,
+        keeps_old=keeps,
+        overrides_read_only=True,
+    )
+
+
+def _believed(difference: Difference) -> Old:
+    if difference.lower is None or difference.is_replaced:
+        return Absent()
+    return _seen(difference)
+
+
+def _seen(difference: Difference) -> Seen:
+    lower = difference.lower
+    if lower is None:
+        raise AssertionError("what stands nowhere cannot be changed")
+    return Seen(status_of_look(lower))

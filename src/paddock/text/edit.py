@@ -1,0 +1,606 @@
+"""Put a new text in the place of an old one and leave every other byte alone.
+
+What old and new text share at their front and end is not named by the edit: the
+bytes that stand for it in the file stay as they are, line ends included. A
+newline without CR in what is really new becomes the line end of the lines that
+it touches; but where the old text names a CRLF, line ends are what is edited, and
+those of the new text are meant as they stand.
+
+Also here:
+
+- Where a text stands in a file: every place, overlapping ones too.
+- Lines that nearly match a text that was not found: what a hint shows.
+- A few numbered lines round an edit, at the place of the edit.
+- Is this text?
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.errors import BinaryFileError, TextEncodingError, TextTooLargeError
+from paddock.text.show import number_lines, quote
+
+_IN_VAIN_BYTES_MAX: Final = 16_000_000
+"""Looked at again for nothing: about a second."""
+_BARE_NEWLINE = re.compile(rb"(?<!\r)\n")
+_CR_LOCATE, _LF_LOCATE, _CRLF = b"\r", b"\n", b"\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes `start` up to but not including `end`."""
+
+    start: int
+    end: int
+
+
+def find_spans(content: bytes, sought: bytes) -> Iterator[Span]:
+    """Every place of `sought` in `content`, from the front, overlaps included.
+
+    `sought` is not empty. A newline without CR in it matches LF and CRLF alike,
+    so that a text copied from a view is found in a file of either style.
+
+    Raises:
+        TextTooLargeError: too much of `content` differs from `sought` in line ends alone.
+    """
+    if _BARE_NEWLINE.search(sought) is None or b"\r\n" not in content:
+        yield from _find_literal(content, sought, 1)
+    else:
+        yield from _find_in_either_style(content, sought, 1)
+
+
+def find_apart(content: bytes, sought: bytes) -> Iterator[Span]:
+    """As `find_spans`, but no place that begins inside of one before.
+
+    Raises: as `find_spans`.
+    """
+    if _BARE_NEWLINE.search(sought) is None or b"\r\n" not in content:
+        yield from _find_literal(content, sought, len(sought))
+    else:
+        yield from _find_in_either_style(content, sought, len(sought.replace(_CRLF, _LF_LOCATE)))
+
+
+def _find_in_either_style(content: bytes, sought: bytes, step: int) -> Iterator[Span]:
+    """As `find_spans`: a search among plain newlines, and each place looked at again.
+
+    `step`: so many bytes after a place, CRLF counted as one, the next may begin.
+
+    Linear: a regular expression with a choice at each newline is neither quick to
+    compile nor to fail.
+    """
+    # A CR at the very end may be the first half of a line end, which a search among
+    # plain newlines does not see.
+    tail = _CR_LOCATE if sought.endswith(_CR_LOCATE) else b""
+    sought = sought.removesuffix(_CR_LOCATE)
+    flat, wanted = content.replace(_CRLF, _LF_LOCATE), sought.replace(_CRLF, _LF_LOCATE)
+    pieces = sought.split(_LF_LOCATE) if _CR_LOCATE in sought else []
+    at, seen, start, in_vain = flat.find(wanted), 0, 0, 0
+    while at >= 0:
+        start, seen = _advance(content, start, at - seen), at
+        end = _advance(content, start, len(wanted))
+        if content.startswith(tail, end) and _has_ends(content[start:end], pieces):
+            yield Span(start, end + len(tail))
+            at = flat.find(wanted, at + step)
+        else:
+            # Threat: a long text of line ends differs in them at each place of a file.
+            in_vain += end - start
+            if in_vain > _IN_VAIN_BYTES_MAX:
+                raise TextTooLargeError(
+                    "the text stands at too many places but for its line ends",
+                    hint="give a shorter text, or newlines without CR: they match both line ends",
+                )
+            at = flat.find(wanted, at + 1)
+
+
+def _advance(content: bytes, at: int, count: int) -> int:
+    """The offset `count` bytes after `at`, where a CRLF is one; `at` is not inside of one."""
+    while count:
+        stop = at + count
+        count = content.count(_CRLF, at, stop)
+        at = stop + (content[stop - 1 : stop + 1] == _CRLF)
+    return at
+
+
+def _has_ends(found: bytes, pieces: list[bytes]) -> bool:
+    """Whether each CRLF that the sought `pieces` spell out is one in what was found."""
+    return not pieces or all(
+        piece in (sought, sought + _CR_LOCATE)
+        for piece, sought in zip(found.split(_LF_LOCATE), pieces, strict=True)
+    )
+
+
+def _find_literal(content: bytes, sought: bytes, step: int) -> Iterator[Span]:
+    # With LF line ends only, a bare newline at the front could still stand in
+    # the middle of nothing: there is no CRLF to split, so plain search is exact.
+    at = content.find(sought)
+    while at >= 0:
+        yield Span(at, at + len(sought))
+        at = content.find(sought, at + step)
+
+
+def lines_of(content: bytes, spans: list[Span]) -> list[int]:
+    """The 1-based first line of each span; spans are in order."""
+    lines: list[int] = []
+    line, seen = 1, 0
+    for span in spans:
+        line += content.count(b"\n", seen, span.start)
+        seen = span.start
+        lines.append(line)
+    return lines
+
+
+_CR, _LF = 13, 10
+
+
+@dataclass(frozen=True, slots=True)
+class Spliced:
+    """A content in which `inserted` stands for what was at `replaced`.
+
+    Not joined: the one place of a large file is changed without a copy of the file.
+    """
+
+    before: bytes
+    replaced: Span
+    inserted: bytes
+
+    @property
+    def pieces(self) -> tuple[memoryview, ...]:
+        """The new content, in pieces that follow one another."""
+        before = memoryview(self.before)
+        front, back = before[: self.replaced.start], before[self.replaced.end :]
+        return front, memoryview(self.inserted), back
+
+    @property
+    def changes_nothing(self) -> bool:
+        """The new content is the one before."""
+        return self.before[self.replaced.start : self.replaced.end] == self.inserted
+
+
+def splice(content: bytes, place: Span, old: bytes, new: bytes) -> Spliced:
+    """`content` with the text at `place`, found as `old`, changed to `new`."""
+    span, inserted = _Change(old, new).at(content, place, _LineEnds(content))
+    return Spliced(content, span, inserted)
+
+
+def splice_all(content: bytes, old: bytes, new: bytes, bytes_max: int) -> tuple[bytes, int]:
+    """`content` with every place of `old` changed to `new`, and how many there were.
+
+    From the front, and no place inside another. Linear in what is read and written.
+
+    Raises:
+        TextTooLargeError: the outcome would have more than `bytes_max` bytes, or as `find_apart`.
+    """
+    has_newlines = _BARE_NEWLINE.search(old) or _BARE_NEWLINE.search(new)
+    if has_newlines is None or b"\r\n" not in content:
+        # No line end has to be adapted: then the bytes are what they look like.
+        count = content.count(old)
+        _require_room(len(content) + count * (len(new) - len(old)), bytes_max)
+        return content.replace(old, new), count
+    change, ends = _Change(old, new), _LineEnds(content)
+    pieces: list[bytes] = []
+    count = seen = size = 0
+    for place in find_apart(content, old):
+        span, inserted = change.at(content, place, ends)
+        pieces += (content[seen : span.start], inserted)
+        size += span.start - seen + len(inserted)
+        _require_room(size, bytes_max)
+        seen = span.end
+        count += 1
+    _require_room(size + len(content) - seen, bytes_max)
+    return b"".join((*pieces, content[seen:])), count
+
+
+def _require_room(size_bytes: int, bytes_max: int) -> None:
+    if size_bytes > bytes_max:
+        raise TextTooLargeError(
+            f"the file would have {size_bytes} bytes or more, {bytes_max} are allowed",
+            hint="replace less; nothing was changed",
+        )
+
+
+class _Change:
+    """An old and a new text, taken apart once for all places."""
+
+    __slots__ = ("_adapts", "_back", "_front", "_inserted", "_old")
+
+    def __init__(self, old: bytes, new: bytes) -> None:
+        self._old = old
+        self._front = _common_front(old, new)
+        self._back = _common_back(old, new, self._front)
+        self._inserted = new[self._front : len(new) - self._back]
+        self._adapts = b"\r\n" not in old and _BARE_NEWLINE.search(self._inserted) is not None
+
+    def at(self, content: bytes, place: Span, ends: "_LineEnds") -> tuple[Span, bytes]:
+        """The bytes that go, and those that come, where old stands at `place`."""
+        old, front, back = self._old, self._front, self._back
+        start = place.start + _width(content, place.start, old[:front])
+        end = place.end - _width_back(content, place.end, old[len(old) - back :])
+        span, inserted = Span(start, end), self._inserted
+        if self._adapts:
+            newline = ends.near(span.start)
+            if newline != b"\n":
+                inserted = _BARE_NEWLINE.sub(newline, inserted)
+        return span, inserted
+
+
+class _LineEnds:
+    """The line end near an offset; offsets that do not fall cost one pass in all."""
+
+    __slots__ = ("_content", "_last", "_next")
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._next = -1
+        """The first LF at or after the offset that was asked about last."""
+        self._last: int | None = None
+        """The last LF of all, once it was needed; -1 where there is none."""
+
+    def near(self, start: int) -> bytes:
+        """LF or CRLF: the first line end from `start` on, else the one before.
+
+        LF in a content without any.
+        """
+        content = self._content
+        if self._last is None and self._next < start:
+            self._next = content.find(b"\n", start)
+            if self._next < 0:
+                self._last = content.rfind(b"\n")
+        at = self._next if self._last is None else self._last
+        return b"\r\n" if at > 0 and content[at - 1] == _CR else b"\n"
+
+
+def _common_front(old: bytes, new: bytes) -> int:
+    """How many leading bytes both share, never cutting a CR from its LF."""
+    longest = min(len(old), len(new))
+    count = _shared_length(old[:longest], new[:longest])
+    return count - 1 if count and old[count - 1] == _CR else count
+
+
+def _common_back(old: bytes, new: bytes, front: int) -> int:
+    """How many trailing bytes both share beyond the first `front`, likewise."""
+    longest = min(len(old), len(new)) - front
+    if longest == 0:
+        return 0
+    count = _shared_length(old[: -longest - 1 : -1], new[: -longest - 1 : -1])
+    if count and old[-count] == _LF and (_follows_cr(old, count) or _follows_cr(new, count)):
+        return count - 1
+    return count
+
+
+def _follows_cr(text: bytes, count: int) -> bool:
+    return len(text) > count and text[-count - 1] == _CR
+
+
+def _shared_length(left: bytes, right: bytes) -> int:
+    """Length of the common prefix of two byte strings of equal length."""
+    if left == right:
+        return len(left)
+    low, high = 0, len(left)
+    # Comparing slices is one memcmp each: log2(n) of them beat a loop of bytes.
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _width(content: bytes, start: int, shared: bytes) -> int:
+    """How many bytes of `content` from `start` on stand for `shared`."""
+    at = start
+    for piece in _pieces(shared):
+        at += len(piece)
+        if piece == b"\n" and content[at - 1] == _CR:
+            at += 1
+    return at - start
+
+
+def _width_back(content: bytes, end: int, shared: bytes) -> int:
+    """How many bytes of `content` up to `end` stand for `shared`."""
+    at = end
+    for piece in reversed(_pieces(shared)):
+        at -= len(piece)
+        if piece == b"\n" and at > 0 and content[at - 1] == _CR:
+            at -= 1
+    return end - at
+
+
+def _pieces(shared: bytes) -> list[bytes]:
+    """`shared` cut so that each bare newline is a piece by itself."""
+    pieces: list[bytes] = []
+    seen = 0
+    for newline in _BARE_NEWLINE.finditer(shared):
+        pieces += [shared[seen : newline.start()], b"\n"]
+        seen = newline.end()
+    return [piece for piece in [*pieces, shared[seen:]] if piece]
+
+
+_BYTES_SEARCHED_MAX = 20_000_000
+_LINES_COMPARED_MAX = 20_000
+_SIMILARITY_MIN = 0.6
+_PAIRS_COMPARED_MAX = 10_000_000
+"""Pairs of characters: two similar lines cost their lengths multiplied, others their sum."""
+_WALKED_CHARS_MAX: Final = 20_000_000
+"""Characters compared behind the first lines of places."""
+_WALKED_LINE_CHARS: Final = 32
+"""What a line costs beside its characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearLine:
+    """A line of the content, without its line end."""
+
+    number: int
+    text: str
+    is_end: bool = False
+    """Whether what was sought goes on behind this line, where the content ends."""
+
+
+def find_nearest(content: bytes, sought: bytes) -> list[NearLine]:
+    """Up to `limits.nearest_lines_max` lines that differ from what is sought, nearest first.
+
+    A place is near where its first line differs from the first sought one in white space
+    only, if at all; else where the two are similar. Of each place the first line that
+    differs is told, and places that agree for more lines come first. Only the first 20 MB
+    are searched, only the first 20,000 lines are compared for similarity, fewer where they
+    are long, and a place whose difference is too far behind its first line is passed over.
+    """
+    wanted = sought.decode("utf-8", "replace").split("\n")
+    lead = next((at for at, line in enumerate(wanted) if line.strip()), None)
+    if lead is None:
+        return []
+    lines = content[:_BYTES_SEARCHED_MAX].decode("utf-8", "replace").split("\n")
+    first = wanted[lead].rstrip("\r")
+    squeezed = "".join(first.split())
+    places = (at for at, line in enumerate(lines) if "".join(line.split()) == squeezed)
+    is_whole = len(content) <= _BYTES_SEARCHED_MAX
+    found = _differing(lines, wanted, (at - lead for at in places), is_whole=is_whole)
+    if found:
+        return found
+    similar = _most_similar(first, lines[:_LINES_COMPARED_MAX])
+    return _differing(lines, wanted, (at - lead for at in similar), is_whole=is_whole)
+
+
+def _differing(
+    lines: list[str], wanted: list[str], places: Iterable[int], *, is_whole: bool
+) -> list[NearLine]:
+    """The first line that differs of each place, those that agree longest first.
+
+    A place is the index at which `wanted` would begin; `is_whole`: `lines` are all there are.
+    """
+    agreeing: dict[int, int] = {}
+    left = _WALKED_CHARS_MAX
+    for begin in places:
+        agreed, left = _agreed(lines, wanted, begin, left)
+        if left < 0:
+            break
+        at = max(begin + agreed, 0)
+        if agreed < len(wanted) and (is_whole or at < len(lines)):
+            agreeing[at] = max(agreed, agreeing.get(at, 0))
+    # Sorting is stable: of those that agree for as long, the order of the places stays.
+    ordered = sorted(agreeing, key=lambda at: -agreeing[at])[: limits.nearest_lines_max]
+    last = len(lines) - 1
+    if last and not lines[last]:
+        last -= 1  # behind the last line end there is no line
+    shown = ((at, min(at, last)) for at in ordered)
+    return [NearLine(line + 1, lines[line].rstrip("\r"), at > last) for at, line in shown]
+
+
+def _agreed(lines: list[str], wanted: list[str], begin: int, left: int) -> tuple[int, int]:
+    """How many of `wanted` stand from line `begin` on; and what is left to compare, below 0: none.
+
+    As a search for the text would have it: its first line may begin inside of one, its
+    last one may end there, and a line end without CR is any.
+    """
+    last = len(wanted) - 1
+    for count, text in enumerate(wanted):
+        left -= len(text) + _WALKED_LINE_CHARS
+        if left < 0 or not 0 <= begin + count < len(lines):
+            return count, left
+        line = lines[begin + count]
+        if count == last:
+            agrees = text in line if last == 0 else line.startswith(text)
+        else:
+            ends = (text, text + "\r")
+            agrees = line.endswith(ends) if count == 0 else line in ends
+        if not agrees:
+            return count, left
+    return len(wanted), left
+
+
+def _most_similar(wanted: str, lines: list[str]) -> list[int]:
+    """The indices of the most similar lines, nearest first."""
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wanted.strip())
+    scored: list[tuple[float, int]] = []
+    left = _PAIRS_COMPARED_MAX
+    for index, line in enumerate(lines):
+        candidate = line.strip()
+        # A line of a very different length cannot be similar; skip it unread.
+        if not len(wanted) // 3 <= len(candidate) <= len(wanted) * 3 + 3:
+            continue
+        left -= len(wanted) + len(candidate)
+        if left < 0:
+            break
+        matcher.set_seq1(candidate)
+        if matcher.real_quick_ratio() < _SIMILARITY_MIN or matcher.quick_ratio() < _SIMILARITY_MIN:
+            continue
+        left -= len(wanted) * len(candidate)
+        if left < 0:
+            break
+        ratio = matcher.ratio()
+        if ratio >= _SIMILARITY_MIN:
+            scored.append((-ratio, index))
+    return [index for _, index in sorted(scored)[: limits.nearest_lines_max]]
+
+
+def snippet_around(spliced: Spliced) -> str:
+    """The lines of what was inserted with three more before and after, numbered.
+
+    Only the neighbourhood is split into lines, so the cost does not grow with
+    the file (the line number is one count of newlines). A snippet of more than
+    `limits.snippet_lines_max` lines is cut in the middle and says so.
+    """
+    before, replaced = spliced.before, spliced.replaced
+    start = _back_lines(before, replaced.start, limits.snippet_context_lines)
+    changed = before[start : replaced.start] + spliced.inserted
+    # What ends right after a newline ends on the line before.
+    after = limits.snippet_context_lines + (not changed.endswith(b"\n"))
+    end = _forward_lines(before, replaced.end, after)
+    first = before.count(b"\n", 0, start) + 1
+    lines = (changed + before[replaced.end : end]).split(b"\n")
+    if lines and lines[-1] == b"":
+        lines.pop()
+    half = limits.snippet_lines_max // 2
+    if len(lines) <= limits.snippet_lines_max:
+        return number_lines(lines, first, limits.snippet_line_chars_max)
+    head = number_lines(lines[:half], first, limits.snippet_line_chars_max)
+    tail_first = first + len(lines) - half
+    tail = number_lines(lines[-half:], tail_first, limits.snippet_line_chars_max)
+    missing = len(lines) - 2 * half
+    return f"{head}\n[... {missing} lines not shown; view offset={first + half} shows them]\n{tail}"
+
+
+def snippet_of_head(content: bytes) -> str:
+    """The first lines of a new file, numbered; the cut is stated."""
+    lines = content.split(b"\n", limits.snippet_lines_max)
+    rest = lines.pop() if len(lines) > limits.snippet_lines_max else b""
+    if lines and lines[-1] == b"":
+        lines.pop()
+    shown = number_lines(lines, 1, limits.snippet_line_chars_max)
+    if not rest:
+        return shown
+    missing = rest.count(b"\n") + (not rest.endswith(b"\n"))
+    return f"{shown}\n[... {missing} lines not shown; view offset={len(lines) + 1} shows them]"
+
+
+def _back_lines(content: bytes, at: int, count: int) -> int:
+    """The start of the line that is `count` lines before the one at `at`."""
+    start = content.rfind(b"\n", 0, at) + 1
+    for _ in range(count):
+        if start == 0:
+            break
+        start = content.rfind(b"\n", 0, start - 1) + 1
+    return start
+
+
+def _forward_lines(content: bytes, at: int, count: int) -> int:
+    """Just past the `count`th line end from `at` on, or the content's end."""
+    end = at
+    for _ in range(count):
+        end = content.find(b"\n", end) + 1
+        if end == 0:
+            return len(content)
+    return end
+
+
+# Content that is to be shown, edited or written.
+
+KEEP_ENCODING: Final = (
+    "do not convert it: an edit whose old and new text are ASCII keeps its encoding; "
+    "to read it, decode it in a command (iconv -f ENCODING)"
+)
+_MULTI_BYTE: Final = (
+    re.compile(rb"(?:[\x00-\x80\xff]++|[\x81-\xfe][\x30-\x7e\x80-\xfe])*+"),
+    re.compile(rb"(?:[\x00-\x80\xa0-\xdf\xfd-\xff]++|[\x81-\x9f\xe0-\xfc][\x40-\x7e\x80-\xfc])*+"),
+)
+"""Encodings in which a byte below 0x80 may end a character: GB 18030, Big5, UHC; Shift-JIS."""
+_NEVER_WITHIN: Final = 0x30
+"""In none of them does a smaller byte stand within a character."""
+_LOOKED_BACK_BYTES: Final = 4096
+_SAMPLE_BYTES: Final = 1_000_000
+_UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+def require_text(content: bytes, name: str) -> None:
+    """Refuse content that is not UTF-8 text.
+
+    Raises:
+        BinaryFileError: a NUL byte among the first `limits.binary_probe_bytes`.
+        TextEncodingError: invalid UTF-8; the message names line and byte.
+    """
+    if b"\0" in content[: limits.binary_probe_bytes]:
+        raise BinaryFileError(
+            f"{quote(name)} is a binary file: it has a NUL byte at offset {content.index(0)}",
+            hint="only UTF-8 text can be viewed or edited",
+        )
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise TextEncodingError(
+            f"{quote(name)} is not UTF-8: byte 0x{content[error.start]:02x} "
+            f"at offset {error.start}, line {line}",
+            hint=f"nothing was changed; {KEEP_ENCODING}",
+        ) from None
+
+
+def require_apart(content: bytes, starts: Iterable[int], name: str) -> None:
+    """Refuse an edit of ASCII text that may begin within a character of another encoding.
+
+    Such characters begin with a byte of 0x80 or more, so only the first byte of a place
+    can be the end of one: 0x5c is both a backslash and half of a Japanese character.
+
+    Raises:
+        BinaryFileError: a NUL byte anywhere, or a byte-order mark of UTF-16.
+        TextEncodingError: in an encoding that the file may be in, a place begins so.
+    """
+    if b"\0" in content or content.startswith(_UTF16_MARKS):
+        raise BinaryFileError(f"{quote(name)} is a binary file", hint="only text can be edited")
+    sample = content[:_SAMPLE_BYTES]
+    # A character may be cut at the end of the sample.
+    possible = [each for each in _MULTI_BYTE if _matched(each, sample) >= len(sample) - 1]
+    for at in starts:
+        if at == 0 or content[at - 1] < 0x80 or content[at] < _NEVER_WITHIN:
+            continue
+        begin = at
+        while begin and at - begin < _LOOKED_BACK_BYTES and content[begin - 1] >= _NEVER_WITHIN:
+            begin -= 1
+        before = content[begin:at]
+        if len(before) == _LOOKED_BACK_BYTES or any(
+            _matched(each, before) < len(before) for each in possible
+        ):
+            raise TextEncodingError(
+                f"{quote(name)} is not UTF-8, and the old text may begin within a character "
+                f"of it, at offset {at}",
+                hint="begin the old text one ASCII character earlier",
+            )
+
+
+def _matched(encoding: re.Pattern[bytes], content: bytes) -> int:
+    found = encoding.match(content)
+    return found.end() if found else 0
+
+
+def require_content(text: str, argument: str) -> bytes:
+    """The bytes of an argument that is to be written.
+
+    Raises:
+        BinaryFileError: it holds a NUL.
+        TextEncodingError: it holds half of a surrogate pair.
+        TextTooLargeError: over `limits.content_bytes_max`.
+    """
+    at = text.find("\0")
+    if at >= 0:
+        raise BinaryFileError(
+            f"{argument} has a NUL character at position {at}",
+            hint="only text can be written",
+        )
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TextEncodingError(
+            f"{argument} has half of a surrogate pair at position {error.start}",
+            hint="send whole Unicode characters",
+        ) from None
+    if len(content) > limits.content_bytes_max:
+        raise TextTooLargeError(
+            f"{argument} has {len(content)} bytes, {limits.content_bytes_max} are allowed",
+            hint="write it in parts",
+        )
+    return content

@@ -1,0 +1,483 @@
+"""One JSON object from its text, read strictly: what models and callers write as arguments.
+
+A key given twice, NaN and infinities, and nesting over `limits.argument_depth_max` are
+refused: a reader that picks one meaning may pick another than the writer's (RFC 8259,
+sections 4 and 6, leaves both open).
+
+Also here:
+
+- JSON text with its places: where each value stands in a file that belongs to somebody.
+- Pieces put into JSON text and taken out of it.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, cast
+
+from paddock import limits
+from paddock.errors import ConfigError, InvalidArgumentsError
+from paddock.text.show import quote, show_name
+from paddock.values.calls import Json
+
+JSON_NAMES: Final = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+_EXAMPLE: Final = 'give one object, such as {"path": "README.md"}'
+_TOO_DEEP_HINT: Final = f"at most {limits.argument_depth_max} levels of objects and arrays"
+
+
+def parse_object(source: str | bytes, subject: str = "the arguments are") -> dict[str, Json]:
+    """The object that `source` is. `subject` begins the message where it is none.
+
+    Raises:
+        InvalidArgumentsError: not JSON, not an object, a key given twice, NaN,
+            nested too deep, or over `limits.argument_bytes_max`.
+    """
+    if len(source) > limits.argument_bytes_max:
+        unit = "bytes" if isinstance(source, bytes) else "characters"
+        raise InvalidArgumentsError(
+            f"{subject} too long: {len(source)} {unit}, {limits.argument_bytes_max} are allowed",
+            hint="send less at once",
+        )
+    try:
+        # Given bytes, json guesses UTF-16 and UTF-32 as well.
+        text = source.decode("utf-8-sig") if isinstance(source, bytes) else source
+        value: Json = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentsError(
+            f"{subject} not UTF-8 at byte {error.start}", hint="send the text as UTF-8"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise InvalidArgumentsError(
+            f"{subject} not JSON: {error.msg.lower()}",
+            where=f"line {error.lineno}, column {error.colno}",
+            hint=_EXAMPLE,
+        ) from None
+    except RecursionError:
+        raise InvalidArgumentsError(f"{subject} nested too deep", hint=_TOO_DEEP_HINT) from None
+    except ValueError as error:  # An integer of more digits than Python converts.
+        raise InvalidArgumentsError(
+            f"{subject} not usable: {error}", hint="give a shorter number, or a string"
+        ) from None
+    if not isinstance(value, dict):
+        raise InvalidArgumentsError(f"{subject} {json_name(value)}, not an object", hint=_EXAMPLE)
+    if _is_too_deep(value):
+        raise InvalidArgumentsError(f"{subject} nested too deep", hint=_TOO_DEEP_HINT)
+    return cast("dict[str, Json]", value)
+
+
+class Twice(NamedTuple):
+    name: str
+    is_outermost: bool
+    """Whether the object is the whole text."""
+
+
+def find_twice(source: str) -> Twice | None:
+    """The first name that is given twice in one object of this JSON text, or None.
+
+    For a text that another reader parses, which takes one of the two and says nothing.
+
+    Raises: ValueError, RecursionError: it is no JSON.
+    """
+    first: Twice | None = None
+    last: str | None = None
+
+    def look(pairs: list[tuple[str, None]]) -> None:
+        nonlocal first, last
+        known: set[str] = set()
+        last = next((name for name, _ in pairs if name in known or known.add(name)), None)
+        if last is not None and first is None:
+            first = Twice(last, False)
+
+    # Objects come from the inside out. No number is made: it may have any count of digits.
+    json.loads(source, object_pairs_hook=look, parse_int=str, parse_float=str)
+    return Twice(last, True) if last is not None else first
+
+
+def json_name(value: Json) -> str:
+    return next(
+        (name for kind, name in JSON_NAMES.items() if type(value) is kind),
+        "a value of no JSON type",
+    )
+
+
+def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidArgumentsError(
+                f"{quote(name)} is given twice",
+                where=show_name(name[:80]),
+                hint="give every name once: nobody knows which of the two is meant",
+            )
+        found[name] = value
+    return found
+
+
+def _no_constant(word: str) -> Json:
+    raise InvalidArgumentsError(f"{word} is not a JSON number", hint="give a finite number")
+
+
+def _is_too_deep(value: Json) -> bool:
+    """Whether there are more levels than allowed; level by level, as a stack would run out."""
+    level = [value]
+    for _ in range(limits.argument_depth_max):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+# Pure.
+#
+# Comments (`//`, `/* */`) and a comma behind the last member are read over.
+
+DEPTH_MAX: Final = 200
+
+_GAP: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_SCALAR: Final = re.compile(
+    r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null'
+)
+_MARK: Final = "\ufeff"
+
+
+@dataclass(slots=True)
+class Node:
+    """A value: from its first character up to behind its last."""
+
+    kind: Literal["object", "array", "scalar"]
+    start: int
+    end: int = 0
+    members: "list[Member]" = field(default_factory=list["Member"])
+    items: "list[Node]" = field(default_factory=list["Node"])
+
+    def find(self, name: str) -> "Node | None":
+        return next((member.node for member in self.members if member.name == name), None)
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of an object: its name, where that begins, its value."""
+
+    name: str
+    start: int
+    node: Node
+
+
+Way = tuple[str | int, ...]
+"""Names of members and positions of items, from the top."""
+
+
+def parse_text(text: str, file: str = "") -> Node:
+    """Scan one JSON text. `file` is where it comes from, if that is to be said.
+
+    Raises:
+        ConfigError: it is none, gives a key twice, or nests deeper than `DEPTH_MAX`.
+    """
+    scanner = _Scanner(text, file)
+    return scanner.whole()
+
+
+class _Scanner:
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.depth = 0
+
+    def whole(self) -> Node:
+        start = self.skip(len(_MARK) if self.text.startswith(_MARK) else 0)
+        node = self.value(start)
+        if self.skip(node.end) != len(self.text):
+            raise self.broken(node.end, "more text follows the value")
+        return node
+
+    def value(self, at: int) -> Node:
+        sign = self.text[at : at + 1]
+        if sign == "{":
+            return self.container(at, "object", "}")
+        if sign == "[":
+            return self.container(at, "array", "]")
+        match = _SCALAR.match(self.text, at)
+        if match is None:
+            raise self.broken(at, "a value is expected")
+        return Node("scalar", at, match.end())
+
+    def container(self, at: int, kind: Literal["object", "array"], close: str) -> Node:
+        node = Node(kind, at)
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise self.broken(at, "nested too deep")
+        here = self.skip(at + 1)
+        while self.text[here : here + 1] != close:
+            here = self.member(node, here) if kind == "object" else self.item(node, here)
+            here = self.skip(here)
+            if self.text[here : here + 1] == ",":
+                here = self.skip(here + 1)
+            elif self.text[here : here + 1] != close:
+                raise self.broken(here, f"a comma or {close} is expected")
+        self.depth -= 1
+        node.end = here + 1
+        return node
+
+    def item(self, node: Node, at: int) -> int:
+        found = self.value(at)
+        node.items.append(found)
+        return found.end
+
+    def member(self, node: Node, at: int) -> int:
+        match = _STRING.match(self.text, at)
+        if match is None:
+            raise self.broken(at, "a name in quotes is expected")
+        name = self.decoded(match[0], at)
+        if node.find(name) is not None:
+            raise self.broken(at, f"the key {quote(name)} is given twice")
+        colon = self.skip(match.end())
+        if self.text[colon : colon + 1] != ":":
+            raise self.broken(colon, "a colon is expected")
+        value = self.value(self.skip(colon + 1))
+        node.members.append(Member(name, at, value))
+        return value.end
+
+    def skip(self, at: int) -> int:
+        found = _GAP.match(self.text, at)
+        return at if found is None else found.end()
+
+    def decoded(self, source: str, at: int) -> str:
+        try:
+            return str(json.loads(source))
+        except ValueError:
+            raise self.broken(at, "a text with an escape that is none") from None
+
+    def broken(self, at: int, what: str) -> ConfigError:
+        line = self.text.count("\n", 0, at) + 1
+        return ConfigError(
+            f"the settings are no JSON: {what}",
+            where=f"{self.file}:{line}" if self.file else f"line {line}",
+            hint="mend the file first; nothing was changed",
+        )
+
+
+def text_at(text: str, node: Node | None) -> str | None:
+    """The text that a scalar stands for; None for anything else."""
+    if node is None or node.kind != "scalar" or text[node.start] != '"':
+        return None
+    try:
+        return str(json.loads(text[node.start : node.end]))
+    except ValueError:
+        return None
+
+
+def value_at(text: str, node: Node | None) -> Json:
+    """The value at a node; None where there is none, or it cannot be read."""
+    if node is None:
+        return None
+    try:
+        return json.loads(text[node.start : node.end])
+    except ValueError:
+        return None
+
+
+def find_node(top: Node, way: Way) -> Node | None:
+    """The value at the end of a way."""
+    node: Node | None = top
+    for step in way:
+        if node is None:
+            return None
+        if isinstance(step, str):
+            node = node.find(step)
+        else:
+            node = node.items[step] if step < len(node.items) else None
+    return node
+
+
+# Pure.
+#
+# A settings file belongs to somebody: order, indent, line ends and comments are theirs.
+# So the text is never written anew: it is scanned for where values stand, and an edit is
+# one splice. There are two ways to put something in:
+#
+#   * so that it can be taken out again exactly (`with_member`, `with_item`, `without`):
+#     into a container with members, behind the last one: `,` and white space, and then it;
+#     into an empty container, right behind its bracket, without white space; a container
+#     that we make begins with white space. So an emptied one tells who made it, and goes
+#     or stays;
+#   * so that it reads well, on lines of its own (`set_member`, `remove_member`): parents
+#     are made where they are missing, and stay. For text without comments.
+
+_BLANKS: Final = re.compile(r"[ \t\r\n]+")
+_STEP: Final = "  "
+
+
+# --- exactly: putting in -------------------------------------------------------------------
+
+
+def with_member(text: str, where: Node, name: str, value: Json) -> str:
+    """The text with another member behind the last one of an object."""
+    style = _Style.of(text, where)
+    if not where.members:
+        written = f"{json.dumps(name)}: {style.made(value, '')}"
+        return text[: where.start + 1] + written + text[where.start + 1 :]
+    last = where.members[-1].node
+    indent = style.indent
+    written = f"{json.dumps(name)}: {style.made(value, indent)}"
+    return text[: last.end] + f",{style.gap}{written}" + text[last.end :]
+
+
+def with_item(text: str, where: Node, value: Json) -> str:
+    """The text with another item behind the last one of an array."""
+    if not where.items:
+        return text[: where.start + 1] + json.dumps(value) + text[where.start + 1 :]
+    last = where.items[-1]
+    style = _Style.of(text, where)
+    return text[: last.end] + f",{style.gap}{json.dumps(value)}" + text[last.end :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How a container is laid out: what stands before a member, and the member's indent."""
+
+    gap: str
+    indent: str
+    step: str
+
+    @classmethod
+    def of(cls, text: str, where: Node) -> "_Style":
+        starts = [member.start for member in where.members]
+        starts += [item.start for item in where.items]
+        newline = "\r\n" if "\r\n" in text else "\n"
+        if not starts:
+            return cls(newline, "", "  ")
+        line = text[text.rfind("\n", 0, starts[-1]) + 1 : starts[-1]]
+        if line.strip(" \t"):
+            return cls(" ", "", "")
+        return cls(newline + line, line, "\t" if line.startswith("\t") else "  ")
+
+    def made(self, value: Json, indent: str) -> str:
+        """A value as we write it; a container that we make begins with white space."""
+        if not self.step:
+            return _spaced(value)
+        newline = self.gap[: len(self.gap) - len(self.indent)] or "\n"
+        written = json.dumps(value, indent=self.step)
+        return written.replace("\n", f"{newline}{indent}")
+
+
+def _spaced(value: Json) -> str:
+    """A value on one line, white space behind each bracket that opens."""
+    if isinstance(value, dict):
+        members = cast("dict[str, Json]", value).items()
+        inner = ", ".join(f"{json.dumps(name)}: {_spaced(each)}" for name, each in members)
+        return f"{{ {inner} }}"
+    if isinstance(value, list):
+        return f"[ {', '.join(map(_spaced, cast('list[Json]', value)))} ]"
+    return json.dumps(value)
+
+
+# --- exactly: taking out -------------------------------------------------------------------
+
+
+def without(text: str, top: Node, way: Way) -> str:
+    """The text without what stands at a way, nor a container that we made for it alone."""
+    while True:
+        step, parent_way = way[-1], way[:-1]
+        parent = find_node(top, parent_way)
+        if parent is None:
+            return text
+        spans = [(member.start, member.node.end) for member in parent.members]
+        spans += [(item.start, item.end) for item in parent.items]
+        names: list[str | int] = [member.name for member in parent.members]
+        index = names.index(step) if isinstance(step, str) else step
+        if len(spans) > 1:
+            return _cut(text, spans, index)
+        start, end = spans[index]
+        is_ours = _BLANKS.fullmatch(text, parent.start + 1, start) is not None
+        if not is_ours or not parent_way:
+            return text[:start] + text[end:]
+        way = parent_way
+
+
+def _cut(text: str, spans: Sequence[tuple[int, int]], index: int) -> str:
+    """The text without one of several members or items, and without the comma that it had."""
+    if index:
+        return text[: spans[index - 1][1]] + text[spans[index][1] :]
+    return text[: spans[0][0]] + text[spans[1][0] :]
+
+
+# --- for readers -------------------------------------------------------------------
+
+
+def set_member(text: str, way: tuple[str, ...], value: Json) -> str:
+    """`text` with the member at `way` set, its parents made where they are missing.
+
+    Raises:
+        ConfigError: as `parse_text`.
+        ValueError: something on the way is no object.
+    """
+    node = parse_text(text)
+    for depth, name in enumerate(way):
+        if node.kind != "object":
+            raise ValueError(f"{name!r} cannot be set in what is no object")
+        member = next((each for each in node.members if each.name == name), None)
+        if member is None:
+            for parent in reversed(way[depth + 1 :]):
+                value = {parent: value}
+            return _insert(text, node, name, value)
+        node = member.node
+        if depth == len(way) - 1:
+            written = _written(value, _indent(text, member.start))
+            return text[: node.start] + written + text[node.end :]
+    raise ValueError("no way to a member")
+
+
+def remove_member(text: str, way: tuple[str, ...]) -> str:
+    """`text` without the member at `way`; its parents stay.
+
+    Raises:
+        ConfigError: as `parse_text`.
+        ValueError: there is none.
+    """
+    parent = find_node(parse_text(text), way[:-1])
+    names = [] if parent is None else [member.name for member in parent.members]
+    if parent is None or way[-1] not in names:
+        raise ValueError("no way to a member")
+    if len(names) == 1:
+        return text[: parent.start + 1] + text[parent.end - 1 :]
+    spans = [(member.start, member.node.end) for member in parent.members]
+    return _cut(text, spans, names.index(way[-1]))
+
+
+def _insert(text: str, where: Node, name: str, value: Json) -> str:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if where.members:
+        last = where.members[-1]
+        indent = _indent(text, last.start)
+        written = f"{json.dumps(name)}: {_written(value, indent)}"
+        return text[: last.node.end] + f",{newline}{indent}{written}" + text[last.node.end :]
+    outer = _indent(text, where.start)
+    indent = outer + _STEP
+    written = f"{json.dumps(name)}: {_written(value, indent)}"
+    inner = f"{newline}{indent}{written}{newline}{outer}"
+    return text[: where.start + 1] + inner + text[where.end - 1 :]
+
+
+def _written(value: Json, indent: str) -> str:
+    return json.dumps(value, indent=_STEP).replace("\n", f"\n{indent}")
+
+
+def _indent(text: str, at: int) -> str:
+    """The white space that the line of this place begins with."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]

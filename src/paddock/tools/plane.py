@@ -1,0 +1,466 @@
+"""`query_ledger`: what stands in a ledger of the plane.
+
+Also here:
+
+- `list_packages`: what is installed on the plane.
+- `gate_check`: what the gates say of the plane.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from paddock import limits
+from paddock.errors import InvalidArgumentsError
+from paddock.gates.results import (
+    ALL_GATES,
+    PLANE_GATES,
+    GateResult,
+    Gates,
+    Status,
+    count_of,
+    not_applicable,
+)
+from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.query import Filter, Rows
+from paddock.packages.rows import Failure, PackageRow, State
+from paddock.plane.layout import LedgerName
+from paddock.text.show import quote, show_name
+from paddock.tools.arguments import (
+    ArgumentType,
+    filled_text,
+    optional_integer,
+    optional_text,
+    result_schema,
+)
+from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
+from paddock.values.calls import Json
+from paddock.values.decisions import Action
+from paddock.values.entries import CHECKPOINT
+
+LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
+_ENTRIES_DEFAULT: Final = 10
+
+
+_NOTHING: Final = Rows((), (), 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLedgerArguments(ArgumentType):
+    """Arguments of `query_ledger`."""
+
+    ledger: str = filled_text(
+        "Which ledger.", LEDGERS[0].value, (ledger.value for ledger in LEDGERS)
+    )
+    event_type: str | None = optional_text(
+        "Only entries of this type, such as TURN_RECORDED; without it all but CHECKPOINT."
+    )
+    max_entries: int = optional_integer(
+        "How many of the newest entries; 0 means none.",
+        _ENTRIES_DEFAULT,
+        minimum=0,
+        limit="ledger_entries_listed_max",
+    )
+    since: str | None = optional_text("Only from this time on, such as 2026-01-31T12:00:00Z.")
+    until: str | None = optional_text("Only up to this time.")
+    session_id: str | None = optional_text("Only entries of this session.")
+    offset: int = optional_integer("How many of the newest entries to pass over.", 0, minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLedgerPlan:
+    """What will be looked for."""
+
+    ledger: LedgerName
+    wanted: Filter
+    count: int
+    offset: int
+    actions: tuple[Action, ...]
+
+
+class QueryLedger:
+    """Entries as they stand there, newest last."""
+
+    def resolve(self, arguments: QueryLedgerArguments, ports: Ports) -> QueryLedgerPlan:
+        """Raises: InvalidArgumentsError for a ledger or a time that there is not."""
+        del ports
+        if arguments.ledger not in LEDGERS:
+            shown = show_name(arguments.ledger[: limits.message_value_chars_max])
+            raise InvalidArgumentsError(
+                f"Unknown ledger: {shown}. Valid: {', '.join(LEDGERS)}",
+                where="ledger",
+                hint=f"give one of these, or leave ledger out for {LEDGERS[0]}",
+            )
+        ledger = LedgerName(arguments.ledger)
+        wanted = Filter(
+            event_type=arguments.event_type,
+            without=None if arguments.event_type else CHECKPOINT,
+            session_id=arguments.session_id,
+            since=_seconds("since", arguments.since),
+            until=_seconds("until", arguments.until),
+        )
+        actions = (Action("ledger", "query", ledger),)
+        return QueryLedgerPlan(ledger, wanted, arguments.max_entries, arguments.offset, actions)
+
+    def run(self, plan: QueryLedgerPlan, ports: Ports) -> ToolOutput:
+        """Raises: HostError where the ledger cannot be read."""
+        if plan.count == 0:
+            return _output(plan, [], _NOTHING)
+        rows = _NOTHING
+        if ports.ledgers is not None:
+            rows = ports.ledgers.query(plan.ledger, plan.wanted, plan.count + plan.offset)
+        end = len(rows.entries) - plan.offset
+        found = list(rows.entries[max(0, end - plan.count) : max(0, end)])
+        return _output(plan, found, rows)
+
+
+def _seconds(name: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if not 0 <= seconds < TIMESTAMP_SECONDS_MAX:
+        raise InvalidArgumentsError(
+            f"{name} is no time: {quote(text)}", where=name, hint="such as 2026-01-31T12:00:00Z"
+        )
+    return seconds
+
+
+def _output(plan: QueryLedgerPlan, found: list[StoredEntry], rows: Rows) -> ToolOutput:
+    shown: list[str] = []
+    left = limits.ledger_rows_bytes_max
+    # The newest are kept where not all fit.
+    for stored in reversed(found):
+        row = _row(stored)
+        left -= len(row.encode("utf-8", "surrogatepass")) + 1
+        if left < 0 and shown:
+            break
+        shown.insert(0, row)
+    content = shown or [f"[no entries in {plan.ledger}]"]
+    if len(shown) < len(found):
+        said = f"{len(shown)} newest of {len(found)} entries shown"
+        content.append(f"[{said}; offset={plan.offset + len(shown)} goes on with older ones]")
+    bad = len(rows.bad) + rows.bad_omitted
+    if bad:
+        content.append(f"[{bad} lines of {plan.ledger} hold no entry: it has to be verified]")
+    details: dict[str, Json] = {
+        "source": plan.ledger,
+        "count": len(found),
+        "entries": [_entry(stored) for stored in found],
+    }
+    return ToolOutput("\n".join(content), details)
+
+
+def _row(stored: StoredEntry) -> str:
+    # Threat: an entry holds what a model or a file name said; as ASCII JSON it stays one row.
+    entry = _entry(stored)
+    del entry["metadata_keys"]
+    return json.dumps({name: value for name, value in entry.items() if value != ""})
+
+
+def _entry(stored: StoredEntry) -> dict[str, Json]:
+    entry = stored.entry
+    return {
+        "id": stored.id,
+        "event_type": entry.event_type,
+        "submission_id": entry.submission_id,
+        "decision": entry.decision,
+        "reason": entry.reason,
+        "timestamp": stored.timestamp,
+        "metadata_keys": sorted(entry.metadata),
+        "metadata": dict(entry.metadata),
+    }
+
+
+_TEXT: Final[Json] = {"type": "string"}
+
+QUERY_LEDGER: Final = ToolSpec(
+    name="query_ledger",
+    title="Query ledger",
+    description=(
+        "Return the newest entries of a ledger, newest last. governance holds what the system "
+        "did, ho2m sessions and turns (TURN_RECORDED), ho1m model and tool calls."
+    ),
+    toolset="core",
+    arguments=QueryLedgerArguments,
+    effects=READS,
+    output_schema=result_schema(
+        {
+            "source": {"enum": [name.value for name in LEDGERS]},
+            "count": {"type": "integer", "description": "How many entries there are here."},
+            "entries": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "id": _TEXT,
+                        "event_type": _TEXT,
+                        "submission_id": _TEXT,
+                        "decision": _TEXT,
+                        "reason": _TEXT,
+                        "timestamp": _TEXT,
+                        "metadata_keys": {"type": "array", "items": _TEXT},
+                        "metadata": {"type": "object"},
+                    },
+                    "required": ["id", "event_type", "timestamp", "metadata"],
+                    "additionalProperties": False,
+                },
+            },
+        }
+    ),
+)
+
+
+def query_ledger_tool() -> Tool[QueryLedgerArguments]:
+    """The tool, ready to register."""
+    return Tool(QUERY_LEDGER, QueryLedger())
+
+
+@dataclass(frozen=True, slots=True)
+class ListPackagesArguments(ArgumentType):
+    """Arguments of `list_packages`: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPackagesPlan:
+    """There is nothing to choose."""
+
+    actions: tuple[Action, ...] = (Action("package", "list", "*"),)
+
+
+class ListPackages:
+    """Each package with its state, looked at now."""
+
+    def resolve(self, arguments: ListPackagesArguments, ports: Ports) -> ListPackagesPlan:
+        del arguments, ports
+        return ListPackagesPlan()
+
+    def run(self, plan: ListPackagesPlan, ports: Ports) -> ToolOutput:
+        """Raises: HostError, LedgerDamagedError."""
+        del plan
+        rows = () if ports.packages is None else ports.packages.list_all()
+        content = "\n".join(map(_line, rows)) or "[no packages are installed]"
+        return ToolOutput(
+            content, {"count": len(rows), "packages": [_row_list_packages(row) for row in rows]}
+        )
+
+
+def _line(row: PackageRow) -> str:
+    # Threat: a title holds what a stranger wrote; only what has a fixed form is shown.
+    if not row.version:
+        return f"{show_name(row.package_id)}  {row.state}"
+    parts = (row.package_id, row.version, row.tier, row.framework_id, row.spec_id, row.state)
+    changed = f"  {len(row.failures)} files" if row.failures else ""
+    return "  ".join(parts) + changed
+
+
+def _row_list_packages(row: PackageRow) -> dict[str, Json]:
+    return {
+        "package_id": row.package_id,
+        "version": row.version,
+        "tier": row.tier,
+        "framework": row.framework_id,
+        "spec": row.spec_id,
+        "state": row.state,
+    }
+
+
+LIST_PACKAGES: Final = ToolSpec(
+    name="list_packages",
+    title="List packages",
+    description=(
+        "List the installed packages: id, version, tier, framework, spec and state. The state is "
+        "installed, changed (a file is not as the package brought it), changing (right now) or "
+        "damaged."
+    ),
+    toolset="core",
+    arguments=ListPackagesArguments,
+    effects=READS,
+    output_schema=result_schema(
+        {
+            "count": {"type": "integer", "description": "How many packages there are."},
+            "packages": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "package_id": _TEXT,
+                        "version": _TEXT,
+                        "tier": _TEXT,
+                        "framework": _TEXT,
+                        "spec": _TEXT,
+                        "state": {"enum": [str(state) for state in State]},
+                    },
+                    "required": ["package_id", "version", "tier", "framework", "spec", "state"],
+                    "additionalProperties": False,
+                },
+            },
+        }
+    ),
+)
+
+
+def list_packages_tool() -> Tool[ListPackagesArguments]:
+    """The tool, ready to register."""
+    return Tool(LIST_PACKAGES, ListPackages())
+
+
+ALL: Final = "all"
+_WORDS: Final = {
+    Status.PASS: "pass",
+    Status.FAIL: "FAIL",
+    Status.NOT_APPLICABLE: "not applicable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GateCheckArguments(ArgumentType):
+    """Arguments of `gate_check`."""
+
+    gate: str = filled_text("One gate, or all.", ALL, (ALL, *PLANE_GATES))
+
+
+@dataclass(frozen=True, slots=True)
+class GateCheckPlan:
+    names: tuple[str, ...]
+    actions: tuple[Action, ...]
+
+
+class GateCheck:
+    """Each gate looks now; acceptance commands do not run."""
+
+    def resolve(self, arguments: GateCheckArguments, ports: Ports) -> GateCheckPlan:
+        """Raises: InvalidArgumentsError for a gate that there is not."""
+        del ports
+        name = arguments.gate
+        if name != ALL and name not in ALL_GATES:
+            shown = show_name(name[: limits.message_value_chars_max])
+            raise InvalidArgumentsError(
+                f"Unknown gate: {shown}. Valid: {ALL}, {', '.join(ALL_GATES)}",
+                where="gate",
+                hint="give one of these, or leave gate out for all",
+            )
+        names = PLANE_GATES if name == ALL else (name,)
+        return GateCheckPlan(names, (Action("gate", "check", name),))
+
+    def run(self, plan: GateCheckPlan, ports: Ports) -> ToolOutput:
+        """Raises: HostError, LedgerBusyError, LedgerFullError."""
+        rows = [_Row(result, ports.shown) for result in _check(ports.gates, plan.names)]
+        results = [row.result for row in rows]
+        counts: dict[str, Json] = {
+            "passed": count_of(results, Status.PASS),
+            "failed": count_of(results, Status.FAIL),
+            "not_applicable": count_of(results, Status.NOT_APPLICABLE),
+        }
+        said = (f"{counts['passed']} passed", f"{counts['failed']} failed")
+        last = f"{', '.join(said)}, {counts['not_applicable']} not applicable"
+        content = "\n".join([*(row.text() for row in rows), last])
+        return ToolOutput(content, {"gates": [row.as_json() for row in rows], **counts})
+
+
+def _check(gates: Gates | None, names: Sequence[str]) -> tuple[GateResult, ...]:
+    if gates is None:
+        return tuple(not_applicable(name, "this is no bare plane") for name in names)
+    return gates.check(names)
+
+
+class _Row:
+    """One gate's answer, without files that the agent may not know of."""
+
+    def __init__(self, result: GateResult, shown: Shown) -> None:
+        self.result = result
+        self._shown = [each for each in result.failures if _is_shown(each, shown)]
+        self._hidden = len(result.failures) - len(self._shown)
+
+    def text(self) -> str:
+        """For the model."""
+        result = self.result
+        note = f"  {show_name(result.note)}" if result.note else ""
+        lines = [f"{result.gate}  {_WORDS[result.status]}  {result.checks} checks{note}"]
+        listed = self._shown[: limits.gate_failures_listed_max]
+        lines += [f"  {show_name(str(failure))}" for failure in listed]
+        more = len(self._shown) - len(listed)
+        if more:
+            lines.append(f"  [{more} more failures are not listed]")
+        if self._hidden:
+            lines.append(f"  [{self._hidden} failures of files that are not shown]")
+        return "\n".join(lines)
+
+    def as_json(self) -> Json:
+        """For the host."""
+        result = self.result
+        return {
+            "name": result.gate,
+            "status": result.status,
+            "passed": result.status is Status.PASS,
+            "checks": result.checks,
+            "failures": _failures(self._shown),
+            "note": result.note,
+        }
+
+
+def _is_shown(failure: Failure, shown: Shown) -> bool:
+    return not failure.file or shown.is_shown(failure.file)
+
+
+def _failures(failures: Sequence[Failure]) -> list[Json]:
+    return [{"file": each.file, "reason": each.reason} for each in failures]
+
+
+_COUNT: Final[Json] = {"type": "integer"}
+
+GATE_CHECK: Final = ToolSpec(
+    name="gate_check",
+    title="Check gates",
+    description=(
+        "Check the plane's gates: files and ownership (G0B), specs and frameworks (G1, "
+        "G1-COMPLETE), approvals (G2), dependencies (G3), acceptance (G4, told from its last run), "
+        "signatures (G5), ledgers (G6). Each passes, fails with files and reasons, or is not "
+        "applicable, which is no pass."
+    ),
+    toolset="core",
+    arguments=GateCheckArguments,
+    effects=READS,
+    output_schema=result_schema(
+        {
+            "passed": _COUNT,
+            "failed": _COUNT,
+            "not_applicable": _COUNT,
+            "gates": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": _TEXT,
+                        "status": {"enum": [str(status) for status in Status]},
+                        "passed": {"type": "boolean"},
+                        "checks": _COUNT,
+                        "failures": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "properties": {"file": _TEXT, "reason": _TEXT},
+                                "required": ["file", "reason"],
+                                "additionalProperties": False,
+                            },
+                        },
+                        "note": _TEXT,
+                    },
+                    "required": ["name", "status", "passed", "checks", "failures", "note"],
+                    "additionalProperties": False,
+                },
+            },
+        }
+    ),
+)
+
+
+def gate_check_tool() -> Tool[GateCheckArguments]:
+    """The tool, ready to register."""
+    return Tool(GATE_CHECK, GateCheck())

@@ -1,0 +1,429 @@
+"""Exact replacement in a file's content: what every editing tool does.
+
+A tool brings its own words, so that a message names the argument that the model
+sent. Where the places are and what is spliced is `text`'s business.
+
+Also here:
+
+- `str_replace`: change one exact text in a file, and no other byte.
+- `edit_file_dev`: replace exact text in a file, once or everywhere, behind the dual gate.
+"""
+
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
+
+from paddock import limits
+from paddock.errors import (
+    AmbiguousMatchError,
+    PathNotFoundError,
+    StringNotFoundError,
+    TextEncodingError,
+    TextUnchangedError,
+)
+from paddock.text.edit import (
+    NearLine,
+    Span,
+    Spliced,
+    find_apart,
+    find_nearest,
+    find_spans,
+    lines_of,
+    require_apart,
+    require_content,
+    require_text,
+    snippet_around,
+    splice,
+    splice_all,
+)
+from paddock.text.show import quote, show_line, show_name
+from paddock.tools.arguments import (
+    WORKSPACE_FAILURE,
+    ArgumentType,
+    flag,
+    needed_text,
+    optional_text,
+    plain_text,
+    result_schema,
+    written_schema,
+)
+from paddock.tools.effects import IF_VERSION, change_of_write, pinned_file, telling_what_changed
+from paddock.tools.spec import (
+    Change,
+    Effects,
+    Ports,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+    absolute,
+    path_actions,
+)
+from paddock.values.decisions import Action
+from paddock.workspace import Pieces, WritePath, WriteReceipt
+
+_WITHOUT_CR = (
+    "it stands there with other line ends: write newlines without CR, which match any line end"
+)
+_COPY_EXACTLY = "view the file and copy the text exactly"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """A tool's messages. `{name}` is the file, `{count}` how often, `{lines}` where."""
+
+    not_found: str
+    ambiguous: str
+    ambiguous_hint: str
+
+
+@dataclass(slots=True)
+class _Edit:
+    """What a tool wants replaced, as the workspace asks for it under its lock."""
+
+    name: str
+    old: bytes
+    new: bytes
+    wording: Wording
+    may_view: bool = field(kw_only=True)
+
+    def require_editable(self, content: bytes) -> None:
+        """Raises: TextError unless it is UTF-8, or the edit leaves what is not as it is."""
+        try:
+            require_text(content, self.name)
+        except TextEncodingError:
+            if not (self.old.isascii() and self.new.isascii()):
+                raise
+            spans = find_apart(content, self.old)
+            require_apart(content, (span.start for span in spans), self.name)
+
+
+@dataclass(slots=True)
+class Replacement(_Edit):
+    """The only place. Afterwards `spliced` says where the new text stands."""
+
+    spliced: Spliced | None = field(default=None, init=False)
+
+    def apply(self, content: bytes) -> Pieces:
+        """The content with the one place changed.
+
+        Raises: TextError if it is no text, the place is missing or not the only one, or
+            nothing would change.
+        """
+        self.require_editable(content)
+        place = find_only(content, self.old, self.name, self.wording, with_hint=self.may_view)
+        self.spliced = splice(content, place, self.old, self.new)
+        if self.spliced.changes_nothing:
+            raise _unchanged(self.name)
+        return self.spliced.pieces
+
+
+@dataclass(slots=True)
+class ReplacementOfAll(_Edit):
+    """Every place, from the front and none inside another; afterwards `count` says how many."""
+
+    count: int = field(default=0, init=False)
+
+    def apply(self, content: bytes) -> Pieces:
+        """The content with all places changed.
+
+        Raises: TextError if it is no text, there is no place, it would grow too large, or
+            nothing would change.
+        """
+        self.require_editable(content)
+        changed, self.count = splice_all(content, self.old, self.new, limits.edited_file_bytes_max)
+        if not self.count:
+            raise _not_found(content, self.old, self.name, self.wording, with_hint=self.may_view)
+        if changed == content:
+            raise _unchanged(self.name)
+        return (changed,)
+
+
+def _unchanged(name: str) -> TextUnchangedError:
+    # Two texts that differ in their line ends alone may come to the same in a file of CRLF.
+    return TextUnchangedError(
+        f"the edit leaves {quote(name)} as it is: it differs in line ends alone, and the "
+        "file has those that it asks for",
+        where=name,
+        hint="there is nothing to change",
+    )
+
+
+def require_change(old: str, new: str, names: tuple[str, str]) -> tuple[bytes, bytes]:
+    """The two texts of an edit; `names` are the tool's arguments that hold them.
+
+    Raises:
+        TextUnchangedError: they are the same.
+        TextError: one of them is not fit for a file.
+    """
+    if old == new:
+        raise TextUnchangedError(
+            f"{names[0]} and {names[1]} are the same", hint="there is nothing to change"
+        )
+    return require_content(old, names[0]), require_content(new, names[1])
+
+
+def find_only(
+    content: bytes, sought: bytes, name: str, wording: Wording, *, with_hint: bool
+) -> Span:
+    """The one place of `sought`; `with_hint`, an error shows the nearest lines.
+
+    Raises:
+        StringNotFoundError: it does not stand there.
+        AmbiguousMatchError: with the count, overlaps included, and line numbers.
+    """
+    spans = list(islice(find_spans(content, sought), limits.matches_counted_max + 1))
+    if len(spans) == 1:
+        return spans[0]
+    if not spans:
+        raise _not_found(content, sought, name, wording, with_hint=with_hint)
+    listed = ", ".join(str(line) for line in lines_of(content, spans[: limits.matches_listed_max]))
+    found, more = str(len(spans)), str(len(spans) - limits.matches_listed_max)
+    if len(spans) > limits.matches_counted_max:
+        found, more = f"over {limits.matches_counted_max}", "many"
+    tail = f" and {more} more places" if len(spans) > limits.matches_listed_max else ""
+    shown = {"name": quote(name), "count": found, "lines": f"{listed}{tail}"}
+    raise AmbiguousMatchError(
+        wording.ambiguous.format(**shown),
+        where=name,
+        hint=wording.ambiguous_hint.format(**shown),
+    )
+
+
+def _not_found(
+    content: bytes, sought: bytes, name: str, wording: Wording, *, with_hint: bool
+) -> StringNotFoundError:
+    # Threat: an agent that may edit a file and not view it would read it in the hint.
+    hint = _nearest_hint(content, sought) if with_hint else _COPY_EXACTLY
+    message = wording.not_found.format(name=quote(name))
+    return StringNotFoundError(message, where=name, hint=hint)
+
+
+def _nearest_hint(content: bytes, sought: bytes) -> str:
+    bare = sought.replace(b"\r\n", b"\n")
+    if bare != sought and next(find_spans(content, bare), None) is not None:
+        return _WITHOUT_CR
+    nearest = find_nearest(content, sought)
+    if not nearest:
+        return _COPY_EXACTLY
+    rows = [_near_row(line) for line in nearest]
+    return "copy the text exactly; the nearest lines are:\n" + "\n".join(rows)
+
+
+def _near_row(line: NearLine) -> str:
+    text, _ = show_line(line.text[: limits.snippet_line_chars_max])
+    cut = " [... cut]" if len(line.text) > limits.snippet_line_chars_max else ""
+    end = " [... the file ends here]" if line.is_end else ""
+    return f"line {line.number}: {text}{cut}{end}"
+
+
+@dataclass(frozen=True, slots=True)
+class StrReplaceArguments(ArgumentType):
+    """Arguments of `str_replace`."""
+
+    path: str = needed_text("File to edit, relative to the workspace root.")
+    old_str: str = needed_text(
+        "The exact text to replace. It must stand in the file exactly once; "
+        "a newline matches the file's own line end.",
+        is_content=True,
+    )
+    new_str: str = plain_text("The text to put in its place; empty deletes.", is_content=True)
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class StrReplacePlan:
+    path: WritePath
+    old: bytes
+    new: bytes
+    if_version: str | None
+    actions: tuple[Action, ...]
+
+
+_WORDING: Final = Wording(
+    not_found="old_str not found in {name}",
+    ambiguous="old_str found {count} times in {name}, at lines {lines}",
+    ambiguous_hint="include a neighbouring line, so that old_str stands there once",
+)
+
+
+class StrReplace:
+    """Exactly one match or an error; every byte that is not named stays."""
+
+    def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
+        """Raises: ToolError for equal texts, unusable texts or path."""
+        old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
+        path = ports.workspace.resolve_write(arguments.path)
+        actions = path_actions("file", "str_replace", path)
+        return StrReplacePlan(path, old, new, arguments.if_version, actions)
+
+    def pin(self, plan: StrReplacePlan, ports: Ports) -> tuple[StrReplacePlan, str]:
+        """Tied to the content that stands there now."""
+        found = pinned_file(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
+
+    def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then the file is as it was."""
+        name = plan.path.asked.relative
+        # Threat: an agent that may edit a file and not view it would read it in the answer.
+        may_view = ports.shown.may_view(plan.path.real.relative)
+        edit = Replacement(name, plan.old, plan.new, _WORDING, may_view=may_view)
+        with telling_what_changed(plan.if_version, plan.path.real, ports):
+            receipt = ports.workspace.edit_file(plan.path, edit, if_version=plan.if_version)
+        spliced = edit.spliced
+        snippet = "[its neighbourhood is not yours to view]"
+        if may_view and spliced is not None:
+            snippet = snippet_around(spliced)
+        said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes), snippet]
+        details = {
+            "path": absolute(ports.workspace, plan.path.asked),
+            "action": "edited",
+            "content_snippet": snippet,
+            "bytes_written": receipt.bytes_written,
+            "version": receipt.version,
+            "success": True,
+            "error": None,
+        }
+        change = Change(plan.path.real.relative, "edited", receipt.version_before, receipt.version)
+        return ToolOutput("\n".join(said), details, (change,), receipt.bytes_written)
+
+
+STR_REPLACE: Final = ToolSpec(
+    name="str_replace",
+    title="Replace text",
+    description=(
+        "Replace one exact text in a UTF-8 file. old_str must occur exactly once, white space "
+        "included. Every other byte of the file stays as it is, line ends included."
+    ),
+    toolset="workspace",
+    arguments=StrReplaceArguments,
+    effects=Effects(reads_only=False, is_destructive=True),
+    output_schema=written_schema(["edited"]),
+    failure_details=WORKSPACE_FAILURE,
+)
+
+
+def str_replace_tool() -> Tool[StrReplaceArguments]:
+    """The tool, ready to register."""
+    return Tool(STR_REPLACE, StrReplace())
+
+
+_WORDING_EDIT_FILE_DEV: Final = Wording(
+    not_found="old_string not found in file",
+    ambiguous=("old_string found {count} times; use replace_all=true or provide more context"),
+    ambiguous_hint="it stands in {name} at lines {lines}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EditFileDevArguments(ArgumentType):
+    """Arguments of `edit_file_dev`."""
+
+    path: str = needed_text("File to edit, relative to the workspace root.")
+    old_string: str = needed_text(
+        "The exact text to replace, no pattern; a newline matches the file's own line end.",
+        is_content=True,
+    )
+    new_string: str = plain_text("The text to put in its place; empty deletes.", is_content=True)
+    replace_all: bool = flag("Replace every place instead of the only one.", default=False)
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class EditFileDevPlan:
+    """What will be replaced where; `given` is the path as it was asked for."""
+
+    given: str
+    path: WritePath
+    old: bytes
+    new: bytes
+    replace_all: bool
+    if_version: str | None
+    actions: tuple[Action, ...]
+
+
+class EditFileDev:
+    """Every byte that is not named stays."""
+
+    def resolve(self, arguments: EditFileDevArguments, ports: Ports) -> EditFileDevPlan:
+        """Raises: ToolError for equal texts, unusable texts or path."""
+        names = ("old_string", "new_string")
+        old, new = require_change(arguments.old_string, arguments.new_string, names)
+        path = ports.workspace.resolve_write(arguments.path)
+        return EditFileDevPlan(
+            arguments.path,
+            path,
+            old,
+            new,
+            arguments.replace_all,
+            arguments.if_version,
+            path_actions("file", "str_replace", path),
+        )
+
+    def pin(self, plan: EditFileDevPlan, ports: Ports) -> tuple[EditFileDevPlan, str]:
+        """Tied to the content that stands there now."""
+        found = pinned_file(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
+
+    def run(self, plan: EditFileDevPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then the file is as it was."""
+        try:
+            with telling_what_changed(plan.if_version, plan.path.real, ports):
+                receipt, replacements = _replace(plan, ports)
+        except PathNotFoundError:
+            raise PathNotFoundError(
+                "file not found", hint=f"there is no {quote(plan.path.asked.relative)}"
+            ) from None
+        name = show_name(plan.path.asked.relative)
+        times = "1 replacement" if replacements == 1 else f"{replacements} replacements"
+        said = [f"edited {name} ({times})", *(f"[{note}]" for note in receipt.notes)]
+        details = {
+            "path": plan.given,
+            "replacements": replacements,
+            "bytes_before": receipt.bytes_before,
+            "bytes_after": receipt.bytes_written,
+            "version": receipt.version,
+        }
+        changes = (change_of_write(receipt, "edited"),)
+        return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
+
+
+def _replace(plan: EditFileDevPlan, ports: Ports) -> tuple[WriteReceipt, int]:
+    name = plan.path.asked.relative
+    # Threat: an agent that may edit a file and not view it would read it in the answer.
+    may_view = ports.shown.may_view(plan.path.real.relative)
+    workspace, path, version = ports.workspace, plan.path, plan.if_version
+    if plan.replace_all:
+        everywhere = ReplacementOfAll(
+            name, plan.old, plan.new, _WORDING_EDIT_FILE_DEV, may_view=may_view
+        )
+        receipt = workspace.edit_file(path, everywhere, if_version=version)
+        return receipt, everywhere.count
+    once = Replacement(name, plan.old, plan.new, _WORDING_EDIT_FILE_DEV, may_view=may_view)
+    return workspace.edit_file(path, once, if_version=version), 1
+
+
+EDIT_FILE_DEV: Final = ToolSpec(
+    name="edit_file_dev",
+    title="Edit file (development)",
+    description=(
+        "Replace one exact text in a UTF-8 file, or with replace_all every place of it. "
+        "White space counts. Every other byte of the file stays as it is, line ends included."
+    ),
+    toolset="development",
+    arguments=EditFileDevArguments,
+    effects=Effects(reads_only=False, is_destructive=True),
+    output_schema=result_schema(
+        {
+            "path": {"type": "string", "description": "The path as it was given."},
+            "replacements": {"type": "integer"},
+            "bytes_before": {"type": "integer"},
+            "bytes_after": {"type": "integer"},
+            "version": {"type": "string", "description": "sha256 of the bytes written."},
+        }
+    ),
+)
+
+
+def edit_file_dev_tool() -> Tool[EditFileDevArguments]:
+    """The tool, ready to register."""
+    return Tool(EDIT_FILE_DEV, EditFileDev())

@@ -1,0 +1,521 @@
+"""What `run_shell` and `run_shell_dev` do: one line of shell, held to the policy.
+
+The line is judged before it runs, command by command; what it changed is judged after,
+path by path, and only then comes into the workspace. Where policy wants a question to be
+about the difference and not about the line, the line runs first and is held back.
+
+Also here:
+
+- A command's outcome as a result: notices first, then what it printed.
+- `run_shell`: one line of shell, for any agent whose policy allows or asks for it.
+- `run_shell_dev`: one line of shell, behind the dual gate.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from paddock import limits
+from paddock.errors import (
+    ApprovalUnavailableError,
+    InvalidArgumentsError,
+    InvalidPathError,
+    PathError,
+    PathNotADirectoryError,
+    PathTraversalError,
+)
+from paddock.policy.profiles import written_path
+from paddock.sandbox.values import CommandLine, Ending, HeldLine, PreparedLine, ShellOutcome, Stream
+from paddock.text.show import quote, show_name
+from paddock.tools.arguments import (
+    ArgumentType,
+    clamped_integer,
+    content_text,
+    filled_text,
+    flag,
+    needed_text,
+    result_schema,
+    text_map,
+)
+from paddock.tools.effects import changes_of, within_entry
+from paddock.tools.ports import Shell, shell_of
+from paddock.tools.spec import (
+    Change,
+    CommandExit,
+    Effects,
+    OutputKept,
+    Ports,
+    RefusedPath,
+    StoppedCallError,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+)
+from paddock.values.calls import Json, LeftEffect
+from paddock.values.decisions import HELD_WHOLE, Action, Held
+from paddock.workspace.listing import is_directory
+
+# Threat: a command may print lines that look like ours. What it printed stands last, each
+# stream behind the number of its lines.
+
+_SHOWN_MAX: Final = 50
+"""Paths in the text for a model; the details list more."""
+_NOT_ASKED: Final = (
+    "[where a rule asks about a change, the approval of a command is none of it: make the change "
+    'with a file tool, or let [shell] approve = "diff" ask about what a command changed]'
+)
+
+
+def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
+    """The result. Raises: HostError: its effects cannot be kept."""
+    changes = tuple(changes_of(outcome.changed))
+    listed, stored = within_entry(changes, shell.keep)
+    return ToolOutput(
+        _content(outcome, changes),
+        _details(outcome, changes),
+        listed,
+        outcome.bytes_written,
+        stored,
+        tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused),
+        CommandExit(outcome.exit_code, outcome.ending is Ending.TIMED_OUT, _kept(outcome)),
+        waiting=outcome.waiting,
+    )
+
+
+def as_pending(output: ToolOutput, changes: int, why: str, request: str) -> ToolOutput:
+    """The result of a command whose changes wait for a person as the request of that id."""
+    first, _, rest = output.content.partition("\n")
+    count = "1 change waits" if changes == 1 else f"{changes} changes wait"
+    said = f"{count} for a person ({request}); nothing was changed. Do not repeat the command."
+    content = f"{first}\n{said}\n[{show_name(why)}]\n{rest}"
+    details = {**output.details, "pending": request}
+    return output._replace(content=content, details=details, waiting=None, pending=request)
+
+
+def _kept(outcome: ShellOutcome) -> tuple[OutputKept, ...]:
+    return tuple(
+        OutputKept(name, kept.digest, kept.kept_bytes, kept.total_bytes)
+        for name, stream in (("stdout", outcome.stdout), ("stderr", outcome.stderr))
+        if (kept := stream.kept) is not None
+    )
+
+
+def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
+    seconds = f"{outcome.duration_s:.2f} s"
+    ended = "timed out" if outcome.ending is Ending.TIMED_OUT else f"exit code {outcome.exit_code}"
+    said = [f"{ended} ({outcome.shell}, {seconds})"]
+    if outcome.conflict:
+        said.append(f"NOTHING WAS KEPT: {show_name(outcome.conflict)}")
+        said.append("look at those files again, then repeat the command")
+    said += _changed(outcome, changes)
+    said += _refused(outcome)
+    said += _warnings(outcome)
+    said += [f"[{show_name(note)}]" for note in outcome.notes]
+    enforced = outcome.enforced
+    held = f"sandbox: {enforced.backend}, {enforced.enforcement.value}"
+    said.append(f"{held}, with {len(enforced.gaps)} gaps" if enforced.gaps else held)
+    if outcome.diff is not None:
+        said.append(f"dry run, nothing was changed. It would be: {_lines(outcome.diff)}")
+        said.append(outcome.diff)
+    said += _stream("stdout", outcome.stdout)
+    said += _stream("stderr", outcome.stderr)
+    return "\n".join(said)
+
+
+def discarded_text(count: int) -> str:
+    """Say how many changes of a command were thrown away, and by what."""
+    said = "1 change was" if count == 1 else f"{count} changes were"
+    return f'{said} thrown away ([shell] commit = "none")'
+
+
+def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
+    if outcome.discarded:
+        return [f"files changed: none; {discarded_text(outcome.discarded)}"]
+    if not changes:
+        return [] if outcome.diff is not None or not outcome.is_staged else ["files changed: none"]
+    said = [f"files changed: {len(changes)}"]
+    said += [f"  {change.kind} {_name(change)}" for change in changes[:_SHOWN_MAX]]
+    return [*said, *_more(len(changes))]
+
+
+def _refused(outcome: ShellOutcome) -> list[str]:
+    refused = outcome.refused
+    if not refused:
+        return []
+    said = [f"changes refused: {len(refused)}"]
+    said += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_SHOWN_MAX]]
+    said += _more(len(refused))
+    if any(each.code == ApprovalUnavailableError.code for each in refused):
+        said.append(_NOT_ASKED)
+    return said
+
+
+def _warnings(outcome: ShellOutcome) -> Iterator[str]:
+    """A row for each pattern that warns, not for each file: a run of tests writes hundreds."""
+    by_pattern: dict[str, list[str]] = {}
+    for each in outcome.warnings:
+        by_pattern.setdefault(each.pattern, []).append(each.text)
+    for pattern, texts in by_pattern.items():
+        more = len(texts) - 1
+        rest = f" … and {more} more like it, by {show_name(pattern)}" if more else ""
+        yield f"[warning: {show_name(texts[0])}{rest}]"
+
+
+def _more(count: int) -> list[str]:
+    return [f"  [and {count - _SHOWN_MAX} more]"] if count > _SHOWN_MAX else []
+
+
+def _stream(name: str, stream: Stream) -> list[str]:
+    if not stream.text:
+        return [f"{name}: empty"]
+    said = [f"{name}: {_lines(stream.text)}"]
+    if stream.kept is not None:
+        kept = stream.kept
+        cut = "" if kept.kept_bytes == kept.total_bytes else f" of {kept.total_bytes}"
+        said.append(
+            f"[kept in the history: {kept.kept_bytes}{cut} bytes as {kept.digest};"
+            " a person prints it with paddock ledger content]"
+        )
+    return [*said, stream.text.removesuffix("\n")]
+
+
+def _lines(text: str) -> str:
+    count = text.count("\n") + (not text.endswith("\n"))
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+def _name(change: Change) -> str:
+    kind = change.entry_after or change.entry
+    return show_name(change.path) + ("/" if kind == "directory" else "")
+
+
+def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json]:
+    most = limits.shell_changes_listed_max
+    enforced = outcome.enforced
+    details: dict[str, Json] = {
+        "exit_code": outcome.exit_code,
+        "stdout": outcome.stdout.text,
+        "stderr": outcome.stderr.text,
+        "timed_out": outcome.ending is Ending.TIMED_OUT,
+        "duration_seconds": round(outcome.duration_s, 3),
+        "files_changed": [change.path for change in changes[:most]],
+        "changes_refused": [
+            {"path": each.path, "rule": each.rule} for each in outcome.refused[:most]
+        ],
+        "sandbox": {
+            "backend": enforced.backend,
+            "enforcement": enforced.enforcement.value,
+            "gaps": list(enforced.gaps),
+        },
+        "shell": outcome.shell,
+    }
+    missing = {
+        "files_changed": len(changes) - most,
+        "changes_refused": len(outcome.refused) - most,
+    }
+    if any(count > 0 for count in missing.values()):
+        details["not_listed"] = {name: max(0, count) for name, count in missing.items()}
+    kept = _kept(outcome)
+    if kept:
+        details["output_kept"] = {each.stream: each.digest for each in kept}
+    if outcome.conflict:
+        details["conflict"] = outcome.conflict
+    if outcome.warnings:
+        details["warnings"] = [each.text for each in outcome.warnings]
+    if outcome.shown_from_git:
+        details["shown_from_git"] = [show_name(path) for path in outcome.shown_from_git[:most]]
+    if outcome.diff is not None:
+        details["diff"] = outcome.diff
+    if outcome.discarded:
+        details["changes_discarded"] = outcome.discarded
+    if outcome.fence:
+        details["fence"] = list(outcome.fence)
+    return details
+
+
+_TEXT: Final = {"type": "string"}
+_REFUSED: Final[dict[str, Json]] = {
+    "type": "object",
+    "properties": {"path": _TEXT, "rule": _TEXT},
+    "required": ["path", "rule"],
+    "additionalProperties": False,
+}
+_SANDBOX: Final[dict[str, Json]] = {
+    "type": "object",
+    "properties": {
+        "backend": _TEXT,
+        "enforcement": {"enum": ["full", "partial", "none"]},
+        "gaps": {"type": "array", "items": _TEXT},
+    },
+    "required": ["backend", "enforcement", "gaps"],
+    "additionalProperties": False,
+}
+SHELL_SCHEMA: Final = result_schema(
+    {
+        "exit_code": {"type": "integer", "description": "-1 on time-out, 128 + N for signal N."},
+        "stdout": _TEXT,
+        "stderr": _TEXT,
+        "timed_out": {"type": "boolean"},
+        "duration_seconds": {"type": "number"},
+        "files_changed": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "What the workspace has from it now.",
+        },
+        "changes_refused": {"type": "array", "items": _REFUSED},
+        "sandbox": _SANDBOX,
+        "shell": {"enum": ["bash", "sh"]},
+        "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
+        "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
+        "conflict": {"type": "string", "description": "Why nothing was kept."},
+        "fence": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "How policy caused the failure; stderr ends with it.",
+        },
+        "changes_discarded": {
+            "type": "integer",
+            "description": "How many changes were thrown away, as policy has it.",
+        },
+        "shown_from_git": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "Closed files that were shown as git's index has them, not as they are.",
+        },
+        "diff": {"type": "string", "description": "Of a dry run: what it would change."},
+        "pending": {
+            "type": "string",
+            "description": "The request under which its changes wait for a person.",
+        },
+    }
+)
+
+_DEV_TIMEOUT_DEFAULT_S: Final = 30
+_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_COMMAND: Final = "The line, read by bash where there is one, else by sh."
+_TIMEOUT: Final = "Seconds until it is ended with everything that it started."
+_CWD: Final = "Directory to run it in, relative to the workspace root."
+_DRY_RUN: Final = (
+    "Run it, show what it would change, and change nothing: outside of the workspace "
+    "everything is read-only, and the host's network is closed."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellArguments(ArgumentType):
+    """Arguments of `run_shell`."""
+
+    command: str = needed_text(_COMMAND)
+    timeout: int = clamped_integer(
+        f"{_TIMEOUT} Policy may say otherwise how long that is at most.",
+        limits.shell_timeout_default_s,
+        minimum=1,
+        limit="shell_timeout_s",
+    )
+    cwd: str = filled_text(_CWD, ".")
+    dry_run: bool = flag(_DRY_RUN, default=False)
+    stdin: str = content_text("Text for the command's standard input.")
+    env: Mapping[str, str] | None = text_map(
+        "Variables for the command, besides those that it has; policy says which may be set."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShellDevArguments(ArgumentType):
+    """Arguments of `run_shell_dev`."""
+
+    command: str = needed_text(_COMMAND)
+    timeout: int = clamped_integer(
+        _TIMEOUT,
+        _DEV_TIMEOUT_DEFAULT_S,
+        minimum=1,
+        maximum=limits.shell_dev_timeout_s,
+        limit="shell_timeout_s",
+    )
+    cwd: str = filled_text(_CWD, ".")
+    dry_run: bool = flag(_DRY_RUN, default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellPlan:
+    """The line that will run, with all that it would be judged as."""
+
+    line: CommandLine
+    actions: tuple[Action, ...]
+    prepared: PreparedLine | None = None
+    held: HeldLine | None = None
+    """It has run already, and what it changed was granted."""
+
+
+class RunShell:
+    """One implementation; the two tools differ in name and in who has them."""
+
+    def resolve(self, arguments: ShellArguments | ShellDevArguments, ports: Ports) -> ShellPlan:
+        """Raises: InvalidArgumentsError (a NUL, or too long to run), PathError (the directory)."""
+        _require_runnable(arguments.command)
+        cwd = _resolve_directory(arguments.cwd, ports)
+        line = CommandLine(arguments.command, cwd, arguments.timeout, arguments.dry_run)
+        if isinstance(arguments, ShellArguments):
+            _require_input(arguments)
+            env = tuple(sorted((arguments.env or {}).items()))
+            line = replace(line, stdin=arguments.stdin, env=env)
+        return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
+
+    def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
+        """Tied to what it would be held to, and how far. Raises: SandboxUnavailableError."""
+        prepared = shell_of(ports).prepare(plan.line)
+        held = prepared.held
+        return replace(plan, prepared=replace(prepared, is_confined=held == HELD_WHOLE)), held
+
+    def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
+        """Tied to what it would be held to. Raises: SandboxUnavailableError."""
+        prepared = plan.prepared or shell_of(ports).prepare(plan.line)
+        return replace(plan, prepared=prepared), prepared.digest
+
+    def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:
+        """Whether a question about it is one about what it would change; of a pinned plan."""
+        prepared = plan.prepared
+        is_asked = prepared is not None and shell_of(ports).asks_about_diff(prepared)
+        return is_asked and not plan.line.is_dry_run
+
+    def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
+        """Run it and hold it back. Raises: SandboxUnavailableError, StorageFullError."""
+        prepared = plan.prepared or shell_of(ports).prepare(plan.line)
+        held = shell_of(ports).stage(prepared, ports.cancel, ports.on_output)
+        return replace(plan, held=held), held
+
+    def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then nothing has changed, but see `StoppedCallError`."""
+        if plan.held is not None:
+            outcome = plan.held.commit()
+        else:
+            prepared = plan.prepared or shell_of(ports).prepare(plan.line)
+            outcome = shell_of(ports).run(prepared, ports.cancel, ports.on_output)
+        _require_not_cancelled(outcome)
+        return shell_output(outcome, shell_of(ports))
+
+    def release(self, plan: ShellPlan) -> None:
+        """Let go of what was held back; what was committed stands."""
+        if plan.held is not None:
+            plan.held.close()
+
+
+def _require_runnable(command: str) -> None:
+    if "\0" in command:
+        raise InvalidArgumentsError(
+            "command holds a NUL", where="command", hint="no program takes one in an argument"
+        )
+    size = len(command.encode())
+    if size > limits.command_bytes_max:
+        raise InvalidArgumentsError(
+            f"command has {size} bytes, {limits.command_bytes_max} are allowed",
+            where="command",
+            hint="write it into a file, and run that",
+        )
+
+
+def _require_input(arguments: ShellArguments) -> None:
+    size = len(arguments.stdin.encode())
+    if size > limits.content_bytes_max:
+        raise InvalidArgumentsError(
+            f"stdin has {size} bytes, {limits.content_bytes_max} are allowed",
+            where="stdin",
+            hint="write it into a file, and let the command read that",
+        )
+    env = arguments.env or {}
+    for name, value in env.items():
+        if _ENV_NAME.fullmatch(name) is None or "\0" in value:
+            raise InvalidArgumentsError(
+                f"env: {quote(name)} is no name of a variable, or its value holds a NUL",
+                where="env",
+                hint='give names of letters, digits and _, as {"CI": "1"}',
+            )
+    taken = sum(len(name) + len(value.encode()) + 2 for name, value in env.items())
+    if len(env) > limits.shell_env_names_max or taken > limits.shell_env_bytes_max:
+        raise InvalidArgumentsError(
+            f"env has {len(env)} variables of {taken} bytes; {limits.shell_env_names_max} of "
+            f"{limits.shell_env_bytes_max} bytes together are allowed",
+            where="env",
+            hint="give what is long as stdin",
+        )
+
+
+def _require_not_cancelled(outcome: ShellOutcome) -> None:
+    if outcome.ending is Ending.CANCELLED:
+        raise StoppedCallError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
+
+
+def _resolve_directory(cwd: str, ports: Ports) -> str:
+    """The directory's workspace-relative name, links followed."""
+    try:
+        path = ports.workspace.resolve_read(cwd).real
+    except PathTraversalError as error:
+        raise PathTraversalError(f"cwd: {error.message}", hint=error.hint) from error
+    except PathNotADirectoryError as error:
+        raise _no_directory(cwd) from error
+    except PathError as error:
+        raise InvalidPathError(f"cwd: {error.message}", hint=error.hint) from error
+    is_named = path.is_root or ports.shown.is_shown(path.relative)
+    if not is_named or not is_directory(ports.workspace.tree, path):
+        raise _no_directory(cwd)
+    return path.relative
+
+
+def _no_directory(cwd: str) -> PathNotADirectoryError:
+    return PathNotADirectoryError(
+        f"cwd is not a directory: {quote(cwd)}", hint="name a directory of the workspace"
+    )
+
+
+def _writes_from(line: CommandLine) -> list[Action]:
+    """The redirections of a line that does not run at the root, where policy takes them from."""
+    if line.cwd == ".":
+        return []
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - for few calls of one tool
+
+    found = (written_path(target, line.cwd) for target in parse_line(line.text).writes)
+    return [Action("file", "create", path) for path in dict.fromkeys(found) if path]
+
+
+RUN_SHELL: Final = ToolSpec(
+    name="run_shell",
+    title="Run command",
+    description=(
+        "Run one line of shell in a sandbox over the workspace. Each file that it changed is "
+        "then judged by the policy: allowed changes land, others are refused and listed. "
+        "HOME and /tmp are private and gone afterwards but for the caches of tools, there is no "
+        "network outside unless policy grants it, and nothing goes on running when it ends."
+    ),
+    toolset="shell",
+    arguments=ShellArguments,
+    effects=Effects(reads_only=False, is_destructive=True),
+    output_schema=SHELL_SCHEMA,
+)
+
+
+def run_shell_tool() -> Tool[ShellArguments]:
+    """The tool, ready to register."""
+    return Tool(RUN_SHELL, RunShell())
+
+
+RUN_SHELL_DEV: Final = ToolSpec(
+    name="run_shell_dev",
+    title="Run command (development)",
+    description=(
+        "Run one line of shell in a sandbox over the workspace. Which commands may run is not "
+        "restricted; where they may write is: each file that it changed is judged by the "
+        "policy, allowed changes land, others are refused and listed. Standard input is empty, "
+        "HOME and /tmp are private, and nothing goes on running when it ends."
+    ),
+    toolset="development",
+    arguments=ShellDevArguments,
+    effects=Effects(reads_only=False, is_destructive=True),
+    output_schema=SHELL_SCHEMA,
+)
+
+
+def run_shell_dev_tool() -> Tool[ShellDevArguments]:
+    """The tool, ready to register."""
+    return Tool(RUN_SHELL_DEV, RunShell())

@@ -1,0 +1,438 @@
+"""Writing a whole file: what every tool that does so has in common.
+
+Also here:
+
+- `create_file`: write a whole file, new or in the place of an old one.
+- `write_file_dev`: write a whole file, behind the dual gate.
+- `write_output`: a new file under `outputs/`, never in the place of another.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from paddock import limits
+from paddock.errors import (
+    InvalidArgumentsError,
+    PathExistsError,
+    PathNotFoundError,
+    TextTooLargeError,
+    ToolError,
+)
+from paddock.text.changes import unified_diff
+from paddock.text.edit import require_content, snippet_of_head
+from paddock.text.show import name_notices, quote, show_name
+from paddock.tools.arguments import (
+    WORKSPACE_FAILURE,
+    ArgumentType,
+    flag,
+    needed_text,
+    optional_text,
+    plain_text,
+    result_schema,
+    written_schema,
+)
+from paddock.tools.effects import (
+    ABSENT,
+    IF_VERSION_OR_ABSENT,
+    change_of_write,
+    pinned_version,
+    refusal_of_presence,
+    telling_what_changed,
+)
+from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec, absolute, path_actions
+from paddock.values.calls import Json
+from paddock.values.decisions import Action
+from paddock.workspace import Expected, Workspace, WritePath, WriteReceipt, version_of
+
+
+def write_whole(
+    ports: Ports,
+    path: WritePath,
+    content: bytes,
+    if_version: str | None,
+    *,
+    create_parents: bool = True,
+) -> WriteReceipt:
+    """Put `content` at `path`, in place of what has the version `if_version`.
+
+    Raises: ToolError; then the old content stands. FileChangedError where it has another
+        version, or something stands where nothing was to; it says what changed.
+    """
+    expected, version = Expected.AS_RESOLVED, if_version
+    if if_version == ABSENT:
+        expected, version = Expected.ABSENT, None
+    elif if_version is None:
+        # Of two that write one path at once, both succeed, one after the other.
+        expected = Expected.ANYTHING
+    with telling_what_changed(if_version, path.real, ports):
+        try:
+            return ports.workspace.write_file(
+                path, content, if_version=version, expected=expected, create_parents=create_parents
+            )
+        except PathExistsError:
+            if expected is not Expected.ABSENT:
+                raise
+            raise refusal_of_presence(path, ports) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFileArguments(ArgumentType):
+    """Arguments of `create_file`."""
+
+    path: str = needed_text("File to write, relative to the workspace root.")
+    content: str = plain_text("The whole text of the file.", is_content=True)
+    if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFilePlan:
+    path: WritePath
+    content: bytes
+    if_version: str | None
+    actions: tuple[Action, ...]
+
+
+class CreateFile:
+    """Creates parents; an existing file is replaced whole, its mode and owner kept."""
+
+    def resolve(self, arguments: CreateFileArguments, ports: Ports) -> CreateFilePlan:
+        """Raises: ToolError for unusable content or path."""
+        content = require_content(arguments.content, "content")
+        path = ports.workspace.resolve_write(arguments.path)
+        return CreateFilePlan(
+            path, content, arguments.if_version, path_actions("file", "create", path)
+        )
+
+    def pin(self, plan: CreateFilePlan, ports: Ports) -> tuple[CreateFilePlan, str]:
+        """Tied to the content that stands there now, or to its absence."""
+        found = pinned_version(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
+
+    def run(self, plan: CreateFilePlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then the old content stands."""
+        before = _read_before(ports, plan)
+        receipt = write_whole(ports, plan.path, plan.content, plan.if_version)
+        return _output(plan, receipt, before, ports)
+
+
+def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
+    """What stood there, for the diff that is shown; None where none can be shown."""
+    # Threat: an agent that may write a file and not view it would read it in the diff.
+    if not plan.path.exists or not ports.shown.may_view(plan.path.real.relative):
+        return None
+    try:
+        return ports.workspace.read_all(plan.path.real, ports.limits.view_bytes_max).content
+    except ToolError:
+        return None
+
+
+def _output(
+    plan: CreateFilePlan, receipt: WriteReceipt, before: bytes | None, ports: Ports
+) -> ToolOutput:
+    name = plan.path.asked.relative
+    action = "created" if receipt.created else "overwritten"
+    snippet = _snippet(plan, receipt, before)
+    said = [f"{action} {show_name(name)} ({len(plan.content)} bytes)"]
+    said += [f"[{note}]" for note in receipt.notes]
+    if snippet:
+        said.append(snippet)
+    details = {
+        "path": absolute(ports.workspace, plan.path.asked),
+        "action": action,
+        "content_snippet": snippet,
+        "bytes_written": receipt.bytes_written,
+        "version": receipt.version,
+        "success": True,
+        "error": None,
+    }
+    changes = (change_of_write(receipt, action),)
+    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
+
+
+def _snippet(plan: CreateFilePlan, receipt: WriteReceipt, before: bytes | None) -> str:
+    if receipt.created:
+        return snippet_of_head(plan.content)
+    # Only a diff against what was really replaced is shown.
+    if before is None or version_of(before) != receipt.version_before:
+        return "[no diff: the replaced content is too large, no text, or not yours to view]"
+    if before == plan.content:
+        return "[the new content is the same as the old]"
+    return unified_diff(before, plan.content, show_name(plan.path.asked.relative))
+
+
+CREATE_FILE: Final = ToolSpec(
+    name="create_file",
+    title="Create file",
+    description=(
+        "Write a whole UTF-8 text file, creating its directories. An existing file is "
+        "overwritten. The write is atomic: the old content stands or the new one."
+    ),
+    toolset="workspace",
+    arguments=CreateFileArguments,
+    effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
+    output_schema=written_schema(["created", "overwritten"]),
+    failure_details=WORKSPACE_FAILURE,
+)
+
+
+def create_file_tool() -> Tool[CreateFileArguments]:
+    """The tool, ready to register."""
+    return Tool(CREATE_FILE, CreateFile())
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFileDevArguments(ArgumentType):
+    """Arguments of `write_file_dev`."""
+
+    path: str = needed_text("File to write, relative to the workspace root.")
+    content: str = plain_text("The whole text of the file.", is_content=True)
+    create_dirs: bool = flag("Make missing directories on the way.", default=False)
+    if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFileDevPlan:
+    """What will be written where; `given` is the path as it was asked for."""
+
+    given: str
+    path: WritePath
+    content: bytes
+    create_dirs: bool
+    if_version: str | None
+    actions: tuple[Action, ...]
+
+
+class WriteFileDev:
+    """An existing file is replaced whole, its mode and owner kept."""
+
+    def resolve(self, arguments: WriteFileDevArguments, ports: Ports) -> WriteFileDevPlan:
+        """Raises: ToolError for unusable content or path."""
+        content = require_content(arguments.content, "content")
+        if len(content) > limits.dev_content_bytes_max:
+            raise TextTooLargeError(
+                "content exceeds 1MB limit",
+                hint=f"it has {len(content)} bytes, {limits.dev_content_bytes_max} are allowed",
+            )
+        path = ports.workspace.resolve_write(arguments.path)
+        return WriteFileDevPlan(
+            arguments.path,
+            path,
+            content,
+            arguments.create_dirs,
+            arguments.if_version,
+            path_actions("file", "create", path),
+        )
+
+    def pin(self, plan: WriteFileDevPlan, ports: Ports) -> tuple[WriteFileDevPlan, str]:
+        """Tied to the content that stands there now, or to its absence."""
+        found = pinned_version(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
+
+    def run(self, plan: WriteFileDevPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then the old content stands."""
+        try:
+            receipt = write_whole(
+                ports, plan.path, plan.content, plan.if_version, create_parents=plan.create_dirs
+            )
+        except PathNotFoundError:
+            raise PathNotFoundError(
+                f"the directory of {quote(plan.path.asked.relative)} does not exist",
+                hint="use create_dirs=true, or another path",
+            ) from None
+        return _output_write_file_dev(plan, receipt)
+
+
+def _output_write_file_dev(plan: WriteFileDevPlan, receipt: WriteReceipt) -> ToolOutput:
+    action = "created" if receipt.created else "overwritten"
+    name = show_name(plan.path.asked.relative)
+    said = [f"{action} {name} ({receipt.bytes_written} bytes)"]
+    said += [f"[{note}]" for note in receipt.notes]
+    details = {
+        "path": plan.given,
+        "bytes_written": receipt.bytes_written,
+        "created_dirs": bool(receipt.created_directories),
+        "version": receipt.version,
+    }
+    changes = (change_of_write(receipt, action),)
+    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
+
+
+WRITE_FILE_DEV: Final = ToolSpec(
+    name="write_file_dev",
+    title="Write file (development)",
+    description=(
+        "Write a whole UTF-8 text file of at most 1 MB. An existing file is overwritten. "
+        "The write is atomic: the old content stands or the new one."
+    ),
+    toolset="development",
+    arguments=WriteFileDevArguments,
+    effects=Effects(reads_only=False, is_destructive=True, is_idempotent=True),
+    output_schema=result_schema(
+        {
+            "path": {"type": "string", "description": "The path as it was given."},
+            "bytes_written": {"type": "integer", "description": "UTF-8 bytes."},
+            "created_dirs": {"type": "boolean", "description": "Directories were made."},
+            "version": {"type": "string", "description": "sha256 of the bytes written."},
+        }
+    ),
+)
+
+
+def write_file_dev_tool() -> Tool[WriteFileDevArguments]:
+    """The tool, ready to register."""
+    return Tool(WRITE_FILE_DEV, WriteFileDev())
+
+
+_FOLDER: Final = "outputs"
+_SUFFIX: Final = ".md"
+_NAME_BYTES_MAX: Final = (
+    limits.name_bytes_max - len(f" ({limits.outputs_numbered_max})") - len(_SUFFIX)
+)
+"""So that the last number fits too."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutputArguments(ArgumentType):
+    """Arguments of `write_output`."""
+
+    name: str = needed_text(
+        "Name without a directory and without .md; a number is added if it is taken."
+    )
+    content: str = plain_text("The whole text.", is_content=True)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOutputPlan:
+    """What will be written: under the first name that is free, told by its number."""
+
+    name: str
+    number: int
+    content: bytes
+    actions: tuple[Action, ...]
+
+
+class WriteOutput:
+    """Two writers with one name get two files, whichever processes they are in."""
+
+    def resolve(self, arguments: WriteOutputArguments, ports: Ports) -> WriteOutputPlan:
+        """Raises: ToolError for an unusable name or content."""
+        name = arguments.name
+        _require_name(name)
+        content = require_content(arguments.content, "content")
+        number = _first_free(ports.workspace, name, 0)
+        # Where none is free, the last name is judged: the refusal of policy comes first.
+        numbers_last = limits.outputs_numbered_max
+        action = _action(name, min(number, numbers_last))
+        return WriteOutputPlan(name, number, content, (action,))
+
+    def run(self, plan: WriteOutputPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then nothing was written."""
+        number = plan.number
+        while number <= limits.outputs_numbered_max:
+            # Threat: another writer takes the name that was judged, and the next one is
+            # a path that policy has not seen.
+            if number != plan.number and not ports.shown.allows(_action(plan.name, number)):
+                raise PathExistsError(
+                    f"{quote(_path(plan.name, plan.number))} was taken meanwhile, and the next "
+                    "free name needs a decision of its own",
+                    hint="call again",
+                )
+            receipt = _write_new(ports.workspace, _path(plan.name, number), plan.content)
+            if receipt is not None:
+                return _output_write_output(receipt)
+            number = _first_free(ports.workspace, plan.name, number + 1)
+        raise PathExistsError(
+            f"{quote(_path(plan.name, 0))} exists, and so do its "
+            f"{limits.outputs_numbered_max} numbered names",
+            hint="choose another name",
+        )
+
+
+def _require_name(name: str) -> None:
+    """Refuse what would be more than one component, or end in .md twice."""
+    problem = ""
+    if "/" in name or "\\" in name:
+        problem = "holds a slash or a backslash"
+    elif name in {".", ".."}:
+        problem = "names a directory"
+    elif name.lower().endswith(_SUFFIX):
+        problem = "ends in .md, which is added"
+    elif len(name.encode()) > _NAME_BYTES_MAX:
+        problem = f"is over {_NAME_BYTES_MAX} bytes"
+    if problem:
+        raise InvalidArgumentsError(
+            f"name {quote(name)} {problem}", where="name", hint="give a plain name, such as report"
+        )
+
+
+def _path(name: str, number: int) -> str:
+    numbered = f"{name} ({number})" if number else name
+    return f"{_FOLDER}/{numbered}{_SUFFIX}"
+
+
+def _action(name: str, number: int) -> Action:
+    return Action("output", "write", _path(name, number))
+
+
+def _first_free(workspace: Workspace, name: str, number: int) -> int:
+    """The first number from `number` on whose name is free; one over the last where none is."""
+    while number <= limits.outputs_numbered_max:
+        # The entry itself: a link that leads to nothing is a name that is taken.
+        if not workspace.resolve_entry(_path(name, number)).exists:
+            break
+        number += 1
+    return number
+
+
+def _write_new(workspace: Workspace, path: str, content: bytes) -> WriteReceipt | None:
+    """The receipt of a new file, or None where the name is taken by now."""
+    entry = workspace.resolve_entry(path)
+    if entry.exists:
+        return None
+    # Not by resolve_write, which follows a link that takes the place meanwhile.
+    place = WritePath(entry.path, entry.path, exists=False)
+    try:
+        return workspace.write_file(place, content, expected=Expected.ABSENT)
+    except PathExistsError:
+        return None
+
+
+def _output_write_output(receipt: WriteReceipt) -> ToolOutput:
+    path = receipt.path.relative
+    shown = show_name(path)
+    said = [
+        f"Wrote {shown} ({receipt.bytes_written} bytes). Use the path {shown} to read it back.",
+        *(f"[{note}]" for note in (*name_notices([path]), *receipt.notes)),
+    ]
+    details: dict[str, Json] = {
+        "path": path,
+        "bytes_written": receipt.bytes_written,
+        "version": receipt.version,
+    }
+    changes = (change_of_write(receipt, "created"),)
+    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
+
+
+WRITE_OUTPUT: Final = ToolSpec(
+    name="write_output",
+    title="Write output",
+    description=(
+        f"Write a result for people to {_FOLDER}/NAME.md. Nothing is ever overwritten: if the "
+        "name is taken, a number is added. The answer tells the path to read it back."
+    ),
+    toolset="output",
+    arguments=WriteOutputArguments,
+    effects=Effects(reads_only=False),
+    output_schema=result_schema(
+        {
+            "path": {"type": "string", "description": "Relative to the workspace root."},
+            "bytes_written": {"type": "integer"},
+            "version": {"type": "string", "description": "sha256 of the bytes written."},
+        }
+    ),
+)
+
+
+def write_output_tool() -> Tool[WriteOutputArguments]:
+    """The tool, ready to register."""
+    return Tool(WRITE_OUTPUT, WriteOutput())
