@@ -16,11 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from paddock.history.disk import StoreDisk
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark
+from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.notes import CallMark
 from paddock.workspace import Pieces, Workspace
-from paddock.workspace.disk import Disk
 
 SIZES = {"10 kB": 10_000, "1 MB": 1_000_000, "100 MB": 100_000_000}
 ROUNDS = {"10 kB": 600, "1 MB": 120, "100 MB": 9}
@@ -30,13 +29,6 @@ OLD, NEW = "the one place to change", "the very place that changed"
 
 class NoSyncDisk(Disk):
     """A disk that is never waited for."""
-
-    def sync(self, fd: int) -> None:
-        pass
-
-
-class NoSyncStoreDisk(StoreDisk):
-    """The same for the history."""
 
     def sync(self, fd: int) -> None:
         pass
@@ -73,7 +65,7 @@ def plain(file: Path, old: str, new: str) -> None:
 class Editing:
     """Our edit, over and over on one file; every round replaces another content."""
 
-    def __init__(self, root: str, disk: Disk, store: StoreDisk | None) -> None:
+    def __init__(self, root: str, disk: Disk, store: Disk | None) -> None:
         self.history = None
         keeper = None
         if store is not None:
@@ -125,8 +117,8 @@ def main() -> int:
             root.mkdir()
         files = {name: root / "file.txt" for name, root in roots.items()}
         bare = Editing(str(roots["bare"]), NoSyncDisk(), None)
-        kept = Editing(str(roots["kept"]), NoSyncDisk(), NoSyncStoreDisk())
-        synced = Editing(str(roots["synced"]), Disk(), StoreDisk())
+        kept = Editing(str(roots["kept"]), NoSyncDisk(), NoSyncDisk())
+        synced = Editing(str(roots["synced"]), Disk(), Disk())
         acts = {
             "plain": lambda old, new: plain(files["plain"], old, new),
             "bare": bare,

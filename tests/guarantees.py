@@ -225,12 +225,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G17": Guarantee(
             tests=(
-                "tests/unit/history/test_journal.py",
+                "tests/unit/storage/test_journal.py",
                 "tests/fault/test_set_order.py",
                 "tests/fault/test_changeset_faults.py",
                 "tests/unit/workspace/test_changeset.py",
                 "tests/unit/workspace/test_change_recovery.py",
-                "tests/unit/history/test_journal_format.py",
+                "tests/unit/storage/test_journal_format.py",
                 "tests/unit/sandbox/changes/test_ancestry.py",
                 "tests/unit/sandbox/changes/test_footing.py",
             ),
@@ -310,7 +310,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         "G22": Guarantee(
             tests=(
                 "tests/unit/workspace/test_keeping.py",
-                "tests/unit/history/test_keeping.py",
+                "tests/unit/storage/test_keeping.py",
                 "tests/fault/test_history_faults.py",
             ),
             mutants=(
@@ -321,8 +321,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G23": Guarantee(
             tests=(
-                "tests/unit/history/test_objects.py",
-                "tests/unit/history/test_holding.py",
+                "tests/unit/storage/test_objects.py",
+                "tests/unit/storage/test_holding.py",
             ),
             mutants=(
                 "object-is-named-before-its-bytes.toml",
@@ -345,8 +345,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         "G25": Guarantee(
             tests=(
                 "tests/fault/test_kill_history.py",
-                "tests/unit/history/test_keeping.py",
-                "tests/unit/history/test_pruning.py",
+                "tests/unit/storage/test_keeping.py",
+                "tests/unit/storage/test_pruning.py",
             ),
             mutants=(
                 "killed-call-leaves-no-note.toml",
@@ -454,8 +454,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G32": Guarantee(
             tests=(
-                "tests/unit/history/test_blobs.py",
-                "tests/unit/history/test_ledger_pins.py",
+                "tests/unit/storage/test_blobs.py",
+                "tests/unit/storage/test_ledger_pins.py",
                 "tests/unit/apps/test_ledger_content.py",
                 "tests/unit/runtime/test_contents.py",
             ),

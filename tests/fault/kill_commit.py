@@ -26,10 +26,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from paddock.history.journal import Journal
+from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
 from paddock.workspace import Workspace, detect_resolution
-from paddock.workspace.change_recovery import recover
-from paddock.workspace.disk import Disk
+from paddock.workspace.recover import recover
 from tests.support.changes import (
     File,
     Folder,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
-from paddock.history.journal import Journal
+from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
 from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
 from paddock.workspace import Workspace, detect_resolution
-from paddock.workspace.change_recovery import Settled, recover
-from paddock.workspace.disk import Disk
+from paddock.workspace.recover import Settled, recover
 from tests.support.changes import (
     File,
     Folder,
@@ -53,14 +53,7 @@ class FailingPlainDisk(FailingDisk):
         return False
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        trouble = self._begin("link")
-        try:
-            os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
-        finally:
-            self._end(trouble)
-        trouble = self._begin("unlink")
-        os.unlink(name, dir_fd=from_fd)
-        self._end(trouble)
+        self.move_new_by_link(from_fd, name, to_fd, to)
 
 
 DISKS = (FailingDisk, FailingPlainDisk)
@@ -238,8 +231,8 @@ def test_whatever_part_of_the_renames_a_power_cut_keeps_the_set_is_completed(tmp
 
 def apply_some(base: Path, wanted) -> None:
     """Do the chosen swaps of the one entry that is in the journal."""
-    from paddock.history.journal_format import SwapStep, decode
-    from paddock.workspace.temporary import set_name
+    from paddock.storage.journal import SwapStep, decode
+    from paddock.workspace.paths import set_name
 
     (name,) = os.listdir(base / "journal")
     records = decode(name, (base / "journal" / name).read_bytes()).records

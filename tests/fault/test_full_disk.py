@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from paddock.errors import ReadOnlyPathError, StorageFullError
+from paddock.storage.disk import Disk
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
-from paddock.workspace.disk import Disk
 from tests.support.disks import NamedOnlyDisk, mounted_tmpfs, tree
 
 OLD = b"old\n" * 1000

@@ -16,20 +16,13 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import HostError, PaddockError, StorageFullError
-from paddock.history.disk import StoreDisk
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark
+from paddock.storage.history import History
+from paddock.storage.notes import CallMark
+from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
 from paddock.values.entries import digest_of
 from paddock.workspace import Pieces, Workspace
-from paddock.workspace.disk import Disk
 from tests.support.children import end_of
-from tests.support.disks import NamedOnlyDisk, temporaries, tree
-from tests.support.stores import (
-    STORE_STEPS,
-    WORKSPACE_STEPS,
-    NamedOnlyStoreDisk,
-    Steps,
-)
+from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
 
 SMALL, LARGE = b"old\n" * 1000, os.urandom(300_000)
 MARK = CallMark("CALL-1", "tool", "main", "SES-1")
@@ -74,9 +67,10 @@ CHANGES = (
 )
 EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
 KINDS = pytest.mark.parametrize(
-    ("disk_type", "store_type"),
-    [(Disk, StoreDisk), (NamedOnlyDisk, NamedOnlyStoreDisk)],
-    ids=["whole", "named-only"],
+    "disk_type", [FailingDisk, FailingNamedOnlyDisk], ids=["whole", "named-only"]
+)
+MOMENTS = pytest.mark.parametrize(
+    "moment", [Moment.BEFORE, Moment.AFTER], ids=lambda moment: moment.value
 )
 
 
@@ -98,11 +92,9 @@ def lay_out(base) -> dict[str, object]:
     return tree(root)
 
 
-def play(base, change: Change, steps: Steps, disk_type, store_type) -> None:
+def play(base, change: Change, disk: FailingDisk) -> None:
     """The act of a call, as a dispatcher has it done, without the record of its result."""
-    store_disk = steps.disk(store_type, STORE_STEPS)
-    history = History(str(base / "objects"), bytes_max=1 << 30, disk=store_disk)
-    disk = steps.disk(disk_type, WORKSPACE_STEPS)
+    history = History(str(base / "objects"), bytes_max=1 << 30, disk=disk)
     try:
         with (
             Workspace.open(str(base / "ws"), disk=disk, keeper=history.keeper()) as workspace,
@@ -140,50 +132,44 @@ def assert_nothing_lost(base, change: Change, before: dict[str, object], after) 
         history.close()
 
 
-def rehearse(base, change: Change, disk_type, store_type):
-    before, steps = lay_out(base), Steps()
-    play(base, change, steps, disk_type, store_type)
+def rehearse(base, change: Change, disk_type):
+    before, disk = lay_out(base), disk_type()
+    play(base, change, disk)
     after = tree(base / "ws")
     assert after != before
     assert_nothing_lost(base, change, before, after)
-    return before, after, len(steps.taken)
+    return before, after, len(disk.steps)
 
 
 @EACH
 @KINDS
-@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
-def test_killed_at_any_step_nothing_is_lost(base, change, disk_type, store_type, is_after):
-    before, after, count = rehearse(base, change, disk_type, store_type)
+@MOMENTS
+def test_killed_at_any_step_nothing_is_lost(base, change, disk_type, moment):
+    before, after, count = rehearse(base, change, disk_type)
     for index in range(count):
         lay_out(base)
-        die = Steps(index, lambda: os.kill(os.getpid(), signal.SIGKILL), is_after=is_after)
-        code = end_of(lambda die=die: play(base, change, die, disk_type, store_type))
+        disk = disk_type(Death(index, moment))
+        code = end_of(lambda disk=disk: play(base, change, disk))
         assert code == -signal.SIGKILL, index
         assert_nothing_lost(base, change, before, after)
 
 
 @EACH
 @KINDS
-@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@MOMENTS
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
-def test_a_failing_step_changes_nothing_or_does_not_matter(
-    base, change, disk_type, store_type, is_after, code
-):
-    before, after, count = rehearse(base, change, disk_type, store_type)
+def test_a_failing_step_changes_nothing_or_does_not_matter(base, change, disk_type, moment, code):
+    before, after, count = rehearse(base, change, disk_type)
     expected = StorageFullError if code == errno.ENOSPC else HostError
-
-    def strike() -> None:
-        raise OSError(code, os.strerror(code))
-
     for index in range(count):
         lay_out(base)
-        steps = Steps(index, strike, is_after=is_after)
+        disk = disk_type(Fault(index, code, moment))
         told = None
         try:
-            play(base, change, steps, disk_type, store_type)
+            play(base, change, disk)
         except PaddockError as error:
             told = error
-        step = steps.taken[index]
+        step = disk.steps[index]
         found = {n: w for n, w in tree(base / "ws").items() if ".paddock-" not in n}
         if told is None or (isinstance(told, HostError) and "close" in told.message):
             assert found == after, (index, step)

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from paddock.errors import StorageFullError
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark
+from paddock.storage.history import History
+from paddock.storage.notes import CallMark
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from tests.support.disks import mounted_tmpfs, tree

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
+from paddock.storage.disk import Disk
 from paddock.testing.failing_disk import FailingDisk
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveFile, WriteFile
-from paddock.workspace.disk import Disk
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import File, Folder, content, lay_out, open_bench, seen
 
 OLD = {"a": Folder(), "a/old": File(b"old"), "gone": File(b"gone"), "z": File(b"z")}

@@ -15,7 +15,7 @@ from paddock.workspace.changes import (
     RemoveFile,
     WriteFile,
 )
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import (
     Bench,
     File,

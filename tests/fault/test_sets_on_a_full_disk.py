@@ -6,12 +6,12 @@ import os
 import pytest
 
 from paddock.errors import StorageFullError
-from paddock.history.journal import Journal
-from paddock.history.objects import ObjectStore
+from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.workspace import Workspace
 from paddock.workspace.changes import Absent, MakeDirectory, WriteFile
-from paddock.workspace.disk import Disk
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import File, content, lay_out, model_of, seen
 from tests.support.disks import mounted_tmpfs
 

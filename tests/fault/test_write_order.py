@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
+from paddock.storage.disk import Disk
 from paddock.testing.failing_disk import FailingDisk
 from paddock.workspace import Workspace
-from paddock.workspace.disk import Disk
 from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
 
-NAMING = {"link_unnamed", "move_new", "exchange", "replace"}
+NAMING = {"link_open", "move_new", "exchange", "replace"}
 
 
 class VisitedDisk(Disk):

@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.history.journal import Journal
-from paddock.history.objects import ObjectStore
+from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     Absent,
@@ -25,10 +26,9 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
 from paddock.workspace.metadata import status_from
-from paddock.workspace.names import unchecked_path as at
-from paddock.workspace.resolution import Resolution
+from paddock.workspace.paths import unchecked_path as at
+from paddock.workspace.resolve import Resolution
 
 BYTES_MAX = 1_000_000_000
 MODIFIED_NS = 1_700_000_000_000_000_000

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from paddock.storage.disk import Disk
 from paddock.testing.failing_disk import FailingDisk
-from paddock.workspace.disk import Disk
 
 
 class NamedOnlyDisk(Disk):
     """A file system without O_TMPFILE, such as NFS."""
 
-    def open_unnamed(self, dir_fd: int, mode: int) -> int | None:
+    def open_unnamed(self, dir_fd: int, mode: int = 0o600) -> int | None:
         return None
 
 
@@ -27,13 +27,13 @@ class PlainRenameDisk(NamedOnlyDisk):
         return False
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        self._move_new_by_link(from_fd, name, to_fd, to)
+        self.move_new_by_link(from_fd, name, to_fd, to)
 
 
 class FailingNamedOnlyDisk(FailingDisk):
     """A failing disk without O_TMPFILE."""
 
-    def open_unnamed(self, dir_fd: int, mode: int) -> int | None:
+    def open_unnamed(self, dir_fd: int, mode: int = 0o600) -> int | None:
         return None
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 
-import paddock.workspace.disk as workspace_disk
+import paddock.storage.disk as storage_disk
 
 CALLS = ("rename", "replace", "link", "unlink", "mkdir", "rmdir", "symlink", "fsync", "fdatasync",
          "write", "pwrite", "truncate", "ftruncate", "chmod", "fchmod", "remove")  # fmt: skip
@@ -27,8 +27,8 @@ class Counter:
         for name in CALLS:
             if hasattr(os, name):
                 setattr(os, name, self._counted(getattr(os, name)))
-        workspace_disk.renameat2 = self._counted(workspace_disk.renameat2)
-        workspace_disk.syncfs = self._counted(workspace_disk.syncfs)
+        storage_disk.renameat2 = self._counted(storage_disk.renameat2)
+        storage_disk.syncfs = self._counted(storage_disk.syncfs)
 
     def _counted(self, call: Callable[..., object]) -> Callable[..., object]:
         def counted(*arguments: object, **named: object) -> object:

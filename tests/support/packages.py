@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddock.history.journal import Journal
-from paddock.history.objects import ObjectStore
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.signing import make_key
@@ -25,10 +23,12 @@ from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.transaction import AcceptanceResult, Depot, NoAcceptance
 from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
+from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
-from paddock.workspace.disk import Disk
 
 PROGRAM = b"#!/bin/sh\nexit 0\n"
 NOW = 1_800_000_000.0
@@ -294,7 +294,7 @@ class Meddling(Disk):
         self.content = content
         self.is_armed = False
 
-    def create(self, dir_fd: int, name: str, mode: int) -> int:
+    def create(self, dir_fd: int, name: str, mode: int = 0o600) -> int:
         if self.is_armed and name.endswith(".entry"):
             self.is_armed = False
             self.path.write_bytes(self.content)

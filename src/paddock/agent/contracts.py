@@ -29,10 +29,10 @@ from typing import Final
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.admin import contract_names
-from paddock.plane.files import read_file
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.providers.structured import require_schema, schema_problem
 from paddock.providers.wire import as_map
+from paddock.storage.atomic import read_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of

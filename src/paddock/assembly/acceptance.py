@@ -6,10 +6,10 @@ from paddock import limits
 from paddock.assembly.admin import ADMIN_AGENT, ADMIN_PROFILE
 from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, ShellGround
-from paddock.history.keeping import History
 from paddock.packages.manifest import Acceptance
 from paddock.packages.transaction import AcceptanceResult
 from paddock.sandbox.values import CommandLine, Ending, ShellOutcome, Stream
+from paddock.storage.history import History
 from paddock.values.calls import NEVER
 from paddock.values.decisions import Agent
 from paddock.workspace import Workspace

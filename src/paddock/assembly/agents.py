@@ -19,10 +19,10 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
 from paddock.plane.discover import contains
 from paddock.plane.environment import real_path
-from paddock.plane.files import host_errors
 from paddock.plane.layout import LedgerName
 from paddock.policy.engine import Policy
 from paddock.policy.settings import AgentBinding
+from paddock.storage.atomic import host_errors
 from paddock.text.show import quote, show_name
 from paddock.values.entries import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
 

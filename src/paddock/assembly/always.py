@@ -12,13 +12,13 @@ from paddock.assembly.opening import open_root
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError
 from paddock.plane import records
-from paddock.plane.files import create_file, read_file, replace_file
-from paddock.plane.locks import locked
 from paddock.plane.trust import own_policy_path, plan_trust, write_trust
 from paddock.policy.engine import PolicySource
 from paddock.policy.questions.always import Always, Sources, plan_always
 from paddock.runtime.parked import Parked
 from paddock.runtime.records import ALWAYS
+from paddock.storage.atomic import create_file, read_file, replace_file
+from paddock.storage.locks import locked
 
 _NEW_FILE_MODE = 0o644
 

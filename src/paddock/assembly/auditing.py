@@ -44,8 +44,8 @@ from paddock.ledger.verify.verifying import (
     verify,
 )
 from paddock.plane.environment import Environment, anchor_directory, ledger_key_path
-from paddock.plane.files import make_directories, read_file, replace_file
 from paddock.plane.layout import LedgerName, PlaneLayout
+from paddock.storage.atomic import make_directories, read_file, replace_file
 from paddock.values.calls import Json
 from paddock.values.entries import CHECKPOINT, ROLLBACK_ACCEPTED, Entry
 

@@ -15,8 +15,6 @@ from typing import Any, Final
 from paddock.assembly.admin import CORE, DEVELOPMENT
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.errors import ConfigError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
@@ -34,13 +32,15 @@ from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.policy.settings import HistorySettings
+from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
 from paddock.text.show import quote
 from paddock.tools.spec import Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
-from paddock.workspace.change_recovery import recover
-from paddock.workspace.disk import Disk
+from paddock.workspace.recover import recover
 
 # Apart from `admin`, as it loads every tool: a project's plane has no such configuration.
 

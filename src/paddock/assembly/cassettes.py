@@ -14,12 +14,12 @@ from paddock import limits
 from paddock.assembly.models import chosen_model, read_script
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.files import read_file
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.choice import open_provider
 from paddock.providers.failures import missing_sdk
 from paddock.providers.keys import without_key
 from paddock.providers.ports import Provider
+from paddock.storage.atomic import read_file
 from paddock.text.show import quote
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from paddock.assembly.history import look_at_history
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
-from paddock.history.blobs import BlobStore
 from paddock.ledger.query import Filter, query, query_lines
 from paddock.ledger.read import stands
 from paddock.plane.layout import LedgerName
+from paddock.storage.blobs import BlobStore
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import CONTENT_ERASED, DIGEST_PREFIX, Entry

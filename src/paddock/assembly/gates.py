@@ -27,8 +27,8 @@ from paddock.gates.results import G4, GateResult, Status, gate_entry
 from paddock.ledger.read import gone_error
 from paddock.packages.transaction import AcceptanceRunner, Attic, NoAcceptance
 from paddock.plane import records
-from paddock.plane.files import read_file
 from paddock.plane.layout import LedgerName
+from paddock.storage.atomic import read_file
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry, digest_of

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.assembly.project import Project
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
-from paddock.history.looking import SeenStore
 from paddock.policy.engine import Policy
-from paddock.workspace.change_recovery import Recovered, Settled, recover
-from paddock.workspace.disk import Disk
-from paddock.workspace.resolution import detect_resolution
+from paddock.storage.disk import Disk
+from paddock.storage.history import History, SeenStore
+from paddock.storage.journal import Journal
+from paddock.workspace.recover import Recovered, Settled, recover
+from paddock.workspace.resolve import detect_resolution
 
 JOURNAL: Final = "journal"
 

@@ -33,11 +33,11 @@ from paddock.plane.environment import (
     missing_key_hint,
     plane_title,
 )
-from paddock.plane.files import host_errors, make_directories
 from paddock.plane.layout import LedgerName, PlaneLayout, path_id
 from paddock.plane.trust import read_user_policy
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import LedgerSettings
+from paddock.storage.atomic import host_errors, make_directories
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import CHECKPOINT, Entry

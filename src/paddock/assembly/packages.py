@@ -22,9 +22,9 @@ from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_a
 from paddock.packages.listing import PlanePackages
 from paddock.packages.transaction import Attic, Depot
 from paddock.plane.admin import parse_admin_config
-from paddock.plane.files import make_directories
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFile
+from paddock.storage.atomic import make_directories
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import PACKAGE_INSTALLED

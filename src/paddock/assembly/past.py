@@ -14,9 +14,6 @@ from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
 from paddock.assembly.project import Project
 from paddock.assembly.workspaces import workspace_with_git
 from paddock.errors import ConfigError, PathError, TextError, UsageError
-from paddock.history.keeping import History
-from paddock.history.looking import SeenStore
-from paddock.history.notes import Note
 from paddock.ledger.query import BadRow, Effects, find_effects
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
@@ -24,6 +21,8 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
 from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
+from paddock.storage.history import History, SeenStore
+from paddock.storage.notes import Note
 from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.calls import ToolResult

@@ -14,12 +14,12 @@ from paddock.errors import UsageError
 from paddock.plane.agents import AgentStore
 from paddock.plane.discover import find_root, plane_for
 from paddock.plane.environment import Environment
-from paddock.plane.files import read_file_through_links
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
 from paddock.policy.questions.record import Door, PastDecision
+from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Final
 from paddock.assembly.history import open_journal
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
 from paddock.policy.engine import Policy
 from paddock.sandbox.values import (
     CommandLine,
@@ -24,6 +22,8 @@ from paddock.sandbox.values import (
     Progress,
     ShellOutcome,
 )
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
 from paddock.values.calls import Cancel
 from paddock.values.decisions import AgentChain
 from paddock.workspace import Workspace

@@ -4,10 +4,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from paddock.history.keeping import Keeper
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import require_as_declared
 from paddock.sandbox.host.git_outside import open_git_outside
+from paddock.storage.history import Keeper
 from paddock.workspace import Workspace
 
 

@@ -45,9 +45,9 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.transaction import POLICIES, LoadsAlone
 from paddock.plane.create import BARE_DIRECTORIES
-from paddock.plane.files import WRITABLE_BY_OTHERS, host_errors, read_file, trusted_owners
 from paddock.plane.layout import TIERS, LedgerName
 from paddock.plane.strict_json import parse_object
+from paddock.storage.atomic import WRITABLE_BY_OTHERS, host_errors, read_file, trusted_owners
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
 

@@ -18,7 +18,7 @@ from paddock.errors import HostError
 from paddock.ledger.checkpoint import read_notes, set_aside_notes, store_note
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.signing import Done, failed, run_command
-from paddock.plane.files import make_directories, read_file, replace_file
+from paddock.storage.atomic import make_directories, read_file, replace_file
 
 _HINT: Final = "the user's configuration names it: [ledger] anchor"
 _GIT: Final = (

@@ -34,8 +34,8 @@ from paddock.ledger.head import Mark
 from paddock.ledger.read import LINE_OPENING, LedgerReader, read_first, whole_lines
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.signing import Signer, require_growth
-from paddock.plane.files import make_directories, read_file, replace_file
-from paddock.plane.locks import locked, try_locked
+from paddock.storage.atomic import make_directories, read_file, replace_file
+from paddock.storage.locks import locked, try_locked
 
 #     tree.0      the leaf hashes, 32 bytes each, in order
 #     tree.1      the roots of whole subtrees of 256 leaves

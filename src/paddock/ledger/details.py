@@ -8,7 +8,7 @@ from typing import Final
 
 from paddock.ledger.checkpoint import checkpoints_folder
 from paddock.ledger.segments import LedgerPaths
-from paddock.plane.files import is_temporary_name
+from paddock.storage.atomic import is_temporary_name
 
 _PATHS: Final = LedgerPaths("NAME.jsonl")
 _CHECKPOINTS: Final = checkpoints_folder(_PATHS.ledger).name

@@ -39,7 +39,7 @@ from paddock.ledger.segments import (
     find_identity,
     list_starts,
 )
-from paddock.plane.files import host_errors
+from paddock.storage.atomic import host_errors
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _WHOLE_CHUNK: Final = 1 << 20

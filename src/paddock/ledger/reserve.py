@@ -14,7 +14,7 @@ import threading
 from typing import Final
 
 from paddock.ledger.disk import Disk, failure
-from paddock.plane.forking import call_after_fork
+from paddock.storage.locks import call_after_fork
 
 _STEP_BYTES: Final = 65_536
 _BLOCK_BYTES: Final = 4096

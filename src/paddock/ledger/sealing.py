@@ -23,7 +23,7 @@ from paddock.ledger.checkpoint import Checkpointer
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.ports import Head, Pending, Receipt, Reservation
-from paddock.plane.forking import call_after_fork
+from paddock.storage.locks import call_after_fork
 from paddock.values.entries import (
     APPROVAL_ANSWERED,
     APPROVAL_ASKED,

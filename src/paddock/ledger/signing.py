@@ -35,7 +35,7 @@ from paddock.ledger.format.notes import (
     parse_checkpoint,
     parse_note,
 )
-from paddock.plane.files import FILE_MODE, create_file, read_file, replace_file
+from paddock.storage.atomic import FILE_MODE, create_file, read_file, replace_file
 
 # The private half never lies inside a plane.
 #

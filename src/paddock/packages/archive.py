@@ -45,8 +45,8 @@ from paddock.packages.manifest import (
     shown_collision,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.plane.files import host_errors, read_file, read_file_through_links, replace_file
 from paddock.plane.strict_json import parse_object, write_object
+from paddock.storage.atomic import host_errors, read_file, read_file_through_links, replace_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import DIGEST_PREFIX, digest_of

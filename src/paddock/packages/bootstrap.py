@@ -38,8 +38,8 @@ from paddock.packages.manifest import (
     path_problem,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.plane.files import host_errors, read_file
 from paddock.plane.strict_json import parse_object, write_object
+from paddock.storage.atomic import host_errors, read_file
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
 

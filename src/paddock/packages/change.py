@@ -48,11 +48,11 @@ from paddock.packages.transaction import (
     Transaction,
     sweep_drafts,
 )
-from paddock.plane.files import FILE_MODE, read_file
+from paddock.storage.atomic import FILE_MODE, read_file
+from paddock.storage.disk import Disk
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
-from paddock.workspace.change_recovery import Settled, recover
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -65,8 +65,8 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
-from paddock.workspace.entries import EntryKind
+from paddock.workspace.paths import EntryKind
+from paddock.workspace.recover import Settled, recover
 
 
 class Decided(Enum):

@@ -71,8 +71,8 @@ from paddock.packages.vouching import (
     read_vouched,
     sign_now,
 )
-from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object
+from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.text.show import quote, show_name
 from paddock.values.entries import (
     OPERATOR_KEY_ENROLLED,

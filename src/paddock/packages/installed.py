@@ -36,16 +36,15 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import Signature, parse_signature
-from paddock.plane.files import host_errors, read_file
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.storage.atomic import host_errors, read_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.changes import EntryState
-from paddock.workspace.entries import EntryKind
-from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.paths import EntryKind, is_temporary_name
 
 FORMAT: Final = 1
 _KEYS: Final = frozenset(

@@ -28,7 +28,7 @@ from paddock.policy.globs import fold
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
-from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.paths import is_temporary_name
 
 # One file has one name: what two file systems, two programs or two readers could take for
 # different files, or for one, is refused before anything is compared with it.

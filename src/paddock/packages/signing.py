@@ -33,7 +33,11 @@ from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
 from paddock.ledger.signing import SigningKey, create_key, load_key
 from paddock.packages.manifest import APPROVALS, KEYS, approval_file, is_digest, key_file
 from paddock.plane.environment import Environment, operator_key_path
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.policy.pathset import Comparison, PathList, compile_target
+from paddock.policy.places import PatternError
+from paddock.storage.atomic import (
     FILE_MODE,
     create_file,
     host_errors,
@@ -44,10 +48,6 @@ from paddock.plane.files import (
     replace_file,
     require_private,
 )
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.strict_json import Fields, parse_object, write_object
-from paddock.policy.pathset import Comparison, PathList, compile_target
-from paddock.policy.places import PatternError
 from paddock.text.show import quote
 from paddock.values.calls import Json
 

@@ -38,7 +38,7 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
-from paddock.workspace.entries import EntryKind
+from paddock.workspace.paths import EntryKind
 
 
 @dataclass(frozen=True, slots=True)

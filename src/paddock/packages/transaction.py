@@ -30,13 +30,15 @@ from typing import Final, Protocol, cast
 
 from paddock import limits
 from paddock.errors import ConfigError, IntegrityError, SandboxUnavailableError
-from paddock.history.journal import Journal
 from paddock.packages.installed import Receipt, parse_receipt
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import PLANE_MARKER, Acceptance
 from paddock.packages.rows import Failure
 from paddock.plane.admin import is_contract, parse_admin_config
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.policy.engine import PolicySource, load_policy
+from paddock.storage.atomic import (
     FILE_MODE,
     create_file,
     host_errors,
@@ -47,10 +49,8 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.locks import locked, shared, try_locked, try_shared
-from paddock.plane.strict_json import Fields, parse_object, write_object
-from paddock.policy.engine import PolicySource, load_policy
+from paddock.storage.journal import Journal
+from paddock.storage.locks import locked, shared, try_locked, try_shared
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind

@@ -1,8 +1,8 @@
 """Where things are on disk, whose word counts, and who may act.
 
     environment, discover           what the process was started with; the root that is worked on
-    layout, files, strict_json   the plane's paths, and its small files read and written
-    locks, session_lock, forking   one writer, one session, and what a forked child makes anew
+    layout, strict_json      the plane's paths, and JSON that a person may have written
+    session_lock             one session at a time
     create, template                     a project's plane, made once
                                planes that govern themselves, and which of them the user accepted
     trust                    the policy in force, and whether the user has looked at it

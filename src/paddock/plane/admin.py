@@ -18,9 +18,9 @@ from typing import Final, Literal
 
 from paddock import limits
 from paddock.plane.dual_gate import TOOL_PROFILES, ToolProfile
-from paddock.plane.files import host_errors, read_file, require_private
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object
+from paddock.storage.atomic import host_errors, read_file, require_private
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.decisions import Permissions

@@ -35,7 +35,9 @@ from paddock.plane.discover import (
     require_outside,
 )
 from paddock.plane.environment import Environment, real_directory, real_path
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.tokens import remove_token
+from paddock.storage.atomic import (
     FILE_MODE,
     create_file,
     host_errors,
@@ -45,9 +47,7 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.locks import locked
-from paddock.plane.tokens import remove_token
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.decisions import Agent, AgentChain, Permissions, PlaneKind
 

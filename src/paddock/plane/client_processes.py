@@ -21,7 +21,7 @@ from typing import Final
 
 from paddock.errors import HostError
 from paddock.plane.environment import Environment
-from paddock.plane.files import make_directories
+from paddock.storage.atomic import make_directories
 
 ANCESTORS_MAX: Final = 64
 _CLIENT: Final = re.compile(rb"claude|codex")

@@ -19,7 +19,7 @@ from typing import Final
 
 from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import real_path
-from paddock.plane.files import (
+from paddock.storage.atomic import (
     host_errors,
     make_directories,
     read_file,

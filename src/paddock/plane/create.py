@@ -32,7 +32,17 @@ from paddock.plane.discover import (
     require_outside,
 )
 from paddock.plane.environment import Environment, real_directory, real_path
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.template import POLICY_TEMPLATE
+from paddock.plane.trust import (
+    TrustRecord,
+    is_trusted,
+    own_policy_path,
+    plan_trust,
+    read_own_policy,
+    write_trust,
+)
+from paddock.storage.atomic import (
     DIRECTORY_MODE,
     FILE_MODE,
     create_file,
@@ -43,17 +53,7 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.layout import PlaneLayout
-from paddock.plane.locks import locked
-from paddock.plane.template import POLICY_TEMPLATE
-from paddock.plane.trust import (
-    TrustRecord,
-    is_trusted,
-    own_policy_path,
-    plan_trust,
-    read_own_policy,
-    write_trust,
-)
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.decisions import Agent, PlaneKind
 

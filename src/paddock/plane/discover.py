@@ -16,15 +16,15 @@ from typing import Final
 from paddock import limits
 from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout, path_id, plane_name
+from paddock.plane.strict_json import parse_object, write_object
+from paddock.storage.atomic import (
     host_errors,
     make_directories,
     read_file,
     replace_file,
     require_private,
 )
-from paddock.plane.layout import PlaneLayout, path_id, plane_name
-from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.files import host_errors
+from paddock.storage.atomic import host_errors
 from paddock.text.show import quote
 
 FOLDER: Final = "agent_sandbox"

@@ -1,6 +1,5 @@
 """One process at a time has a session open."""
 
-import fcntl
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,8 +7,9 @@ from pathlib import Path
 
 from paddock.errors import UsageError
 from paddock.plane.environment import Environment
-from paddock.plane.files import host_errors, make_directories
 from paddock.plane.layout import PlaneLayout, path_id
+from paddock.storage.atomic import host_errors, make_directories
+from paddock.storage.locks import leads_to, try_lock
 from paddock.text.show import quote
 
 
@@ -43,23 +43,12 @@ def _acquire(file: Path) -> int:
     while True:
         with host_errors("locking", file):
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(descriptor):
                 os.close(descriptor)
                 raise UsageError(
                     f"the session {quote(file.stem)} is open in another process",
                     hint="end that one first, or open a new session",
-                ) from None
-        if _still_there(file, descriptor):
-            return descriptor
+                )
+            if leads_to(None, file, descriptor):
+                return descriptor
         os.close(descriptor)
-
-
-def _still_there(file: Path, descriptor: int) -> bool:
-    try:
-        found = os.stat(file, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    held = os.fstat(descriptor)
-    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from paddock.errors import ConfigError, HostError, PaddockError
 from paddock.plane.environment import Environment, plane_title
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout
+from paddock.storage.atomic import (
     host_errors,
     make_directories,
     read_file,
@@ -21,7 +22,6 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.layout import PlaneLayout
 
 _PREFIX: Final = "paddock_"
 _SECRET_BYTES: Final = 32

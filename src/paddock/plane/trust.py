@@ -20,7 +20,9 @@ from paddock.errors import ConfigError
 from paddock.plane.admin import DEFAULT_PERMISSIONS, DEFAULT_SYSTEM_PROMPT, AdminConfig, ModelChoice
 from paddock.plane.discover import ProjectRoot, bare_planes_below
 from paddock.plane.environment import Environment, real_path
-from paddock.plane.files import (
+from paddock.plane.layout import PlaneLayout, path_id
+from paddock.plane.strict_json import parse_object, write_object
+from paddock.storage.atomic import (
     make_directories,
     read_file,
     read_private_file,
@@ -29,8 +31,6 @@ from paddock.plane.files import (
     require_private,
     trusted_owners,
 )
-from paddock.plane.layout import PlaneLayout, path_id
-from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import digest_of

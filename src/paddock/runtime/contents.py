@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from paddock.history.blobs import BlobStore
+from paddock.storage.blobs import BlobStore
 from paddock.values.calls import Json
 
 SALT_BYTES: Final = 16

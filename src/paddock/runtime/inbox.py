@@ -29,7 +29,10 @@ from paddock.errors import (
     ConfigError,
     UsageError,
 )
-from paddock.plane.files import (
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
+from paddock.runtime.records import GRANTED, REFUSED, USED
+from paddock.storage.atomic import (
     create_file,
     host_errors,
     make_directories,
@@ -38,10 +41,7 @@ from paddock.plane.files import (
     require_private,
     sync_directory,
 )
-from paddock.plane.locks import locked
-from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
-from paddock.runtime.records import GRANTED, REFUSED, USED
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 from paddock.values.calls import Json
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from paddock.history.keeping import CallHistory, NoHistory
 from paddock.ledger.ports import Ledger
 from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
@@ -20,6 +19,7 @@ from paddock.runtime.contents import Contents
 from paddock.runtime.past import OPERATOR
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
+from paddock.storage.history import CallHistory
 from paddock.tools.spec import Ports
 from paddock.values.decisions import Action, Agent, AgentChain, Decision, Outcome, RuleMatch
 
@@ -129,7 +129,7 @@ class OperatorJudge:
         return self._shown.allows(action)
 
 
-_NO_HISTORY: Final = NoHistory()
+_NO_HISTORY: Final = CallHistory()
 _NOBODY: Final = NoApprover()
 
 

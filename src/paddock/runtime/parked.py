@@ -27,13 +27,13 @@ from paddock.errors import (
     SpecialFileError,
     StorageFullError,
 )
-from paddock.history.journal import Journal
-from paddock.history.keeping import History, current_call
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.policy.settings import Git
 from paddock.runtime.approvals import ApprovalRequest
 from paddock.sandbox.changes.commit import Footing
 from paddock.sandbox.changes.parking import ParkedSet, digests_of
+from paddock.storage.history import History, current_call
+from paddock.storage.journal import Journal
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema
 from paddock.tools.effects import change_json, changes_of, within_entry
@@ -41,6 +41,7 @@ from paddock.tools.spec import Effects, Ports, RefusedPath, Tool, ToolOutput, To
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.values.entries import digest_of_json
+from paddock.workspace.apply import NotingWitness
 from paddock.workspace.changes import (
     ChangeReceipt,
     MakeDirectory,
@@ -49,7 +50,6 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
-from paddock.workspace.noting import NotingWitness
 
 FORMAT: Final = 1
 State = Literal["waiting", "granted", "refused"]

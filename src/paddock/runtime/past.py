@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
 from paddock.errors import UsageError
-from paddock.history.notes import Note
 from paddock.ledger.format.encoding import format_timestamp
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Effects
+from paddock.storage.notes import Note
 from paddock.text.show import quote, show_name
 from paddock.tools.effects import change_from_json, change_of_doing, changes_from_bytes
 from paddock.tools.spec import Change

@@ -6,10 +6,10 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PathError, TextError
-from paddock.history.notes import DoingKind
-from paddock.history.objects import ObjectStore
 from paddock.runtime.past import PastCall
 from paddock.runtime.undo import state_at
+from paddock.storage.notes import DoingKind
+from paddock.storage.objects import ObjectStore
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.tools.spec import Change, Shown

@@ -16,12 +16,12 @@ from itertools import islice
 from typing import Any, Final
 
 from paddock.errors import ApprovalRefusedError, CallCancelledError
-from paddock.history.notes import CallMark
 from paddock.limits import effects_listed_max
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.contents import Contents
 from paddock.runtime.parked import Parked
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
+from paddock.storage.notes import CallMark
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.effects import change_json

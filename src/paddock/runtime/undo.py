@@ -16,17 +16,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import FileChangedError, PathNotFoundError, ToolError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
-from paddock.history.notes import DoingEntry
-from paddock.history.objects import ObjectStore
 from paddock.runtime.past import PastCall
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
+from paddock.storage.notes import DoingEntry
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema
 from paddock.tools.effects import change_json, change_of_move, changes_of, within_entry
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, Workspace, WorkspacePath, WritePath
+from paddock.workspace.apply import NotingWitness
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -41,10 +42,8 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.moving import DIRECTORY_VERSION
-from paddock.workspace.names import join_parts
-from paddock.workspace.noting import NotingWitness
-from paddock.workspace.paths import escapes_root, parse_asked
+from paddock.workspace.move import DIRECTORY_VERSION
+from paddock.workspace.paths import escapes_root, join_parts, parse_asked
 
 # A path is taken back only if what the call left still stands there, which the set checks
 # again under its locks: each change says at which version the path must be.

@@ -49,7 +49,7 @@ from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import CommandRequest, Ending, Enforced, Enforcement, Verdict
 from paddock.values.decisions import Agent
 from paddock.workspace import detect_resolution
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolve import held_open
 
 __all__ = ["LANDLOCK", "NO_BACKEND", "STAGE", "Attempt", "Backends", "attempt_here"]
 

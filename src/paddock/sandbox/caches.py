@@ -20,10 +20,10 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.plane.files import host_errors
-from paddock.plane.locks import shared, try_locked
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, remove_tree
-from paddock.workspace.resolution import held_open
+from paddock.storage.atomic import host_errors
+from paddock.storage.locks import shared, try_locked
+from paddock.workspace.resolve import held_open
 
 FOLDER: Final = "caches"
 _TREE: Final = "tree"

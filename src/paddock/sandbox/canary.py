@@ -32,7 +32,7 @@ from paddock.sandbox.values import (
     SandboxPlan,
     Verdict,
 )
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolve import held_open
 
 BACKEND: Final = "stage"
 _TIMEOUT_S: Final = 10.0

@@ -15,12 +15,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
-from paddock.plane.locks import try_lock
 from paddock.sandbox.inside.stages import remove_tree
-from paddock.workspace.locks import identity_of
-from paddock.workspace.resolution import held_open
+from paddock.storage.disk import DIRECTORY
+from paddock.storage.locks import leads_to, try_lock
+from paddock.workspace.resolve import held_open
 
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _TOKEN: Final = re.compile("[0-9a-f]{16}")
 _TRIES_MAX: Final = 100
@@ -92,7 +91,7 @@ def sweep(parent: int, prefix: str) -> None:
 
     Raises: OSError where `parent` cannot be read. One that cannot be removed stays.
     """
-    with held_open(os.open(".", _DIRECTORY, dir_fd=parent)) as listed:
+    with held_open(os.open(".", DIRECTORY, dir_fd=parent)) as listed:
         names = os.listdir(listed)
     for name in _claimed(names, prefix):
         with contextlib.suppress(OSError):
@@ -112,23 +111,14 @@ def _claimed(names: list[str], prefix: str) -> Iterator[str]:
 def _hold(parent: int, name: str) -> int:
     """A descriptor of the directory with its lock; -1 where another has it, or it is gone."""
     try:
-        fd = os.open(name, _DIRECTORY, dir_fd=parent)
+        fd = os.open(name, DIRECTORY, dir_fd=parent)
     except FileNotFoundError:
         return -1
     try:
-        if try_lock(fd) and _leads_to(parent, name, fd):
+        if try_lock(fd) and leads_to(parent, name, fd):
             return fd
     except BaseException:
         os.close(fd)
         raise
     os.close(fd)
     return -1
-
-
-def _leads_to(parent: int, name: str, fd: int) -> bool:
-    """Whether the name is the directory's still: whoever had the lock may have removed it."""
-    try:
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return (found.st_dev, found.st_ino) == identity_of(fd)

@@ -16,7 +16,7 @@ from paddock.sandbox.inside import orders
 from paddock.sandbox.inside.orders import Report, Start
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, OnOutput, Progress
 from paddock.values.calls import Cancel
-from paddock.workspace.resolution import held_open
+from paddock.workspace.resolve import held_open
 
 HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for git's configuration, gone afterwards."""

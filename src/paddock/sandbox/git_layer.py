@@ -31,8 +31,7 @@ from paddock.sandbox.plan import Closing, NameJudge
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.values import RefusedChange, SandboxPlan
 from paddock.text.show import quote
-from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import detect_resolution, held_open
+from paddock.workspace.resolve import Beside, detect_resolution, held_open
 
 _LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
 _CHANGED: Final = "was changed while the command ran, by somebody else"

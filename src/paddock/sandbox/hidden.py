@@ -38,7 +38,7 @@ from typing import IO, Final
 from paddock import limits
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.plan import Closing, NameJudge
-from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution, held_open
+from paddock.workspace.resolve import READ_DIRECTORY, Resolution, detect_resolution, held_open
 
 _PATH_BYTES_MAX: Final = limits.path_bytes_max - 1024
 """Leaves room for the path of the place from which a name is hidden, and for one more name."""

@@ -30,20 +30,14 @@ from typing import Final, Self
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
-from paddock.plane.files import host_error
 from paddock.sandbox.claims import claimed
 from paddock.sandbox.conversation import NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.plan import Closing, NameJudge
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
-from paddock.workspace.resolution import (
-    PASS,
-    READ_DIRECTORY,
-    Resolution,
-    detect_resolution,
-    held_open,
-)
+from paddock.storage.atomic import host_error
+from paddock.workspace.resolve import PASS, READ_DIRECTORY, Resolution, detect_resolution, held_open
 
 BACKEND: Final = "landlock"
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final, Self
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.plane.files import host_error
 from paddock.sandbox.area import Overlaid
 from paddock.sandbox.conversation import HOME, NOBODY, Conversation, Observed
 from paddock.sandbox.git_config import private_files
@@ -29,6 +28,7 @@ from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
 from paddock.sandbox.stage import Identity, Recipe, Running, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
+from paddock.storage.atomic import host_error
 
 _ETC: Final = "/etc"
 

@@ -43,7 +43,7 @@ from paddock.sandbox.values import SandboxPlan
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Outcome
 from paddock.values.entries import digest_of
-from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.paths import is_temporary_name
 
 SECRET_PLACES: Final = (
     ".aws",

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
-from paddock.plane.files import host_error
 from paddock.policy.decide import names_line, shell_for
 from paddock.policy.settings import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
@@ -63,6 +62,7 @@ from paddock.sandbox.values import (
     ShellOutcome,
     WaitingChanges,
 )
+from paddock.storage.atomic import host_error
 from paddock.text.show import quote
 from paddock.values.calls import NEVER, Cancel, Json
 from paddock.values.decisions import Action, AgentChain

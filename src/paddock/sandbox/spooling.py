@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from paddock import limits
-from paddock.history.keeping import History, current_call
-from paddock.plane.files import host_error
 from paddock.sandbox.capture import Spool
 from paddock.sandbox.conversation import Spools
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
 from paddock.sandbox.values import Captured, CommandEnd, KeptOutput, Stream
+from paddock.storage.atomic import host_error
+from paddock.storage.history import History, current_call
 from paddock.values.entries import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from paddock.errors import ApprovalUnavailableError, HostError
-from paddock.plane.files import host_error
 from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.commit import (
     Committed,
@@ -38,8 +37,9 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.tracked_view import ShownNames, TrackedFiles, TrackedView, differing
 from paddock.sandbox.values import CommandEnd, CommandRequest, RefusedChange
+from paddock.storage.atomic import host_error
 from paddock.values.calls import Json
-from paddock.workspace.beside import Beside
+from paddock.workspace.resolve import Beside
 
 _OVER: Final = "the command changed too much"
 _LOOKS_MAX: Final = 3

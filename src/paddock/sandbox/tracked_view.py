@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from paddock.plane.files import host_error
 from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.git.tracked import (
@@ -39,6 +38,7 @@ from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import contained
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan, ShownFile
+from paddock.storage.atomic import host_error
 
 _FILE_BYTES_MAX: Final = 4_000_000
 _ALL_BYTES_MAX: Final = 16_000_000

@@ -19,7 +19,7 @@ from paddock.errors import (
     TextError,
     ToolError,
 )
-from paddock.history.notes import Doing, DoingEntry, DoingKind
+from paddock.storage.notes import Doing, DoingEntry, DoingKind
 from paddock.text.changes import unified_diff
 from paddock.text.edit import require_text
 from paddock.text.show import quote, show_name
@@ -34,8 +34,8 @@ from paddock.workspace import (
     WritePath,
     WriteReceipt,
 )
+from paddock.workspace.apply import doing_of_path
 from paddock.workspace.changes import ChangedPath
-from paddock.workspace.noting import doing_of_path
 
 _KINDS: Final[frozenset[DoingKind]] = frozenset(get_args(DoingKind))
 _ENTRIES: Final[frozenset[DoingEntry]] = frozenset(get_args(DoingEntry))

@@ -33,10 +33,10 @@ from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
 if TYPE_CHECKING:
     # What a tool asks for is loaded by who provides it: most calls need the workspace alone.
     from paddock.gates.results import Gates
-    from paddock.history.notes import DoingEntry, DoingKind
     from paddock.ledger.query import Ledgers
     from paddock.packages.rows import Packages
     from paddock.sandbox.values import HeldLine, OnOutput, WaitingChanges
+    from paddock.storage.notes import DoingEntry, DoingKind
     from paddock.tools.ports import Earlier, Shell
 
 

@@ -63,7 +63,7 @@ from paddock.workspace import (
     WindowLimits,
     Workspace,
 )
-from paddock.workspace.window import WindowLine, whole_characters
+from paddock.workspace.read import WindowLine, whole_characters
 
 ALL_LINES: Final = 2**62
 """As a number of lines: however many there are."""

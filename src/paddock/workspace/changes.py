@@ -8,16 +8,22 @@ Each change says what it believes to stand at its path. For one path a removal m
 given together with a creation: then the removal's belief counts, and the creation says
 `Absent`. A new directory is given before what it is to hold; a directory that is removed
 comes with a removal for everything in it, because each was judged by its own name.
+
+Also here:
+
+- From a set of changes to steps: which names change places, in which order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
-from paddock.workspace.entries import ChangeableKind
+from paddock import limits
+from paddock.errors import InternalError, InvalidPathError
+from paddock.text.show import quote
 from paddock.workspace.metadata import FileStatus
-from paddock.workspace.names import WorkspacePath
+from paddock.workspace.paths import ChangeableKind, WorkspacePath
 
 # What stood there
 
@@ -182,8 +188,6 @@ Phases = Sequence[Sequence[StagedChange]]
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """What stood, or stands now, at a path."""
-
     kind: ChangeableKind
     mode: int
     """Nine bits."""
@@ -197,8 +201,6 @@ class EntryState:
 
 @dataclass(frozen=True, slots=True)
 class ChangedPath:
-    """One path of the set."""
-
     path: WorkspacePath
     before: EntryState | None
     after: EntryState | None
@@ -215,22 +217,13 @@ class ChangeReceipt:
     notes: tuple[str, ...] = ()
 
 
-class Witness(Protocol):
-    """Told of a set when everything is known and nothing has happened yet."""
+class Witness:
+    """Told of a set when everything is known and nothing has happened yet; this one is deaf."""
+
+    __slots__ = ()
 
     def will_change(self, rows: Sequence[ChangedPath]) -> None:
         """What is about to happen; where this raises, it does not."""
-        ...
-
-
-class Unwitnessed:
-    """Nobody is told."""
-
-    def will_change(self, rows: Sequence[ChangedPath]) -> None:
-        """See `Witness`."""
-
-
-UNWITNESSED: Witness = Unwitnessed()
 
 
 class Condition(Protocol):
@@ -258,7 +251,8 @@ class Unconditional:
         """See `Condition`."""
 
 
-UNCONDITIONAL: Condition = Unconditional()
+UNWITNESSED: Final = Witness()
+UNCONDITIONAL: Final[Condition] = Unconditional()
 
 
 class Objects(Protocol):
@@ -281,3 +275,187 @@ class Objects(Protocol):
     def held(self) -> AbstractContextManager[None]:
         """While it lasts nothing is pruned."""
         ...
+
+
+# A new directory with all that is to be in it is built beside its place and appears in one
+# step; a directory that goes away with all that it holds disappears in one. So every step
+# stands in a directory that is there already, and a step is one change of places between a
+# name and a temporary name beside it, whatever the kinds on both sides.
+#
+# Pure: looks at nothing but the changes.
+
+_Change = TypeVar("_Change", Creation, Removal)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Generic[_Change]):
+    change: _Change
+    children: "tuple[Branch[_Change], ...]"
+
+    @property
+    def path(self) -> WorkspacePath:
+        return self.change.path
+
+
+CreatedBranch = Branch[Creation]
+RemovedBranch = Branch[Removal]
+
+
+@dataclass(frozen=True, slots=True)
+class SwapPlan:
+    """What stands at `path` gives way to what is to stand there; either may be nothing."""
+
+    path: WorkspacePath
+    phase: int
+    removed: RemovedBranch | None
+    created: CreatedBranch | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Swaps by phase, then by path; then changes in place, a directory after what is in it."""
+
+    swaps: tuple[SwapPlan, ...]
+    metadata: tuple[SetMetadata, ...]
+
+    def directories(self) -> tuple[WorkspacePath, ...]:
+        acts = [swap.path.parent for swap in self.swaps]
+        acts += [change.path.parent for change in self.metadata]
+        return tuple(dict.fromkeys(acts))
+
+
+@dataclass(slots=True)
+class _Sorted:
+    """The changes of a set by kind and path, and in which phase each path changes last."""
+
+    created: dict[WorkspacePath, Creation]
+    removed: dict[WorkspacePath, Removal]
+    metadata: dict[WorkspacePath, SetMetadata]
+    phase: dict[WorkspacePath, int]
+
+
+def plan_changes(phases: Phases) -> Plan:
+    """The steps of a set.
+
+    Raises:
+        InternalError: the changes contradict each other; see `changes` for what fits.
+        InvalidPathError: too many paths, the root itself, or a path that is too deep.
+    """
+    found = _Sorted({}, {}, {}, {})
+    for phase, changes in enumerate(phases):
+        for change in changes:
+            _sort(found, change, phase)
+    _check(found)
+    created = {branch.path: branch for branch in _forest(found.created)}
+    removed = {branch.path: branch for branch in _forest(found.removed)}
+    swaps = [_swap(path, found, created, removed) for path in created.keys() | removed.keys()]
+    swaps.sort(key=lambda swap: (swap.phase, _order(swap.path)))
+    metadata = sorted(found.metadata.values(), key=lambda change: _order(change.path), reverse=True)
+    return Plan(tuple(swaps), tuple(metadata))
+
+
+def _sort(found: _Sorted, change: StagedChange, phase: int) -> None:
+    path = change.path
+    if path.is_root:
+        raise InvalidPathError(
+            "the workspace root itself is not changed", hint="change what is in it"
+        )
+    if len(path.parts) > limits.path_depth_max:
+        raise InvalidPathError(
+            f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories",
+            hint="use a path with fewer directories",
+        )
+    if isinstance(change, SetMetadata):
+        taken = path in found.metadata
+        found.metadata[path] = change
+    elif isinstance(change, RemoveFile | RemoveDirectory):
+        taken = path in found.removed
+        found.removed[path] = change
+    else:
+        taken = path in found.created
+        found.created[path] = change
+    if taken:
+        raise _contradiction(path, "is given twice")
+    found.phase[path] = max(phase, found.phase.get(path, 0))
+    if len(found.phase) > limits.change_set_paths_max:
+        raise InvalidPathError(
+            f"the set has more than {limits.change_set_paths_max} paths", hint="change less at once"
+        )
+
+
+def _check(found: _Sorted) -> None:
+    """Refuse changes that contradict each other."""
+    for path, change in found.created.items():
+        if path in found.removed and not isinstance(change.old, Absent):
+            raise _contradiction(path, "is removed first, and still expected")
+        for above in _above(path):
+            if above in found.created:
+                if not isinstance(found.created[above], MakeDirectory):
+                    raise _contradiction(path, "lies below a file or a link that is created")
+            elif above in found.removed:
+                raise _contradiction(path, "lies below something that is removed")
+        if path.parent not in found.created and any(up in found.created for up in _above(path)):
+            raise _contradiction(path, "lies in a directory that nothing creates")
+    for path in found.removed:
+        gone = [above for above in _above(path) if above in found.removed]
+        if any(not isinstance(found.removed[above], RemoveDirectory) for above in gone):
+            raise _contradiction(path, "lies below a file that is removed")
+        if gone and path.parent not in gone:
+            raise _contradiction(path, "lies in a directory that nothing removes")
+        if any(above in found.created and above not in gone for above in _above(path)):
+            raise _contradiction(path, "is removed from a directory that is new")
+    for path in found.metadata:
+        touched = (path, *_above(path))
+        if any(name in found.created or name in found.removed for name in touched):
+            raise _contradiction(path, "is created or removed, and changed in place")
+
+
+def _above(path: WorkspacePath) -> Iterable[WorkspacePath]:
+    """The directories that hold it, without the root."""
+    above = path.parent
+    while not above.is_root:
+        yield above
+        above = above.parent
+
+
+def _contradiction(path: WorkspacePath, why: str) -> InternalError:
+    return InternalError(f"set of changes: {quote(path.relative)} {why}")
+
+
+def _forest(changes: Mapping[WorkspacePath, _Change]) -> list[Branch[_Change]]:
+    """The changes as trees: each below the one of its directory, where that is given too."""
+    below: dict[WorkspacePath, list[Branch[_Change]]] = {}
+    roots: list[Branch[_Change]] = []
+    # Deepest first: what a directory holds is complete when its turn comes.
+    for path in sorted(changes, key=lambda path: (-len(path.parts), _order(path))):
+        branch = Branch(changes[path], tuple(below.pop(path, ())))
+        if path.parent in changes:
+            below.setdefault(path.parent, []).append(branch)
+        else:
+            roots.append(branch)
+    return roots
+
+
+def _swap(
+    path: WorkspacePath,
+    found: _Sorted,
+    created: Mapping[WorkspacePath, CreatedBranch],
+    removed: Mapping[WorkspacePath, RemovedBranch],
+) -> SwapPlan:
+    new, old = created.get(path), removed.get(path)
+    # A tree changes in one step, so it waits for the last phase of anything in it.
+    phase = max(found.phase[name] for tree in (new, old) if tree for name in paths_of(tree))
+    return SwapPlan(path, phase, old, new)
+
+
+def paths_of(branch: CreatedBranch | RemovedBranch) -> Iterable[WorkspacePath]:
+    yield branch.path
+    for child in branch.children:
+        yield from paths_of(child)
+
+
+_SURROGATES: Final = "surrogateescape"
+
+
+def _order(path: WorkspacePath) -> bytes:
+    return path.relative.encode("utf-8", _SURROGATES)

@@ -26,7 +26,7 @@ from paddock.errors import (
     StorageFullError,
 )
 from paddock.text.show import quote
-from paddock.workspace.names import WorkspacePath
+from paddock.workspace.paths import WorkspacePath
 
 NOT_FOUND_HINT: Final = "paths start at the workspace root; view . to see what is there"
 """What to do where nothing stands at a path."""

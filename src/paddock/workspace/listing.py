@@ -17,14 +17,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import PathError, PathTraversalError
-from paddock.workspace.entries import DirectoryEntry, EntryFilter, EntryKind, Listing, Page
 from paddock.workspace.failures import converting
-from paddock.workspace.links import Found, find_real
 from paddock.workspace.metadata import FileStatus, status_at
-from paddock.workspace.names import ReadPath, WorkspacePath, child_of
-from paddock.workspace.paths import AskedPath
-from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
-from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.paths import (
+    AskedPath,
+    DirectoryEntry,
+    EntryFilter,
+    EntryKind,
+    Listing,
+    Page,
+    ReadPath,
+    WorkspacePath,
+    child_of,
+    is_temporary_name,
+)
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Found, Resolution, find_real
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _HIDDEN_LIKELY: Final = 16

@@ -1,24 +1,156 @@
-"""The names of things inside a workspace, and the rules that hold before any disk is asked.
+"""The names of things inside one workspace: canonical, and judged by policy as they stand.
 
-Rules kept here:
-  * a path is relative to the root, or absolute inside it by either of the root's names;
-  * `.` and doubled slashes vanish; `..` stays in place for `links` to resolve, because
-    after a link it is not a matter of text;
-  * NUL, control characters and lone surrogates are refused, so is what is too long;
-  * nothing is percent-decoded, case-folded or normalised: `%2e%2e` is a file name;
-  * the names of Paddock's own temporary files are nobody else's.
+Also here:
 
-No function here touches the disk. That a path exists, or stays inside, is not decided here.
+- The names of things inside a workspace, and the rules that hold before any disk is asked.
+- What a directory holds, as a listing shows it.
+- What an act on the workspace came to, for the result and for the ledger.
 """
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from enum import Enum
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from paddock import limits
 from paddock.errors import InvalidPathError, PathTraversalError
 from paddock.text.show import quote
-from paddock.workspace.temporary import is_temporary_name
+from paddock.values.quick import quick
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class WorkspacePath:
+    """A canonical name inside one workspace; `.` is the root.
+
+    Components are joined by `/`; there is no leading slash, no empty component,
+    no `.` and no `..`. Only the workspace makes one: holding it means that the
+    text was taken apart once, here, and is never taken apart again. A name that
+    the disk gave may hold lone surrogates, where it is not UTF-8.
+    """
+
+    relative: str
+
+    def __init__(self) -> None:
+        raise TypeError("only a workspace makes a WorkspacePath: use its resolve methods")
+
+    def __hash__(self) -> int:
+        # The one a dataclass makes is three times as slow, and sets hash by the thousand.
+        return hash(self.relative)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The components; none for the root."""
+        return () if self.relative == "." else tuple(self.relative.split("/"))
+
+    @property
+    def name(self) -> str:
+        """The last component; `.` for the root."""
+        return self.relative.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "WorkspacePath":
+        """The directory that holds it; the root is its own parent."""
+        return unchecked_path(self.relative.rpartition("/")[0] or ".")
+
+    @property
+    def is_root(self) -> bool:
+        return self.relative == "."
+
+    def __str__(self) -> str:
+        return self.relative
+
+
+_put_relative: Final = WorkspacePath.__dict__["relative"].__set__
+
+
+def unchecked_path(relative: str) -> WorkspacePath:
+    """The path whose canonical text is `relative`, which the caller has proved to be so."""
+    path = object.__new__(WorkspacePath)
+    _put_relative(path, relative)  # frozen, and the constructor is closed
+    return path
+
+
+ROOT: Final = unchecked_path(".")
+
+
+def join_parts(parts: tuple[str, ...] | list[str]) -> WorkspacePath:
+    """The path of components that were checked before."""
+    return unchecked_path("/".join(parts) or ".")
+
+
+def child_of(directory: WorkspacePath, name: str) -> WorkspacePath:
+    """The path of one entry of `directory`, `name` as the disk gave it."""
+    return unchecked_path(name if directory.is_root else f"{directory.relative}/{name}")
+
+
+class ReadPath(NamedTuple):
+    """A path to read: as asked, and where links lead. Policy judges both.
+
+    It need not exist: what is missing is said when it is opened, after policy
+    was asked, so that a refusal does not tell whether something is there.
+    """
+
+    asked: WorkspacePath
+    real: WorkspacePath
+
+
+def same_path(path: WorkspacePath) -> ReadPath:
+    """Of a path without links, which is what it leads to."""
+    return quick(ReadPath, (path, path))
+
+
+class WritePath(NamedTuple):
+    """A path to write: as asked, the file that would be written, whether it stood there.
+
+    The two differ only where the last component is a link. Policy judges both.
+    """
+
+    asked: WorkspacePath
+    real: WorkspacePath
+    exists: bool
+
+
+class EntryPath(NamedTuple):
+    """A directory entry itself, to move or delete: a link is the link, not its target."""
+
+    path: WorkspacePath
+    exists: bool
+
+
+# Names of our own
+
+TEMPORARY_PREFIX: Final = ".paddock-"
+OF_SET: Final = ".set"
+_TEMPORARY: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at|set)")
+
+
+def is_temporary_name(name: str) -> bool:
+    """Whether `name` is one of ours: hidden from every tool, and refused as a path.
+
+    Compared without regard to case: a case-insensitive file system has only one of them.
+    """
+    return name[:9].lower() == TEMPORARY_PREFIX and _TEMPORARY.fullmatch(name.lower()) is not None
+
+
+def set_name(token: str, number: int) -> str:
+    """A temporary name of a set of changes; `token` is 24 hexadecimal digits."""
+    return f"{set_prefix(token)}{number:08x}{OF_SET}"
+
+
+def set_prefix(token: str) -> str:
+    """What all temporary names of one set begin with."""
+    return TEMPORARY_PREFIX + token
+
+
+# Rules kept here:
+#   * a path is relative to the root, or absolute inside it by either of the root's names;
+#   * `.` and doubled slashes vanish; `..` stays in place for `resolve` to follow, because
+#     after a link it is not a matter of text;
+#   * NUL, control characters and lone surrogates are refused, so is what is too long;
+#   * nothing is percent-decoded, case-folded or normalised: `%2e%2e` is a file name;
+#   * the names of Paddock's own temporary files are nobody else's.
+#
+# No function here touches the disk. That a path exists, or stays inside, is not decided here.
 
 _UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Controls (C0, DEL, C1) and lone surrogates, which no UTF-8 name can hold."""
@@ -142,3 +274,151 @@ def escapes_root(text: str) -> PathTraversalError:
     return PathTraversalError(
         f"path escapes root: {quote(text)}", hint="use a path inside the workspace"
     )
+
+
+class EntryKind(Enum):
+    """What stands under a name; the first three kinds of link differ in where they lead."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+    DANGLING_LINK = "dangling link"
+    LINK_OUT = "link out"
+    SPECIAL = "special"
+
+
+ChangeableKind: TypeAlias = Literal[EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.LINK]
+"""The kinds that a tool or a command can change."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    """One entry. `size_bytes` is 0 for all but files.
+
+    `target` and `target_kind` (FILE, DIRECTORY or SPECIAL) are set for a LINK
+    that leads to something inside; a DANGLING_LINK has the target only. A
+    LINK_OUT has neither: where it leads is nothing that an agent sees.
+    """
+
+    path: WorkspacePath
+    kind: EntryKind
+    size_bytes: int = 0
+    target: WorkspacePath | None = None
+    target_kind: EntryKind | None = None
+
+    @property
+    def is_directory(self) -> bool:
+        """A directory itself, not a link to one."""
+        return self.kind is EntryKind.DIRECTORY
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Entries in byte order of their paths, cut at a limit; `total` counts all of them."""
+
+    entries: tuple[DirectoryEntry, ...]
+    total: int
+    unreadable: tuple[WorkspacePath, ...] = ()
+    """Directories that could not be opened; they are listed, what they hold is not."""
+
+    @property
+    def missing(self) -> int:
+        """How many entries the limit left out."""
+        return self.total - len(self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The first entries of one directory, and whether there are more."""
+
+    entries: tuple[DirectoryEntry, ...]
+    has_more: bool
+
+
+class EntryFilter(Protocol):
+    """Which entries a listing is about. What is not shown is not counted."""
+
+    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
+        """Whether the entry is part of the listing."""
+        ...
+
+    def enters(self, path: WorkspacePath) -> bool:
+        """Whether what this directory holds is looked at."""
+        ...
+
+
+class EveryEntry:
+    """Shows everything and enters every directory."""
+
+    __slots__ = ()
+
+    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
+        del path, is_directory
+        return True
+
+    def enters(self, path: WorkspacePath) -> bool:
+        del path
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReceipt:
+    """A file was created, replaced or edited, and is on the device."""
+
+    path: WorkspacePath
+    """The file that was written, links resolved."""
+    created: bool
+    bytes_before: int
+    bytes_written: int
+    version: str
+    version_before: str | None
+    """None exactly when `created`."""
+    created_directories: tuple[WorkspacePath, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader should know besides, one sentence each."""
+
+
+class EntryVersion(NamedTuple):
+    """What stood under a name, with its kind.
+
+    Threat: a file and a link have versions of one form. One that is exchanged for the
+    other, with the same bytes, is another thing at the same version.
+    """
+
+    kind: ChangeableKind
+    """FILE, DIRECTORY or LINK."""
+    version: str
+    """Of a file's content, or of a link's text; a word for a directory."""
+
+    def __str__(self) -> str:
+        """A file's version alone; that of a link says that it is one's."""
+        return f"link {self.version}" if self.kind is EntryKind.LINK else self.version
+
+
+@dataclass(frozen=True, slots=True)
+class MoveReceipt:
+    """An entry has another name now."""
+
+    path: WorkspacePath
+    to: WorkspacePath
+    kind: ChangeableKind
+    """FILE, DIRECTORY or LINK."""
+    version: str | None
+    """Of a file's content, or of a link's text; None for a directory."""
+    created_directories: tuple[WorkspacePath, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReceipt:
+    """An entry is gone."""
+
+    path: WorkspacePath
+    kind: ChangeableKind
+    """FILE, DIRECTORY or LINK."""
+    version_before: str | None
+    """Of a file's content, or of a link's text; None for a directory."""
+    bytes_before: int = 0
+    mode_before: int | None = None
+    """Permission bits; None for a link, which has none."""
+    notes: tuple[str, ...] = ()

@@ -9,10 +9,11 @@ from paddock.errors import (
     PathNotAFileError,
     PathThroughLinkError,
 )
-from paddock.history.journal import Journal
-from paddock.history.keeping import Keeper, NoKeeper
+from paddock.storage.disk import Disk
+from paddock.storage.history import Keeper
+from paddock.storage.journal import Journal
 from paddock.text.show import quote, show_name
-from paddock.workspace.beside import Beside, BesideResolution, beside_of, find_beside
+from paddock.workspace.apply import SetName, commit
 from paddock.workspace.changes import (
     UNCONDITIONAL,
     UNWITNESSED,
@@ -24,31 +25,45 @@ from paddock.workspace.changes import (
     Seen,
     Witness,
 )
-from paddock.workspace.changeset import SetName, commit
-from paddock.workspace.disk import Disk
-from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
+from paddock.workspace.draft import sweep
 from paddock.workspace.failures import converting
-from paddock.workspace.known import KnownFiles
-from paddock.workspace.links import Found, find_real
 from paddock.workspace.listing import Tree, list_directory
-from paddock.workspace.moving import delete, entry_version, move
-from paddock.workspace.names import (
+from paddock.workspace.move import delete, entry_version, move
+from paddock.workspace.paths import (
     ROOT,
+    AskedPath,
+    DeleteReceipt,
+    EntryFilter,
     EntryPath,
+    EntryVersion,
+    EveryEntry,
+    Listing,
+    MoveReceipt,
     ReadPath,
     WorkspacePath,
     WritePath,
+    WriteReceipt,
+    is_plain,
+    parse_asked,
     same_path,
     unchecked_path,
 )
-from paddock.workspace.paths import AskedPath, is_plain, parse_asked
-from paddock.workspace.reading import FileContent, OpenFile, open_file
-from paddock.workspace.receipts import DeleteReceipt, EntryVersion, MoveReceipt, WriteReceipt
-from paddock.workspace.resolution import PASS, Resolution, detect_resolution
-from paddock.workspace.roots import Root, open_root
-from paddock.workspace.states import entry_seen, entry_state
-from paddock.workspace.temporary import sweep
-from paddock.workspace.writing import Edit, Expected, Site, edit_file, write_file
+from paddock.workspace.preflight import entry_seen, entry_state
+from paddock.workspace.read import FileContent, KnownFiles, OpenFile, open_file
+from paddock.workspace.resolve import (
+    PASS,
+    Beside,
+    BesideResolution,
+    Found,
+    Resolution,
+    Root,
+    beside_of,
+    detect_resolution,
+    find_beside,
+    find_real,
+    open_root,
+)
+from paddock.workspace.write import Edit, Expected, Site, edit_file, write_file
 
 _EVERY_ENTRY: Final = EveryEntry()
 
@@ -100,7 +115,7 @@ class Workspace:
         chosen = resolution or detect_resolution()
         place = open_root(root, chosen, name)
         try:
-            workspace = cls(place, chosen, disk or Disk(), keeper or NoKeeper())
+            workspace = cls(place, chosen, disk or Disk(), keeper or Keeper())
             workspace.sweep()
         except BaseException:
             os.close(place.fd)
@@ -128,12 +143,10 @@ class Workspace:
 
     @property
     def real_root(self) -> str:
-        """The root's name without links."""
         return self._names[1]
 
     @property
     def resolution(self) -> Resolution:
-        """How names are opened here."""
         return self._resolution
 
     @property
@@ -246,7 +259,7 @@ class Workspace:
     def open_file(self, path: ReadPath | WorkspacePath) -> OpenFile:
         """Open a regular file for reading; of a ReadPath, the real path that was judged.
 
-        Never waits. See `reading` for what happens if the file changes meanwhile.
+        Never waits. See `read` for what happens if the file changes meanwhile.
 
         Raises:
             PathNotFoundError, PathNotAFileError (a directory), SpecialFileError.
@@ -375,7 +388,7 @@ class Workspace:
         witness: Witness = UNWITNESSED,
         condition: Condition = UNCONDITIONAL,
     ) -> ChangeReceipt:
-        """Make many changes, all of them or none; see `changes` and, for the rest, `changeset`.
+        """Make many changes, all of them or none; see `changes` and, for the rest, `apply`.
 
         `label` is what the recovery calls the set if we are killed: the id of the call.
         `witness` hears of every path before any of them changes; `condition` has to hold then.

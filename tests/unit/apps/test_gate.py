@@ -14,15 +14,15 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import PLANE_GATES
-from paddock.history.journal import Journal
-from paddock.history.objects import ObjectStore
 from paddock.packages.swap import given
 from paddock.packages.transaction import Attic
 from paddock.plane.layout import plane_name
+from paddock.storage.disk import Disk
+from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.testing.failing_disk import FailingDisk, Fault
 from paddock.workspace import Workspace
 from paddock.workspace.changes import AtVersion, WriteFile
-from paddock.workspace.disk import Disk
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
 

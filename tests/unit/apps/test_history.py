@@ -11,10 +11,10 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.past import open_past
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import HostError
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark, Doing
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import NoApprover
+from paddock.storage.history import History
+from paddock.storage.notes import CallMark, Doing
 from paddock.values.entries import digest_of
 from tests.support.disks import tree
 from tests.support.places import new_place

@@ -16,7 +16,7 @@ sys.exit(status)
 """
 CALLS = ("paddock.tools.spec", "paddock.tools.toolsets", "paddock.runtime.runtime")
 """What a tool call needs, and a question about the plane does not."""
-FILES = ("paddock.workspace.workspace", "paddock.history")
+FILES = ("paddock.workspace.workspace", "paddock.storage.objects")
 WRITING = ("paddock.assembly.ledgers", "cryptography")
 """What writes to a ledger, and signs it."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError, HostError
-from paddock.plane.files import (
+from paddock.storage.atomic import (
     create_file,
     make_directories,
     read_file,
@@ -15,7 +15,7 @@ from paddock.plane.files import (
     replace_file,
     require_private,
 )
-from paddock.plane.locks import locked
+from paddock.storage.locks import locked
 
 
 def test_a_regular_file_is_read_whole_up_to_the_limit(tmp_path):

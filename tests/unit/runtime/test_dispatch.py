@@ -18,9 +18,9 @@ from paddock.errors import (
     PermissionDeniedError,
     StringNotFoundError,
 )
-from paddock.history.keeping import Running
-from paddock.history.notes import CallMark
 from paddock.runtime.approvals import Approval, YesApprover
+from paddock.storage.history import Running
+from paddock.storage.notes import CallMark
 from paddock.tools.arguments import ArgumentType, clamped_integer
 from paddock.tools.spec import (
     READS,

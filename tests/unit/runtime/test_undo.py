@@ -14,11 +14,12 @@ from paddock.errors import (
     PathTraversalError,
     ReadOnlyPathError,
 )
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark
 from paddock.runtime.past import PastCall
 from paddock.runtime.undo import Undo, UndoArguments
+from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
+from paddock.storage.notes import CallMark
 from paddock.tools.effects import change_of_path
 from paddock.tools.spec import Change, Ports
 from paddock.workspace import Workspace, WorkspacePath
@@ -34,11 +35,10 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
 from paddock.workspace.metadata import status_from
 from tests.support.disks import temporaries, tree
 from tests.support.shown import Shows
-from tests.support.stores import NoSyncStoreDisk
+from tests.support.stores import NoSyncDisk
 
 
 @dataclass
@@ -98,7 +98,7 @@ def bench(tmp_path):
     (root / "dir/sub/two").chmod(0o640)
     (root / "file").write_bytes(b"file\n")
     (root / "link").symlink_to(b"dir/one\xff")
-    history = History(str(tmp_path / "objects"), bytes_max=1 << 30, disk=NoSyncStoreDisk())
+    history = History(str(tmp_path / "objects"), bytes_max=1 << 30, disk=NoSyncDisk())
     history.store.recover()
     with (
         Workspace.open(str(root), keeper=history.keeper()) as workspace,

@@ -11,7 +11,7 @@ from paddock.text.json import parse_object
 from paddock.tools.toolsets import all_tools
 from paddock.workspace import version_of
 from paddock.workspace.failures import converted
-from paddock.workspace.names import unchecked_path
+from paddock.workspace.paths import unchecked_path
 
 OTHER = version_of(b"other")
 PATHS = {

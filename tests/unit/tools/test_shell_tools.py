@@ -32,7 +32,7 @@ from paddock.tools.spec import Ports, RefusedPath, StoppedCallError
 from paddock.values.calls import Cancel, LeftEffect
 from paddock.workspace import EntryKind, Workspace
 from paddock.workspace.changes import ChangedPath, EntryState
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.shown import Shows
 
 PLAN = SandboxPlan(

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError, PathTraversalError
+from paddock.storage.disk import Disk
 from paddock.workspace import Workspace
-from paddock.workspace.beside import Beside
-from paddock.workspace.change_recovery import recover
 from paddock.workspace.changes import Absent, AtVersion, OpenContent, RemoveFile, WriteFile
-from paddock.workspace.disk import Disk
-from paddock.workspace.names import unchecked_path
-from paddock.workspace.reading import version_of
-from paddock.workspace.resolution import PASS_DIRECTORY, detect_resolution
+from paddock.workspace.paths import unchecked_path
+from paddock.workspace.read import version_of
+from paddock.workspace.recover import recover
+from paddock.workspace.resolve import PASS_DIRECTORY, Beside, detect_resolution
 from tests.support.changes import memory_directory, open_bench
 from tests.support.dying import run_until
 

@@ -4,7 +4,6 @@ import pytest
 
 from paddock import limits
 from paddock.errors import InternalError, InvalidPathError
-from paddock.workspace.change_plan import paths_of, plan_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -15,8 +14,10 @@ from paddock.workspace.changes import (
     SetMetadata,
     StoredContent,
     WriteFile,
+    paths_of,
+    plan_changes,
 )
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.paths import unchecked_path as at
 
 OLD = AtVersion("sha256:0")
 

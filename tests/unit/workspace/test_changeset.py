@@ -18,7 +18,8 @@ from paddock.errors import (
     ReadOnlyPathError,
     SpecialFileError,
 )
-from paddock.plane.locks import try_lock
+from paddock.storage.disk import Disk
+from paddock.storage.locks import try_lock
 from paddock.workspace import Openat2Resolution, WalkResolution
 from paddock.workspace.changes import (
     Absent,
@@ -35,11 +36,9 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
-from paddock.workspace.entries import EntryKind
-from paddock.workspace.locks import LockedDirectories
-from paddock.workspace.names import ROOT
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.draft import LockedDirectories
+from paddock.workspace.paths import ROOT, EntryKind
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import (
     MODIFIED_NS,
     File,

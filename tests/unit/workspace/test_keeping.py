@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
-from paddock.history.notes import Doing
+from paddock.storage.notes import Doing
 from paddock.workspace import Expected, Pieces, Workspace
-from paddock.workspace.reading import version_of
+from paddock.workspace.read import version_of
 from tests.support.disks import DISKS, temporaries, tree
 
 OLD = b"old content\n"

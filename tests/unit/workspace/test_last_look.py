@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History, Kept
-from paddock.history.notes import Doing
+from paddock.storage.disk import Disk
+from paddock.storage.history import History, Kept
+from paddock.storage.journal import Journal
+from paddock.storage.notes import Doing
 from paddock.testing.failing_disk import Death, FailingDisk
 from paddock.workspace import Expected, Workspace
-from paddock.workspace.change_recovery import Recovered, Settled, recover
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveDirectory, RemoveFile, WriteFile
-from paddock.workspace.disk import Disk
-from paddock.workspace.names import unchecked_path as at
-from paddock.workspace.resolution import detect_resolution
+from paddock.workspace.paths import unchecked_path as at
+from paddock.workspace.recover import Recovered, Settled, recover
+from paddock.workspace.resolve import detect_resolution
 from tests.support.changes import (
     File,
     Folder,

@@ -6,8 +6,7 @@ import pytest
 
 from paddock.errors import PathError, PathNotADirectoryError, PathNotFoundError
 from paddock.workspace import DirectoryEntry, EntryKind, Listing, Workspace, first_entries
-from paddock.workspace.entries import EveryEntry
-from paddock.workspace.names import unchecked_path
+from paddock.workspace.paths import EveryEntry, unchecked_path
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 p = unchecked_path

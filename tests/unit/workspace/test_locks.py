@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import PathError, StorageFullError
-from paddock.workspace.locks import LockedDirectories
-from paddock.workspace.names import unchecked_path
-from paddock.workspace.resolution import READ_DIRECTORY, Resolution
+from paddock.workspace.draft import LockedDirectories
+from paddock.workspace.paths import unchecked_path
+from paddock.workspace.resolve import READ_DIRECTORY, Resolution
 
 p = unchecked_path
 

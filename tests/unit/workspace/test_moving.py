@@ -18,7 +18,7 @@ from paddock.errors import (
     SpecialFileError,
 )
 from paddock.workspace import DeleteReceipt, EntryKind, EntryVersion, MoveReceipt, Workspace
-from paddock.workspace.names import unchecked_path
+from paddock.workspace.paths import unchecked_path
 from tests.support.disks import DISKS, tree
 from tests.support.users import give_to_plain_user, run_as_plain_user
 

@@ -2,11 +2,13 @@
 
 import pytest
 
-from paddock.history.journal import Journal
-from paddock.history.keeping import History
-from paddock.history.notes import CallMark, Doing
+from paddock.storage.disk import Disk
+from paddock.storage.history import History
+from paddock.storage.journal import Journal
+from paddock.storage.notes import CallMark, Doing
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
+from paddock.workspace.apply import NotingWitness, doing_of_path
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -19,11 +21,8 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.disk import Disk
-from paddock.workspace.entries import EntryKind
-from paddock.workspace.names import unchecked_path
-from paddock.workspace.noting import NotingWitness, doing_of_path
-from tests.support.stores import NoSyncStoreDisk
+from paddock.workspace.paths import EntryKind, unchecked_path
+from tests.support.stores import NoSyncDisk
 
 MARK = CallMark("CALL-1", "run_shell", "main", "SES-1")
 ONE, NEW = digest_of(b"one"), digest_of(b"new")
@@ -31,7 +30,7 @@ ONE, NEW = digest_of(b"one"), digest_of(b"new")
 
 @pytest.fixture
 def history(tmp_path):
-    history = History(str(tmp_path / "objects"), bytes_max=1 << 30, disk=NoSyncStoreDisk())
+    history = History(str(tmp_path / "objects"), bytes_max=1 << 30, disk=NoSyncDisk())
     history.store.recover()
     history.store.put_bytes(b"new")
     yield history

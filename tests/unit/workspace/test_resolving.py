@@ -15,7 +15,7 @@ from paddock.errors import (
     PathTraversalError,
 )
 from paddock.workspace import Workspace, WorkspacePath
-from paddock.workspace.names import unchecked_path
+from paddock.workspace.paths import unchecked_path
 from tests.support.disks import tree
 
 p = unchecked_path

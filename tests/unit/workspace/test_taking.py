@@ -8,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
-from paddock.workspace.changes import (
-    Absent,
-    GivenContent,
-    MakeDirectory,
-    MakeLink,
-    WriteFile,
-)
-from paddock.workspace.disk import Disk
-from paddock.workspace.names import unchecked_path as at
+from paddock.storage.disk import Disk
+from paddock.workspace.changes import Absent, GivenContent, MakeDirectory, MakeLink, WriteFile
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import MODIFIED_NS, File, Folder, Link, model_of, open_bench, seen
 from tests.support.disks import DISKS
 

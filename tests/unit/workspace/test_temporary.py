@@ -5,11 +5,11 @@ import os
 
 import pytest
 
+from paddock.storage.disk import Disk
 from paddock.workspace import Workspace, is_temporary_name
-from paddock.workspace import temporary as module
-from paddock.workspace.disk import Disk
-from paddock.workspace.names import ROOT, unchecked_path
-from paddock.workspace.temporary import TemporaryName
+from paddock.workspace import draft as module
+from paddock.workspace.draft import TemporaryName
+from paddock.workspace.paths import ROOT, unchecked_path
 from tests.support.disks import tree
 
 TOKEN = "0123456789abcdef" * 2

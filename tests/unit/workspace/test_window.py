@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 
 from paddock.workspace import Resolution, Window, WindowLimits, WindowLine, Workspace
-from paddock.workspace.known import NOTHING_KNOWN, KnownFile, KnownFiles
-from paddock.workspace.reading import OpenFile, open_file
-from paddock.workspace.window import whole_characters
+from paddock.workspace.read import (
+    NOTHING_KNOWN,
+    KnownFile,
+    KnownFiles,
+    OpenFile,
+    open_file,
+    whole_characters,
+)
 
 WIDE = WindowLimits(1_000_000, 100_000)
 

@@ -19,7 +19,7 @@ from paddock.errors import (
     TextTooLargeError,
 )
 from paddock.workspace import Expected, Pieces, Workspace, WriteReceipt
-from paddock.workspace.names import unchecked_path
+from paddock.workspace.paths import unchecked_path
 from tests.support.disks import DISKS, tree
 
 p = unchecked_path

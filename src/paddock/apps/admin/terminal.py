@@ -38,7 +38,7 @@ from paddock.apps.admin.plain import Answer, Ended, Question, Said, Silence, Typ
 from paddock.apps.admin.rich_drawing import RichDrawing
 from paddock.apps.admin.show import Block, Look, Span, Status, Text, line, row
 from paddock.errors import ConfigError, PaddockError
-from paddock.plane.files import (
+from paddock.storage.atomic import (
     FILE_MODE,
     host_errors,
     make_directories,

@@ -93,7 +93,7 @@ def _is_in_the_way(error: PaddockError) -> bool:
 def _build(options: Options, console: Console) -> int:
     from paddock.packages.archive import ARCHIVE_MODE
     from paddock.packages.bootstrap import NAME, build_bootstrap
-    from paddock.plane.files import replace_file
+    from paddock.storage.atomic import replace_file
     from paddock.values.entries import digest_of
 
     require_named("--out", options.out)

@@ -25,7 +25,7 @@ from paddock.ledger.export import Exported, ExportedLines, PageText, export_page
 from paddock.ledger.format.lines import BadLine, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.query import Filter, query_lines
-from paddock.plane.files import read_file_through_links
+from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
 from paddock.values.calls import Json
 

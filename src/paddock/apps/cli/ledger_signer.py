@@ -11,8 +11,8 @@ from paddock.errors import UsageError
 from paddock.ledger.format.merkle import HASH_BYTES
 from paddock.ledger.format.notes import parse_checkpoint
 from paddock.ledger.signing import KeySigner, create_key, read_signed
-from paddock.plane.files import make_directories
-from paddock.plane.locks import locked
+from paddock.storage.atomic import make_directories
+from paddock.storage.locks import locked
 from paddock.text.show import quote
 
 _INPUT_CHARS_MAX = limits.checkpoint_note_bytes_max

@@ -42,8 +42,8 @@ from paddock.ledger.read import find_genesis, gone_error, is_known
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.signing import open_note
 from paddock.ledger.verify.verifying import ChainFault, Held, Problem, Verification
-from paddock.plane.files import read_file_through_links
 from paddock.plane.layout import LedgerName
+from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 

@@ -22,7 +22,7 @@ from paddock.errors import ConfigError, HostError, SandboxUnavailableError
 from paddock.plane.clients import CLAUDE, read_client_file
 from paddock.plane.create import MAIN_AGENT
 from paddock.plane.environment import Environment
-from paddock.plane.files import make_directories, replace_file
+from paddock.storage.atomic import make_directories, replace_file
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 

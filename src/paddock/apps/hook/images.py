@@ -44,11 +44,11 @@ from paddock.plane.discover import (
     bare_planes_below,
     registry_directory,
 )
-from paddock.plane.files import create_file, make_directories, replace_file, require_private
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.trust import trust_record_path
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
+from paddock.storage.atomic import create_file, make_directories, replace_file, require_private
 from paddock.values.calls import Json
 from paddock.values.decisions import AgentChain, Permissions, PlaneKind
 

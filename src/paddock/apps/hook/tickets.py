@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.errors import ApprovalUnavailableError
-from paddock.plane.files import create_file, make_directories
 from paddock.plane.layout import PlaneLayout
 from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.storage.atomic import create_file, make_directories
 from paddock.values.entries import digest_of_json
 
 LIFE_S: Final = 3600

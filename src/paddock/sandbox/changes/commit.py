@@ -22,9 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import FileChangedError, PathError, StorageFullError
-from paddock.history.journal import Journal
-from paddock.history.keeping import History, current_call
-from paddock.history.objects import ObjectStore
 from paddock.policy.engine import Policy
 from paddock.policy.settings import Git
 from paddock.sandbox.changes.differences import Difference, Differences, Layers, status_of_look
@@ -46,10 +43,14 @@ from paddock.sandbox.git.rules import (
 )
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.values import RefusedChange
+from paddock.storage.history import History, current_call
+from paddock.storage.journal import Journal
+from paddock.storage.locks import Identity, identity_of
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import name_some, quote, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
-from paddock.workspace.change_looks import conflict
+from paddock.workspace.apply import NotingWitness
 from paddock.workspace.changes import (
     Absent,
     ChangedPath,
@@ -66,10 +67,9 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.locks import Identity, identity_of
-from paddock.workspace.names import WorkspacePath, unchecked_path
-from paddock.workspace.noting import NotingWitness
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution, held_open
+from paddock.workspace.paths import WorkspacePath, unchecked_path
+from paddock.workspace.preflight import conflict
+from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution, held_open
 
 # A set is judged on the tree of one moment and comes into that of another: after a wait for
 # the locks of another set, or, where somebody was asked first, up to a day later. Each change

@@ -28,7 +28,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from paddock.plane.files import host_error
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE
@@ -36,9 +35,10 @@ from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.values import ShownFile
+from paddock.storage.atomic import host_error
 from paddock.values.entries import DIGEST_PREFIX
 from paddock.workspace.metadata import FileStatus
-from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution, held_open
+from paddock.workspace.resolve import PASS, READ_FILE, Resolution, detect_resolution, held_open
 
 # Entries below a directory that is renamed keep their own times: what came with another
 # directory looks as if it had always been there. So each directory is compared with the

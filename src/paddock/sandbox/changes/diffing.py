@@ -11,17 +11,17 @@ from typing import Final
 
 from paddock import limits
 from paddock.ledger.format.encoding import encode_json
-from paddock.plane.files import host_error
 from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.git.rules import NodeKind
+from paddock.storage.atomic import host_error
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.values.entries import digest_of
-from paddock.workspace.reading import version_of_file
-from paddock.workspace.resolution import READ_FILE, held_open
+from paddock.workspace.read import version_of_file
+from paddock.workspace.resolve import READ_FILE, held_open
 
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_WHOLE: Final = 20_000

@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple, cast
 
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
-from paddock.history.objects import ObjectStore
 from paddock.sandbox.values import RefusedChange
+from paddock.storage.locks import Identity
+from paddock.storage.objects import ObjectStore
 from paddock.values.calls import Json
 from paddock.workspace.changes import (
     Absent,
@@ -32,10 +33,9 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.locks import Identity
 from paddock.workspace.metadata import FileStatus
-from paddock.workspace.names import unchecked_path
-from paddock.workspace.resolution import held_open
+from paddock.workspace.paths import unchecked_path
+from paddock.workspace.resolve import held_open
 
 _KINDS: Final[Mapping[str, type[StagedChange]]] = {
     "write": WriteFile,

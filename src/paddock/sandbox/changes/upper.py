@@ -33,10 +33,15 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError
 from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
-from paddock.plane.files import host_error
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
-from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution, held_open
+from paddock.storage.atomic import host_error
+from paddock.workspace.resolve import (
+    READ_DIRECTORY,
+    Beside,
+    Resolution,
+    detect_resolution,
+    held_open,
+)
 
 # The layer that a command works on ends there: what is mounted is not part of it, and the
 # command sees the directory underneath, as a rule an empty one. We see what is mounted.

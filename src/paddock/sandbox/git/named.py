@@ -16,7 +16,7 @@ from typing import Final
 from paddock.sandbox.git.index import NO_INDEX, IndexEntry, IndexFile, open_index
 from paddock.sandbox.git.layout import Read, WorkTree
 from paddock.sandbox.git.objects import TreeEntry, TreeReader, unknown_names
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution
+from paddock.workspace.resolve import PASS_DIRECTORY, Resolution
 
 _HOPS_MAX: Final = 5
 """From HEAD to the commit, as git follows them."""

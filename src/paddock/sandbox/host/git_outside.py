@@ -19,8 +19,13 @@ from typing import Final
 
 from paddock.errors import HostError
 from paddock.sandbox.host.host_facts import GitOutside, Resolver, is_below, read_content
-from paddock.workspace.beside import Beside
-from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE, detect_resolution, held_open
+from paddock.workspace.resolve import (
+    PASS_DIRECTORY,
+    READ_FILE,
+    Beside,
+    detect_resolution,
+    held_open,
+)
 
 GIT: Final = ".git"
 _POINTER_BYTES_MAX: Final = 4096

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import PaddockError
-from paddock.plane.files import read_file
 from paddock.sandbox.git.objects import GIT_OPTIONS
 from paddock.sandbox.host.host_facts import (
     GitFacts,
@@ -38,6 +37,7 @@ from paddock.sandbox.host.host_facts import (
     is_changeable,
     is_covered,
 )
+from paddock.storage.atomic import read_file
 
 _LISTING_BYTES_MAX: Final = 1 << 20
 _TIME_S: Final = 5.0

@@ -18,7 +18,7 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.policy.settings import SYSTEM_READ
 from paddock.text.show import quote
-from paddock.workspace.resolution import READ_FILE, Resolution, detect_resolution
+from paddock.workspace.resolve import READ_FILE, Resolution, detect_resolution
 
 Link = tuple[str, str]
 """(absolute name of a link, the text in it)."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError, ToolError
-from paddock.workspace.names import WorkspacePath, unchecked_path
+from paddock.workspace.paths import WorkspacePath, unchecked_path
 from paddock.workspace.search.asked import BinarySign
 from paddock.workspace.search.confirm import as_utf8, is_large_utf16
 from paddock.workspace.workspace import Workspace

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from paddock import limits
 from paddock.text.show import BOM
-from paddock.workspace.reading import OpenFile, read_bytes
+from paddock.workspace.read import OpenFile, read_bytes
 from paddock.workspace.search.until import Until
 
 _SPLIT_BYTES: Final = 1_048_576

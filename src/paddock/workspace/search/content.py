@@ -14,8 +14,8 @@ import os
 from paddock.errors import PathNotAFileError, PermissionDeniedError
 from paddock.text.show import quote
 from paddock.workspace.failures import converting
-from paddock.workspace.names import WorkspacePath
-from paddock.workspace.resolution import READ_DIRECTORY
+from paddock.workspace.paths import WorkspacePath
+from paddock.workspace.resolve import READ_DIRECTORY
 from paddock.workspace.search.asked import ContentFound, Shown, Wanted
 from paddock.workspace.search.binaries import read_binary_sign
 from paddock.workspace.search.child import require_enterable

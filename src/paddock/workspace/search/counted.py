@@ -11,7 +11,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError, ToolError
 from paddock.workspace.failures import converting
-from paddock.workspace.names import WorkspacePath, unchecked_path
+from paddock.workspace.paths import WorkspacePath, unchecked_path
 from paddock.workspace.search.asked import ContentFound, Shown, Wanted
 from paddock.workspace.search.binaries import binary_sign
 from paddock.workspace.search.content import is_file, require_viewable

@@ -15,10 +15,9 @@ from typing import Final, Protocol
 from paddock import limits
 from paddock.errors import HostError, InvalidPatternError, ToolError
 from paddock.text.show import quote, show_name
-from paddock.workspace.known import wall_clock_ns
-from paddock.workspace.names import unchecked_path
-from paddock.workspace.reading import OpenFile
-from paddock.workspace.resolution import READ_FILE
+from paddock.workspace.paths import is_temporary_name, unchecked_path
+from paddock.workspace.read import OpenFile, wall_clock_ns
+from paddock.workspace.resolve import READ_FILE
 from paddock.workspace.search.asked import BinarySign, FileLines, Remarks, Shown, Wanted
 from paddock.workspace.search.binaries import binary_sign, is_large_binary
 from paddock.workspace.search.child import Child
@@ -26,7 +25,6 @@ from paddock.workspace.search.confirm import Content, lines_of
 from paddock.workspace.search.program import check_command, files_command, text_command
 from paddock.workspace.search.proposals import ProposalReader
 from paddock.workspace.search.until import Until
-from paddock.workspace.temporary import is_temporary_name
 from paddock.workspace.workspace import Workspace
 
 _BATCH_NAME_BYTES: Final = 524_288

@@ -20,15 +20,14 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.workspace.failures import converting
 from paddock.workspace.listing import Tree
-from paddock.workspace.names import WorkspacePath
-from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY
+from paddock.workspace.paths import WorkspacePath, is_temporary_name
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY
 from paddock.workspace.search.asked import NamesFound, Remarks, Shown
 from paddock.workspace.search.child import Child, require_enterable
 from paddock.workspace.search.globs import Entered, SearchGlob
 from paddock.workspace.search.program import NEVER, list_command
 from paddock.workspace.search.until import Until
 from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, too_deep_above
-from paddock.workspace.temporary import is_temporary_name
 from paddock.workspace.workspace import Workspace
 
 _WORTH_WALKING_ENTRIES: Final = 16_384

@@ -20,9 +20,9 @@ from typing import Final
 
 from paddock import limits
 from paddock.workspace.listing import Tree
-from paddock.workspace.names import WorkspacePath
-from paddock.workspace.reading import read_bytes
-from paddock.workspace.resolution import READ_DIRECTORY, READ_FILE
+from paddock.workspace.paths import WorkspacePath, is_temporary_name
+from paddock.workspace.read import read_bytes
+from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
 from paddock.workspace.search.globs import SearchGlob
 from paddock.workspace.search.ignore import (
     IGNORE_FILE,
@@ -31,7 +31,6 @@ from paddock.workspace.search.ignore import (
     compile_rules,
 )
 from paddock.workspace.search.until import Until
-from paddock.workspace.temporary import is_temporary_name
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _OPEN_RULES: Final = READ_FILE | os.O_NOFOLLOW

@@ -17,7 +17,7 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.names import unchecked_path as at
+from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import Bench, open_bench, seen
 
 REFUSED = "is not committed by the git preset as the workspace is now: "

@@ -4,7 +4,7 @@ import pytest
 
 from paddock.providers.failures import CancelToken
 from paddock.workspace import Workspace
-from paddock.workspace.names import unchecked_path
+from paddock.workspace.paths import unchecked_path
 from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.confirm import Content
 from paddock.workspace.search.engine import Engine

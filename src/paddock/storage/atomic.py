@@ -1,0 +1,332 @@
+"""Small files of our own, read and written whole: by path, where no agent can move them.
+
+Reads are bounded and never hang; writes are whole or absent and survive a power
+cut. Foreign errors become `ConfigError` (what stands there cannot be used) or
+`HostError` (this host could not do it).
+"""
+
+import errno
+import os
+import re
+import secrets
+import stat
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import ConfigError, HostError
+from paddock.text.show import quote
+
+DIRECTORY_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+WRITABLE_BY_OTHERS: Final = 0o022
+
+_TEMPORARY_PREFIX: Final = ".paddock-"
+_TEMPORARY_SUFFIX: Final = ".tmp"
+"""With 32 hex digits between them: the form that the workspace hides and sweeps, for
+`init` writes in a project's root."""
+_TEMPORARY_NAME: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.tmp")
+_NO_HARD_LINKS: Final = frozenset(
+    {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+)
+"""link(2) on a file system without hard links: vfat says EPERM, others the rest."""
+
+
+@contextmanager
+def host_errors(act: str, path: Path) -> Generator[None, None, None]:
+    """What the system refuses inside becomes a `HostError` that says `act` and `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(
+            f"{act} {quote(str(path))} failed: {error.strerror or error}",
+            where=str(path),
+            hint="check permissions, free space and that the file system is writable",
+        ) from error
+
+
+@contextmanager
+def host_error(said: str, where: str = "") -> Generator[None, None, None]:
+    """What the system refuses inside becomes a `HostError` that says so."""
+    try:
+        yield
+    except OSError as error:
+        raise HostError(f"{said}: {os.strerror(error.errno or 0)}", where=where) from error
+
+
+def read_file(path: Path, bytes_max: int) -> bytes | None:
+    """The bytes of a regular file, or None where nothing stands.
+
+    Threat: a FIFO would block the reader for ever and a link would make a file
+    from elsewhere count as this one. The last component is never followed, the
+    open never waits, and the type is taken from the descriptor.
+
+    Raises:
+        ConfigError: a link, a directory, a special file, unreadable, or more than
+            `bytes_max` bytes.
+        HostError: the system failed to read.
+    """
+    return _read(path, bytes_max, os.O_NOFOLLOW)
+
+
+def read_file_through_links(path: Path, bytes_max: int) -> bytes | None:
+    """As `read_file`, but a link is followed: for files that the user alone places."""
+    return _read(path, bytes_max, 0)
+
+
+def read_private_file(path: Path, bytes_max: int, owners: Collection[int]) -> bytes | None:
+    """As `read_file_through_links`, of a file that only `owners` can write.
+
+    What a link leads to is judged by the descriptor, as it was opened.
+
+    Raises: as `read_file`. ConfigError: somebody else's, or writable for a group or everybody.
+    """
+    return _read(path, bytes_max, 0, owners)
+
+
+def _read(
+    path: Path, bytes_max: int, extra_flags: int, owners: Collection[int] | None = None
+) -> bytes | None:
+    # O_NONBLOCK: open(2) of a FIFO without a writer would wait otherwise.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | extra_flags
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise _unreadable(path, error) from error
+    try:
+        with host_errors("reading", path):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ConfigError(
+                    f"{quote(str(path))} is not a regular file",
+                    where=str(path),
+                    hint="put a regular file there, or remove it",
+                )
+            problem = "" if owners is None else _open_to_others(status, owners)
+            if problem:
+                raise ConfigError(
+                    f"{quote(str(path))} {problem}",
+                    where=str(path),
+                    hint="only you may be able to write it: chmod go-w",
+                )
+            content = _read_up_to(descriptor, bytes_max + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > bytes_max:
+        raise ConfigError(
+            f"{quote(str(path))} has more than {bytes_max} bytes",
+            where=str(path),
+            hint="make it smaller",
+        )
+    return content
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError | HostError:
+    if error.errno == errno.ELOOP:
+        return ConfigError(
+            f"{quote(str(path))} is a link, and links are not followed here",
+            where=str(path),
+            hint="replace the link with a copy of the file",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ConfigError(
+            f"{quote(str(path))} may not be read: {error.strerror}",
+            where=str(path),
+            hint="give yourself read permission, or remove the file",
+        )
+    if error.errno in (errno.ENXIO, errno.ENODEV):
+        return ConfigError(
+            f"{quote(str(path))} is not a regular file",
+            where=str(path),
+            hint="put a regular file there, or remove it",
+        )
+    return HostError(f"reading {quote(str(path))} failed: {error.strerror}", where=str(path))
+
+
+def _read_up_to(descriptor: int, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    missing = bytes_max
+    while missing > 0:
+        part = os.read(descriptor, missing)
+        if not part:
+            break
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+def replace_file(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
+    """Put `content` at `path`, whole or not at all, with this mode.
+
+    Sequence: temporary in the same directory → fsync → rename → fsync of the
+    directory. After a power cut the old or the new content stands, never a mix.
+    """
+    with host_errors("writing", path):
+        temporary = _write_temporary(path.parent, content, FILE_MODE)
+        try:
+            if mode != FILE_MODE:
+                # Another mode than our own files have is somebody's choice: no umask cuts it.
+                os.chmod(temporary, mode)
+            os.rename(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+        sync_directory(path.parent)
+
+
+def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = None) -> bool:
+    """Put `content` at `path` unless something stands there; whether it was put.
+
+    Of several that try at once exactly one succeeds, and nobody ever sees a part
+    of the content. Sequence: temporary → fsync → link(2), which never replaces →
+    unlink of the temporary → fsync of the directory. `mode` is cut by the umask.
+
+    The temporary stands in `drafts`, a directory of the same file system, where a killed
+    writer must not leave one beside the file.
+    """
+    with host_errors("writing", path):
+        temporary = _write_temporary(path.parent if drafts is None else drafts, content, mode)
+        try:
+            os.link(temporary, path, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            try:
+                # Exclusive without hard links too, but a crash may leave a part.
+                _write_new(path, content, mode)
+            except FileExistsError:
+                return False
+        finally:
+            os.unlink(temporary)
+        sync_directory(path.parent)
+        return True
+
+
+def is_temporary_name(name: str) -> bool:
+    """Whether a killed writer left it."""
+    return _TEMPORARY_NAME.fullmatch(name) is not None
+
+
+def _write_temporary(directory: Path, content: bytes, mode: int) -> Path:
+    temporary = directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(16)}{_TEMPORARY_SUFFIX}"
+    _write_new(temporary, content, mode)
+    return temporary
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, mode)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def make_directories(path: Path) -> None:
+    """Make `path` and its missing parents, mode 0700, each made durable in its parent."""
+    with host_errors("making", path):
+        missing = [path]
+        while not missing[-1].parent.exists():
+            missing.append(missing[-1].parent)
+        for directory in reversed(missing):
+            try:
+                os.mkdir(directory, DIRECTORY_MODE)
+            except FileExistsError:
+                if not directory.is_dir():
+                    raise
+            else:
+                sync_directory(directory.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` durable: fsync(2) on the directory itself."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
+    """Refuse a directory that others can write into; `variable` names another place for it.
+
+    Threat: whoever can put files here can answer for the user: trust a policy,
+    declare an agent, swap a ledger.
+
+    Raises:
+        ConfigError: a link, not a directory, another user's, or writable for a
+            group or everybody. A missing directory is fine.
+    """
+    status = _lstat(directory)
+    if status is None:
+        return
+    if stat.S_ISDIR(status.st_mode):
+        problem = _open_to_others(status, trusted_owners(directory))
+    else:
+        problem = "is not a directory"
+    if problem:
+        raise ConfigError(
+            f"{quote(str(directory))} {problem}",
+            where=str(directory),
+            hint=f"only you may be able to write there: chmod go-w, or choose another {variable}",
+        )
+
+
+def require_own_link(path: Path) -> None:
+    """Refuse a link that somebody else made; anything else, and nothing, is fine.
+
+    Threat: where others can make names, a link of theirs leads to files of the user's own
+    that were never meant for this.
+
+    Raises: ConfigError.
+    """
+    status = _lstat(path)
+    if status is None or not stat.S_ISLNK(status.st_mode):
+        return
+    if status.st_uid not in trusted_owners(path):
+        raise ConfigError(
+            f"{quote(str(path))} is a link that belongs to user {status.st_uid}",
+            where=str(path),
+            hint="remove it, and make your own",
+        )
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _open_to_others(status: os.stat_result, owners: Collection[int]) -> str:
+    """By what others than `owners` could write it; empty where they cannot."""
+    if status.st_uid not in owners:
+        return f"belongs to user {status.st_uid}"
+    if status.st_mode & WRITABLE_BY_OTHERS:
+        return f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+def trusted_owners(directory: Path) -> frozenset[int]:
+    """Who may own a directory of ours, or what stands there, by its place alone.
+
+    Us and root; for root also whoever owns the parent: a home mounted into a container.
+    """
+    owners = {os.geteuid(), 0}
+    if os.geteuid() == 0:
+        with host_errors("looking at", directory.parent):
+            owners.add(os.lstat(directory.parent).st_uid)
+    return frozenset(owners)

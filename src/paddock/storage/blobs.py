@@ -1,0 +1,103 @@
+"""Contents that the ledger names by a salted digest, and that can be erased without it.
+
+What is kept is `salt ‖ content`, in a store of its own, under the SHA-256 of just that.
+So the digest in an entry is the object's name, and the salt stands nowhere else: with
+the object it is gone, and nobody can try contents against the digest any more.
+
+Nothing here is pruned. Contents come and go with no lock that the history holds.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import IntegrityError
+from paddock.storage.atomic import make_directories
+from paddock.storage.locks import call_after_fork
+from paddock.storage.objects import ObjectStore
+from paddock.values.entries import DIGEST_PREFIX
+
+SALT_BYTES: Final = 16
+"""128 bits: nobody tries them all."""
+_UNBOUNDED: Final = 1 << 62
+
+
+class BlobStore:
+    """The contents of one plane's ledgers. Opened when it is first needed; any thread may use it.
+
+    `randomness(n)` returns n unpredictable bytes.
+    """
+
+    __slots__ = ("__weakref__", "_directory", "_mutex", "_opened", "_randomness")
+
+    def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
+        self._directory = directory
+        self._randomness = randomness
+        self._mutex = threading.Lock()
+        self._opened: ObjectStore | None = None
+        call_after_fork(self, BlobStore._after_fork)
+
+    def _after_fork(self) -> None:
+        """Another thread of the parent may have been opening it."""
+        self._mutex = threading.Lock()
+
+    def put(self, content: bytes) -> str:
+        """Keep a content under a new salt; its salted digest, 64 hexadecimal digits.
+
+        On the device, and found by others, after the next `sync`.
+
+        Raises: StorageFullError, HostError, ConfigError.
+        """
+        digest = self._open().put_bytes(self._randomness(SALT_BYTES) + content)
+        return digest.removeprefix(DIGEST_PREFIX)
+
+    def sync(self) -> None:
+        """Wait until what was put is on the device. Raises: as `put`."""
+        self._open().sync()
+
+    def read(self, digest: str) -> bytes | None:
+        """The content of a salted digest; None where it is not there (any more).
+
+        Raises:
+            IntegrityError: it is damaged, or `digest` is none.
+            HostError: it cannot be read.
+        """
+        if not self._is_made():
+            return None
+        store, name = self._open(), DIGEST_PREFIX + digest
+        if not store.has(name):
+            return None
+        kept = store.read(name)
+        if len(kept) < SALT_BYTES:
+            raise IntegrityError(f"the content {digest} has no salt")
+        return kept[SALT_BYTES:]
+
+    def has(self, digest: str) -> bool:
+        """Whether the content is there; raises as `read`."""
+        return self._is_made() and self._open().has(DIGEST_PREFIX + digest)
+
+    def erase(self, digest: str) -> bool:
+        """Remove content and salt, durably; whether they were there.
+
+        Raises: IntegrityError where `digest` is none; HostError.
+        """
+        return self._is_made() and self._open().forget(DIGEST_PREFIX + digest)
+
+    def close(self) -> None:
+        """Let the store go; a second time does nothing."""
+        with self._mutex:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    def _is_made(self) -> bool:
+        # Whoever only asks makes nothing.
+        return self._opened is not None or self._directory.is_dir()
+
+    def _open(self) -> ObjectStore:
+        with self._mutex:
+            if self._opened is None:
+                make_directories(self._directory.parent)
+                self._opened = ObjectStore.open(str(self._directory), bytes_max=_UNBOUNDED)
+            return self._opened

@@ -1,0 +1,284 @@
+"""Every call that changes a disk, each acting on one component; and what its failure means.
+
+One small object, so that a test can make any one of them fail (`paddock.testing`), and
+so that a reader sees at one glance what a write can do to a file system. No method
+takes a path, only a descriptor and a single name under it; but for `take`.
+"""
+
+import errno
+import functools
+import os
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final
+
+from paddock.errors import HostError, StorageFullError
+from paddock.kernel.files import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2, syncfs
+
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+PRIVATE_MODE: Final = 0o600
+PRIVATE_DIRECTORY_MODE: Final = 0o700
+# Not on macOS, where every new file gets a name.
+_O_TMPFILE: Final[int] = getattr(os, "O_TMPFILE", 0)
+_BY_DESCRIPTOR: Final = "/proc/self/fd"
+_WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY
+_BOTH: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY
+_NO_SUCH_CALL: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
+_NO_KERNEL_COPY: Final = frozenset(
+    {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
+)
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_CHUNK_BYTES: Final = 1 << 20
+_READ_BYTES_MAX: Final = 65_536
+"""What is read and written costs less than a copy by the kernel up to here."""
+_SYNCED_ONE_BY_ONE_MAX: Final = 4
+
+
+@functools.cache
+def _has_descriptors() -> bool:
+    return os.path.exists(_BY_DESCRIPTOR)
+
+
+class Disk:
+    """The real one. Every method raises `OSError`; every name is one component."""
+
+    __slots__ = ()
+
+    # Files
+
+    def open_unnamed(self, dir_fd: int, mode: int = PRIVATE_MODE) -> int | None:
+        """A new file in that directory without a name, None where O_TMPFILE is unknown.
+
+        It inherits what a file made there inherits (group, default ACL, umask), and a
+        killed process leaves nothing of it. It can be read as well, by whoever hashes it
+        while it grows. EISDIR: a kernel that knows no O_TMPFILE takes it for O_DIRECTORY.
+        """
+        if not _O_TMPFILE or not _has_descriptors():
+            return None
+        try:
+            return os.open(".", _BOTH | _O_TMPFILE, mode, dir_fd=dir_fd)
+        except OSError as failure:
+            if failure.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+                return None
+            raise
+
+    def create(self, dir_fd: int, name: str, mode: int = PRIVATE_MODE) -> int:
+        """A new file of that name; EEXIST if anything has it, a dangling link too."""
+        flags = _WRITE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        return os.open(name, flags, mode, dir_fd=dir_fd)
+
+    def write(self, fd: int, content: bytes | memoryview) -> None:
+        # write(2) takes at most 0x7ffff000 bytes at a time and may take less.
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+
+    def copy(self, from_fd: int, to_fd: int, size_bytes: int) -> int:
+        """The first `size_bytes` of one file behind another's; how many there were."""
+        done = 0
+        try:
+            while done < size_bytes > _READ_BYTES_MAX:
+                count = os.copy_file_range(from_fd, to_fd, size_bytes - done, offset_src=done)
+                if count == 0:
+                    return done
+                done += count
+        except OSError as failure:
+            # Between file systems, and on those that cannot, it is read and written.
+            if failure.errno not in _NO_KERNEL_COPY:
+                raise
+        while done < size_bytes:
+            chunk = os.pread(from_fd, min(_CHUNK_BYTES, size_bytes - done), done)
+            if not chunk:
+                break
+            self.write(to_fd, chunk)
+            done += len(chunk)
+        return done
+
+    # Waiting for the device
+
+    def sync(self, fd: int) -> None:
+        """Wait until the file or the directory is on the device."""
+        os.fsync(fd)
+
+    def sync_file_system(self, fd: int) -> None:
+        """Wait until all that was written on the file system of `fd` is on the device.
+
+        One wait for any number of files. Where there is no syncfs(2) every file system
+        is waited for, which on Linux ends no earlier (sync(2)).
+        """
+        try:
+            syncfs(fd)
+        except OSError as failure:
+            # EPERM: a container's filter that does not know the call.
+            if failure.errno not in (errno.ENOSYS, errno.EPERM):
+                raise
+            os.sync()
+
+    def sync_all(self, dir_fd: int, fds: list[int]) -> None:
+        """Wait until these files, new in that directory, are on the device."""
+        if len(fds) > _SYNCED_ONE_BY_ONE_MAX:
+            self.sync_file_system(dir_fd)  # one wait for all of them
+            return
+        for fd in fds:
+            self.sync(fd)
+
+    # Names
+
+    def link_open(self, fd: int, dir_fd: int, name: str) -> None:
+        """Give an open file, unnamed or not, a name; EEXIST if anything has it.
+
+        By /proc, as open(2) says for O_TMPFILE: AT_EMPTY_PATH wants a capability.
+        """
+        os.link(f"{_BY_DESCRIPTOR}/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
+
+    def link(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
+        """A second name for a file; EEXIST if anything has it."""
+        os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
+
+    def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
+        """Rename, and never replace: EEXIST if anything has the new name."""
+        try:
+            renameat2(from_fd, os.fsencode(name), to_fd, os.fsencode(to), RENAME_NOREPLACE)
+        except OSError as failure:
+            if failure.errno not in _NO_SUCH_CALL:
+                raise
+            self.move_new_by_link(from_fd, name, to_fd, to)
+
+    def take(self, from_fd: int, path: str, to_fd: int, to: str) -> bool:
+        """As `move_new`, out of a tree that is ours alone; False where it cannot be moved.
+
+        EXDEV: another file system. EPERM: a directory, where there is no flag of renameat2.
+        """
+        try:
+            self.move_new(from_fd, path, to_fd, to)
+        except OSError as failure:
+            if failure.errno not in (errno.EXDEV, errno.EPERM):
+                raise
+            return False
+        return True
+
+    def move_new_by_link(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
+        """As `move_new` in two steps: link(2) never replaces either.
+
+        It refuses directories (EPERM), and there is no other safe way for them.
+        """
+        self.link(from_fd, name, to_fd, to)
+        self.unlink(from_fd, name)
+
+    def exchange(self, dir_fd: int, name: str, other: str) -> bool:
+        """Swap two names atomically; False where the file system cannot."""
+        try:
+            renameat2(dir_fd, os.fsencode(name), dir_fd, os.fsencode(other), RENAME_EXCHANGE)
+        except OSError as failure:
+            if failure.errno in _NO_SUCH_CALL:
+                return False
+            raise
+        return True
+
+    def move_directory(self, dir_fd: int, name: str, to: str) -> None:
+        """Rename a directory where the file system knows no flag of renameat2.
+
+        Never over a file and never over a directory that holds something (rename(2)); one
+        that is empty and appeared in this moment would be replaced.
+        """
+        os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    def replace(self, from_fd: int, name: str, to_fd: int, over: str) -> None:
+        os.rename(name, over, src_dir_fd=from_fd, dst_dir_fd=to_fd)
+
+    def unlink(self, dir_fd: int, name: str) -> None:
+        """Remove a name that is no directory."""
+        os.unlink(name, dir_fd=dir_fd)
+
+    def make_directory(self, dir_fd: int | None, name: str, mode: int = 0o777) -> None:
+        """A new directory, `mode` less the umask; EEXIST if anything has the name."""
+        os.mkdir(name, mode, dir_fd=dir_fd)
+
+    def remove_directory(self, dir_fd: int, name: str) -> None:
+        os.rmdir(name, dir_fd=dir_fd)
+
+    def make_link(self, dir_fd: int, name: str, text: str) -> None:
+        """A symbolic link with that text: a whole record in one call."""
+        os.symlink(text, name, dir_fd=dir_fd)
+
+    # Metadata
+
+    def set_owner(self, fd: int, uid: int, gid: int) -> None:
+        os.fchown(fd, uid, gid)
+
+    def set_link_owner(self, dir_fd: int, name: str, uid: int, gid: int) -> None:
+        os.chown(name, uid, gid, dir_fd=dir_fd, follow_symlinks=False)
+
+    def set_mode(self, fd: int, mode: int) -> None:
+        os.fchmod(fd, mode)
+
+    def set_mode_held(self, fd: int, mode: int) -> None:
+        """Permission bits of what a descriptor stands for, one that reads nothing (O_PATH) too."""
+        os.chmod(_reach(fd), mode)
+
+    def set_attribute(self, fd: int, name: str, value: bytes) -> None:
+        os.setxattr(fd, name, value)
+
+    def remove_attribute(self, fd: int, name: str) -> None:
+        os.removexattr(fd, name)
+
+    def set_modified(self, fd: int, modified_ns: int) -> None:
+        """Both times, by the same kinds of descriptor; of a link, the link's own."""
+        os.utime(_reach(fd), ns=(modified_ns, modified_ns))
+
+    def touch(self, dir_fd: int, name: str, modified_ns: int | None = None) -> None:
+        """Its modification time is now, or the one that is given."""
+        if modified_ns is None:
+            os.utime(name, dir_fd=dir_fd, follow_symlinks=False)
+        else:
+            times = (modified_ns, modified_ns)
+            os.utime(name, dir_fd=dir_fd, follow_symlinks=False, ns=times)
+
+
+def _reach(fd: int) -> str | int:
+    """By /proc where it is: fchmod(2) and futimens(3) refuse a descriptor that is O_PATH."""
+    name = f"{_BY_DESCRIPTOR}/{fd}"
+    return name if os.path.lexists(name) else fd
+
+
+def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
+    """One wait for each file system: what is mounted in a tree has one of its own."""
+    for fd in {os.fstat(fd).st_dev: fd for fd in fds}.values():
+        disk.sync_file_system(fd)
+
+
+# Failures
+
+
+class converting:  # noqa: N801 - used as a statement; a generator would cost thrice as much
+    """Convert whatever `OSError` the block raises; `act` is what was about to be done.
+
+    Raises:
+        StorageFullError: no space or no quota: nothing is changed that cannot be kept.
+        HostError: anything else.
+    """
+
+    __slots__ = ("_act",)
+
+    def __init__(self, act: str) -> None:
+        self._act = act
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, OSError):
+            return
+        code = error.errno or 0
+        if code in _FULL:
+            raise StorageFullError(
+                f"no space is left to {self._act}: {os.strerror(code)}",
+                hint="nothing was changed; delete something, or lower [history] bytes_max",
+            ) from error
+        raise HostError(f"cannot {self._act}: {os.strerror(code)}") from error

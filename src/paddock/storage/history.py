@@ -1,0 +1,394 @@
+"""The port by which a workspace hands over what it is about to replace, and who is behind it.
+
+    keeper.keep_file(doing, fd)      what stands there is in the store, the note is written
+    … the workspace acts, and sees that it was what was kept that lost its place …
+    kept.settle()                    or, if the act did not happen, kept.release()
+
+A write whose old content cannot be kept does not happen: keeping comes first and raises.
+
+Also here:
+
+- Looking at a history without touching it: nothing is made, tidied or opened for writing.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+from paddock.errors import HostError, StorageFullError
+from paddock.storage.atomic import require_private
+from paddock.storage.disk import READ, Disk, converting
+from paddock.storage.locks import call_after_fork
+from paddock.storage.notes import CallMark, Doing, Note, Notes
+from paddock.storage.objects import HeldFile, ObjectStore
+from paddock.storage.prune import mark_newest
+from paddock.storage.shelf import OpenObject, Shelf, digest_of_file
+
+
+class Kept:
+    """What was kept for an act that is about to happen, or that nothing was.
+
+    Ended by `settle` or `release`.
+    """
+
+    __slots__ = ()
+
+    def require_untouched(self) -> None:
+        """Asked last before the act.
+
+        Raises:
+            FileChangedError: somebody wrote to it since it was kept.
+        """
+
+    def settle(self) -> None:
+        """The act took place.
+
+        Raises:
+            FileChangedError: somebody wrote to what lost its place; put it back.
+        """
+
+    def release(self) -> None:
+        """The act did not take place, or was undone. A second time does nothing."""
+
+
+NOTHING_KEPT: Final = Kept()
+
+
+class Keeper:
+    """Keeps what is about to be replaced; this one, of a workspace without a history, nothing.
+
+    Raises, each method: StorageFullError, HostError; then the act must not happen.
+    """
+
+    __slots__ = ()
+
+    def keep_file(self, doing: Doing, fd: int) -> Kept:
+        """A file's content, `doing.before` being its version."""
+        return NOTHING_KEPT
+
+    def keep_link(self, doing: Doing, text: bytes) -> Kept:
+        """A symbolic link's text, `doing.before` being its version."""
+        return NOTHING_KEPT
+
+    def note(self, doing: Doing) -> Kept:
+        """An act that replaces no content: creating, moving, deleting an empty directory."""
+        return NOTHING_KEPT
+
+
+class Exempt(Protocol):
+    """Which paths are not kept: what only commands write, and can make again."""
+
+    def is_exempt(self, path: str) -> bool:
+        """By the path relative to the workspace."""
+        ...
+
+
+@dataclass(slots=True)
+class Running:
+    """One call at work, and the notes of what it did so far."""
+
+    mark: CallMark
+    notes: list[int] = field(default_factory=list[int])
+    kept: set[str] = field(default_factory=set[str])
+    """The digests of what it replaced."""
+
+
+_LEDGER_PIN: Final = "ledger-"
+_RUNNING: Final[ContextVar[Running | None]] = ContextVar("paddock_running_call", default=None)
+"""Which call a thread works for. A handler gets ports, and those serve every call."""
+
+
+class CallHistory:
+    """What a dispatcher tells about its calls; this one, of no history, forgets it."""
+
+    __slots__ = ()
+
+    @contextmanager
+    def running(self, mark: CallMark) -> Generator[Running]:
+        """What happens inside, in this thread, is the work of that call."""
+        yield Running(mark)
+
+    def recorded(self, running: Running) -> None:
+        """The ledger has what that call changed."""
+
+
+def current_call() -> Running | None:
+    """The call that this thread works for; None outside of any."""
+    return _RUNNING.get()
+
+
+@dataclass(slots=True)
+class _KeptChange(Kept):
+    history: "History"
+    running: Running | None
+    note: int | None
+    held: HeldFile | None = None
+
+    def require_untouched(self) -> None:
+        if self.held is not None:
+            self.held.require_untouched()
+
+    def settle(self) -> None:
+        if self.held is not None:
+            self.held.settle()
+
+    def release(self) -> None:
+        if self.held is not None:
+            self.held.release()
+        if self.note is not None and self.running is not None:
+            self.running.notes.remove(self.note)
+            self.history.notes.over((self.note,))
+            self.note = None
+
+
+class History(CallHistory):
+    """The history of one plane: the store, the notes, and the keeper of its workspaces.
+
+    Opened when it is first needed: a call that only reads pays nothing for it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_bytes_max",
+        "_directory",
+        "_disk",
+        "_kept_last",
+        "_mutex",
+        "_opened",
+    )
+
+    def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
+        self._directory = directory
+        self._bytes_max = bytes_max
+        self._disk = disk
+        self._mutex = threading.Lock()
+        self._opened: tuple[ObjectStore, Notes] | None = None
+        self._kept_last: set[str] = set()
+        """What the last call recorded here replaced, of those that replaced something."""
+        call_after_fork(self, History._after_fork)
+
+    def _after_fork(self) -> None:
+        """Another thread of the parent may have been opening it."""
+        self._mutex = threading.Lock()
+
+    def close(self) -> None:
+        """Let it go; a second time does nothing."""
+        with self._mutex:
+            opened, self._opened = self._opened, None
+        if opened is None:
+            return
+        store, notes = opened
+        try:
+            # A process that makes one call would never see that the store is full. One that
+            # kept nothing tidies nothing: whoever only looks must find it again as it was.
+            if self._kept_last and store.usage_bytes() > self._bytes_max:
+                store.prune(notes.needed() | self._kept_last)
+        finally:
+            notes.close()
+            store.close()
+
+    @property
+    def store(self) -> ObjectStore:
+        """The contents. Raises: ConfigError, StorageFullError, HostError."""
+        return self._open()[0]
+
+    @property
+    def notes(self) -> Notes:
+        """What calls noted; raises as `store` does."""
+        return self._open()[1]
+
+    def _open(self) -> tuple[ObjectStore, Notes]:
+        with self._mutex:
+            if self._opened is None:
+                store = ObjectStore.open(
+                    self._directory, bytes_max=self._bytes_max, disk=self._disk
+                )
+                try:
+                    self._opened = store, Notes(store.shelf)
+                except BaseException:
+                    store.close()
+                    raise
+            return self._opened
+
+    @contextmanager
+    def running(self, mark: CallMark) -> Generator[Running]:
+        running = Running(mark)
+        token = _RUNNING.set(running)
+        try:
+            yield running
+        finally:
+            _RUNNING.reset(token)
+
+    def note_all(self, running: Running, doings: Sequence[Doing]) -> None:
+        """Note a set of changes that another keeps: all of them, with one sync.
+
+        Raises: StorageFullError, HostError.
+        """
+        running.notes += self.notes.write(running.mark, *doings)
+        running.kept |= {doing.before for doing in doings if doing.before is not None}
+
+    def recorded(self, running: Running) -> None:
+        """The ledger has the call's changes: its notes are over, and the store is tidied."""
+        if not running.notes:
+            return
+        try:
+            store, notes = self._open()
+            kept = {digest for digest in running.kept if store.has(digest)}
+            self._kept_last = kept or self._kept_last
+            # Where the store is not too large now, it becomes so by a newer call.
+            is_over = bool(kept) and store.is_over()
+            if is_over:
+                # Before its notes are over: until then they keep it from being pruned.
+                self._mark_newest(kept)
+            notes.over(running.notes)
+            if is_over:
+                # What this call replaced stays, or a content larger than the bound would go
+                # before anybody could ask for it.
+                store.prune(notes.needed() | kept)
+        except (StorageFullError, HostError):
+            # The call is over and on record. The next one tidies, or says what is wrong.
+            return
+
+    def _mark_newest(self, kept: set[str]) -> None:
+        """Have other processes spare it, too. On a full disk it is the tidying that helps."""
+        store = self.store
+        with (
+            suppress(StorageFullError, HostError),
+            store.held(),
+            converting("say what the newest call replaced"),
+        ):
+            mark_newest(store.shelf, kept)
+
+    def keep_for_ledger(self, content: bytes) -> str:
+        """Keep what a ledger entry is about to name, however full the store is; its digest.
+
+        Raises: StorageFullError, HostError.
+        """
+        store = self.store
+        with store.held():
+            digest = store.put_bytes(content)
+            # Durable before an entry names it, and never pruned: the entry stays for ever.
+            store.pin(f"{_LEDGER_PIN}{digest.partition(':')[2]}", (digest,))
+        return digest
+
+    def keeper(self, exempt: Exempt | None = None) -> "HistoryKeeper":
+        """What a workspace is opened with."""
+        return HistoryKeeper(self, exempt)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryKeeper(Keeper):
+    history: History
+    exempt: Exempt | None = None
+
+    def keep_file(self, doing: Doing, fd: int) -> Kept:
+        if doing.before is None or self._is_exempt(doing):
+            return self.note(replace(doing, is_kept=False))
+        store = self.history.store
+        with store.held():
+            held = store.hold_file(fd, doing.before)
+            if held is None:
+                store.put_file(fd, digest=doing.before)
+                store.sync()
+            return self._noted(doing, held)
+
+    def keep_link(self, doing: Doing, text: bytes) -> Kept:
+        if self._is_exempt(doing):
+            return self.note(replace(doing, is_kept=False))
+        store = self.history.store
+        with store.held():
+            store.put_bytes(text)
+            store.sync()
+            return self._noted(doing, None)
+
+    def note(self, doing: Doing) -> Kept:
+        return self._noted(doing, None)
+
+    def _is_exempt(self, doing: Doing) -> bool:
+        return self.exempt is not None and self.exempt.is_exempt(doing.path)
+
+    def _noted(self, doing: Doing, held: HeldFile | None) -> Kept:
+        running = current_call()
+        if running is None:  # no call's work: nothing would ever ask for a note
+            return _KeptChange(self.history, None, None, held)
+        try:
+            number = self.history.notes.write(running.mark, doing)[0]
+        except BaseException:
+            if held is not None:
+                held.release()
+            raise
+        running.notes.append(number)
+        if doing.before is not None:
+            running.kept.add(doing.before)
+        return _KeptChange(self.history, running, number, held)
+
+
+# So what lies on a file system that is full, or that is read-only, can be looked at as it is:
+# also a copy that somebody keeps as evidence.
+
+_NOWHERE: Final = "/"
+"""Looked at where there is no store: no object has a name there."""
+
+
+class SeenStore(ObjectStore):
+    """A store to read from. What would put, pin, prune or remove something is not to be called.
+
+    What a killed process held is read where it lies: whoever puts next makes an object of it.
+    """
+
+    __slots__ = ("_held",)
+
+    def __init__(self, shelf: Shelf, bytes_max: int) -> None:
+        super().__init__(shelf, bytes_max)
+        self._held: dict[str, str] | None = None
+
+    @classmethod
+    def look(cls, directory: str) -> Self:
+        """Look at the store in `directory`; where none is, there is nothing in it.
+
+        Raises:
+            ConfigError: a link or no directory stands there, or others may write to it.
+            HostError: it cannot be opened.
+        """
+        require_private(Path(directory))
+        with converting("read the history"):
+            return cls(Shelf.look(Disk(), directory, _NOWHERE), 0)
+
+    def notes(self) -> tuple[Note, ...]:
+        """See `Notes.read_all`. Raises: HostError."""
+        return Notes.look(self.shelf)
+
+    def _find(self, digest: str) -> OpenObject | None:
+        found = super()._find(digest)
+        if found is not None:
+            return found
+        with self._mutex:
+            if self._held is None:
+                self._held = _held_by_digest(self.shelf)
+        name = self._held.get(digest)
+        if name is None:
+            return None
+        try:
+            fd = os.open(name, READ, dir_fd=self.shelf.incoming_fd)
+        except FileNotFoundError:
+            return super()._find(digest)  # its process lived, and has made it an object
+        return OpenObject(digest, fd, is_packed=False)
+
+
+def _held_by_digest(shelf: Shelf) -> dict[str, str]:
+    """The names of what is held, each read once."""
+    found: dict[str, str] = {}
+    for name in shelf.held_names():
+        with contextlib.suppress(FileNotFoundError):
+            fd = os.open(name, READ, dir_fd=shelf.incoming_fd)
+            try:
+                found[digest_of_file(fd, os.fstat(fd).st_size)] = name
+            finally:
+                os.close(fd)
+    return found

@@ -1,0 +1,585 @@
+"""The one journal: sets of steps that happen as a whole, whatever ends the process.
+
+Staged shell commits, undo and package installs write what they are about to do here,
+in the plane, before they do it. Each set has a file of its own, an entry; see
+below for what stands in it.
+
+    begin: entry with its intent → sync → sync of this directory
+           the new contents are put under temporary names beside their places → sync
+    commit record → sync                                  ← the set exists from here on
+           the temporaries and their places change places, one by one → sync
+    end record → sync
+           what was displaced is removed → the entry is removed
+
+Killed before the commit record is whole, the set never happened: temporaries are removed.
+Killed after it, whoever opens the journal next completes it or undoes it; which of the
+two, and the acts on the tree, are the recovery's business (`workspace.recover`),
+which knows directories and locks. Here is only what is on record, and whose it is.
+
+Rules kept here:
+  * an entry belongs to whoever holds the flock(2) on its file; only an entry that nobody
+    holds is handed out for recovery, and then the recoverer holds it;
+  * before a claimed entry is acted on it is synced: its last record may stand only in
+    memory, and acts that outlive the record that they rest on would be misread later;
+  * an entry is removed last. If the removal is lost with the power, the entry says that
+    it has ended, and is removed again.
+
+An owner's forked child shares the lock, so an entry of a killed owner waits for such a
+child to end or to execute another program.
+
+Also here:
+
+- What stands in one entry of the journal, and how it is told from what a crash tore.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from paddock import limits
+from paddock.errors import HostError, IntegrityError, PaddockError, StorageFullError
+from paddock.storage.atomic import require_private
+from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, Disk, converting
+from paddock.storage.locks import leads_to, try_lock, unlock
+from paddock.text.show import quote
+from paddock.values.calls import Json
+
+# An entry is a file of lines, one record each:
+#
+#     <SHA-256, 64 hex digits> <JSON, ASCII> LF
+#
+# The digest is over the digest of the line before (the entry's own name before the first)
+# and the JSON, so no line of another entry, and none from before a torn one, is taken for
+# one of this entry. Records, in this order:
+#
+#     intent   format, root, root_inode, token, directories (where temporary names may stand),
+#              label; perhaps a second root, by the name under which it stands in the first
+#     commit   steps: what stands where before and after. From here on the set is complete
+#              or is undone as a whole; before, it never happened
+#     undo     somebody was in the way: the set is being undone
+#     end      nothing is left to decide; temporary names may be removed
+#
+# The commit is followed by NULs, over which the last two are written, so that a full disk
+# cannot keep an entry from being ended. What follows the last whole line is a record whose
+# write did not end, so nothing was done because of it.
+#
+# Pure: bytes in, values out. Marks hold no device number, because a device may have
+# another one after a restart of the machine; a mark is compared within one directory.
+
+FORMAT: Final = "paddock-journal/1"
+FORMAT_BESIDE: Final = "paddock-journal/2"
+"""Of an entry with a second root: who knows nothing of those must not settle it."""
+RESERVE: Final = b"\0" * 512
+"""Room for two short records, written together with the commit."""
+_DIGEST_CHARS: Final = 64
+
+
+class MarkKind(StrEnum):
+    """What can stand at a path and be replaced."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One entry, so that it can be told from any other: equal as long as nobody changed it."""
+
+    kind: MarkKind
+    inode: int
+    size_bytes: int
+    """0 for a directory, and so is the time: our own acts move both."""
+    modified_ns: int
+    held: str = ""
+    """Of a directory: the digest of all that it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwapStep:
+    """What stands at a path and what stands under a temporary name beside it change places.
+
+    Either of them may be nothing: then it is a creation, or a removal.
+    """
+
+    directory: str
+    """Relative to the root, `.` for the root."""
+    name: str
+    number: int
+    """Of the temporary name, which is made of the entry's token and this."""
+    old: Mark | None
+    new: Mark | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """Permission bits, all twelve, and perhaps a modification time."""
+
+    mode: int
+    modified_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataStep:
+    directory: str
+    name: str
+    inode: int
+    old: Metadata
+    new: Metadata
+
+
+Step = SwapStep | MetadataStep
+
+
+@dataclass(frozen=True, slots=True)
+class SecondRoot:
+    """A directory elsewhere that stands for a name at the root."""
+
+    name: str
+    root: str
+    """Absolute, without links."""
+    root_inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Where the steps will be: all that is needed to find what a dead owner left."""
+
+    root: str
+    """Absolute, without links."""
+    root_inode: int
+    token: str
+    directories: tuple[str, ...]
+    label: str = ""
+    """What the committer calls the set; the recovery says it again."""
+    beside: SecondRoot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    intent: Intent | None = None
+    """None: the owner died before it began."""
+    steps: tuple[Step, ...] | None = None
+    """None: not committed."""
+    is_undone: bool = False
+    is_ended: bool = False
+
+
+class RecordKind(StrEnum):
+    """The four kinds of record, by their place in an entry."""
+
+    INTENT = "intent"
+    COMMIT = "commit"
+    UNDO = "undo"
+    END = "end"
+
+
+def intent_payload(intent: Intent) -> Json:
+    beside = intent.beside
+    more: dict[str, Json] = {}
+    if beside is not None:
+        more["beside"] = [beside.name, beside.root, beside.root_inode]
+    return {
+        "format": FORMAT if beside is None else FORMAT_BESIDE,
+        "record": RecordKind.INTENT,
+        "root": intent.root,
+        "root_inode": intent.root_inode,
+        "token": intent.token,
+        "directories": list(intent.directories),
+        "label": intent.label,
+        **more,
+    }
+
+
+def commit_payload(steps: tuple[Step, ...]) -> Json:
+    return {"record": RecordKind.COMMIT, "steps": [_step_payload(step) for step in steps]}
+
+
+def mark_payload(kind: RecordKind) -> Json:
+    """The JSON of a record that says only its kind: undo, end."""
+    return {"record": kind}
+
+
+def _step_payload(step: Step) -> Json:
+    if isinstance(step, MetadataStep):
+        before: list[Json] = [step.old.mode, step.old.modified_ns]
+        after: list[Json] = [step.new.mode, step.new.modified_ns]
+        return ["metadata", step.directory, step.name, step.inode, before, after]
+    old, new = _mark_payload(step.old), _mark_payload(step.new)
+    return ["swap", step.directory, step.name, step.number, old, new]
+
+
+def _mark_payload(mark: Mark | None) -> Json:
+    if mark is None:
+        return None
+    return [mark.kind, mark.inode, mark.size_bytes, mark.modified_ns, mark.held]
+
+
+def encode_line(previous: str, payload: Json) -> tuple[bytes, str]:
+    # ASCII: a name that is not UTF-8 holds lone surrogates, which JSON escapes.
+    text = json.dumps(payload, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    digest = _digest(previous, text)
+    return b"%s %s\n" % (digest.encode("ascii"), text), digest
+
+
+def _digest(previous: str, text: bytes) -> str:
+    return hashlib.sha256(previous.encode("ascii") + b"\n" + text).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An entry's records, and where and after which digest the next line goes."""
+
+    records: Records
+    last_digest: str
+    end_bytes: int
+
+
+def decode(name: str, content: bytes) -> Decoded:
+    """The whole lines of an entry called `name`; what was torn is left out.
+
+    Raises:
+        IntegrityError: a whole line that does not say what a record says, or comes out
+            of order: no crash makes one. Or another format.
+    """
+    records, previous, offset = Records(), name, 0
+    while True:
+        end = content.find(b"\n", offset)
+        line = content[offset:end] if end >= 0 else b""
+        text = line[_DIGEST_CHARS + 1 :]
+        if line[: _DIGEST_CHARS + 1] != f"{_digest(previous, text)} ".encode("ascii"):
+            return Decoded(records, previous, offset)
+        records = _with_record(name, records, text)
+        previous = line[:_DIGEST_CHARS].decode("ascii")
+        offset = end + 1
+
+
+def _with_record(name: str, records: Records, text: bytes) -> Records:
+    try:
+        payload: Json = json.loads(text)
+        fields = _of(dict, payload)
+        kind = RecordKind(_of(str, fields["record"]))
+        if kind is RecordKind.INTENT and records.intent is None:
+            return Records(_intent(fields))
+        if kind is RecordKind.COMMIT and records.intent is not None and records.steps is None:
+            steps = tuple(_step(_of(list, step)) for step in _of(list, fields["steps"]))
+            return Records(records.intent, steps)
+        if kind is RecordKind.UNDO and records.steps is not None and not records.is_ended:
+            return Records(records.intent, records.steps, is_undone=True)
+        if kind is RecordKind.END and records.steps is not None:
+            return Records(records.intent, records.steps, records.is_undone, is_ended=True)
+    except (ValueError, KeyError, TypeError, RecursionError) as failure:
+        raise _unreadable(name) from failure
+    raise _unreadable(name)
+
+
+def _unreadable(name: str) -> IntegrityError:
+    return IntegrityError(
+        f"journal entry {name} has a whole line that is no record of {FORMAT}",
+        hint="was it written by a newer paddock?",
+    )
+
+
+_T = TypeVar("_T", dict[str, Json], list[Json], str, int)
+
+
+def _of(kind: type[_T], value: Json) -> _T:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(kind.__name__)
+    return value
+
+
+def _intent(fields: dict[str, Json]) -> Intent:
+    beside = None
+    if fields["format"] == FORMAT_BESIDE:
+        name, root, inode = _of(list, fields["beside"])
+        beside = SecondRoot(_of(str, name), _of(str, root), _of(int, inode))
+    elif fields["format"] != FORMAT:
+        raise ValueError("format")
+    return Intent(
+        root=_of(str, fields["root"]),
+        root_inode=_of(int, fields["root_inode"]),
+        token=_of(str, fields["token"]),
+        directories=tuple(_of(str, name) for name in _of(list, fields["directories"])),
+        label=_of(str, fields["label"]),
+        beside=beside,
+    )
+
+
+def _step(fields: list[Json]) -> Step:
+    kind, directory, name, number, one, other = fields
+    place = (_of(str, directory), _of(str, name), _of(int, number))
+    if kind == "metadata":
+        return MetadataStep(*place, _metadata(one), _metadata(other))
+    if kind != "swap":
+        raise ValueError("step")
+    return SwapStep(*place, _mark(one), _mark(other))
+
+
+def _metadata(value: Json) -> Metadata:
+    mode, modified_ns = _of(list, value)
+    return Metadata(_of(int, mode), None if modified_ns is None else _of(int, modified_ns))
+
+
+def _mark(value: Json) -> Mark | None:
+    if value is None:
+        return None
+    kind, inode, size_bytes, modified_ns, held = _of(list, value)
+    return Mark(
+        MarkKind(_of(str, kind)),
+        _of(int, inode),
+        _of(int, size_bytes),
+        _of(int, modified_ns),
+        _of(str, held),
+    )
+
+
+_SUFFIX: Final = ".entry"
+_NAME: Final = re.compile(r"[0-9a-f]{32}\.entry")
+TOKEN_CHARS: Final = 24
+_CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NAMES_TRIED_MAX: Final = 16
+_VOID: Final = b"\0" * 64
+
+
+class JournalEntry:
+    """One entry, ours until it is removed or let go."""
+
+    __slots__ = ("_dir_fd", "_disk", "_fd", "_last_digest", "_offset", "name", "records")
+
+    def __init__(self, disk: Disk, dir_fd: int, name: str, fd: int) -> None:
+        self._disk = disk
+        self._dir_fd = dir_fd
+        self._fd = fd
+        self.name = name
+        self.records = Records()
+        self._last_digest = name
+        self._offset = 0
+
+    def load(self) -> None:
+        """Read what the owner before us wrote, and put it on the device.
+
+        Raises:
+            IntegrityError: it cannot be read; see `decode`.
+            HostError: the disk fails.
+        """
+        with converting("read the journal"):
+            size_bytes = os.fstat(self._fd).st_size
+            if size_bytes > limits.journal_entry_bytes_max:
+                raise IntegrityError(
+                    f"journal entry {self.name} has {size_bytes} bytes, "
+                    f"over {limits.journal_entry_bytes_max}"
+                )
+            decoded = decode(self.name, _read_all(self._fd, size_bytes))
+            self._disk.sync(self._fd)
+        self.records = decoded.records
+        self._last_digest = decoded.last_digest
+        self._offset = decoded.end_bytes
+
+    def begin(self, intent: Intent) -> None:
+        """Say where we will act. Nothing may be done in the tree before this returns."""
+        line, digest = encode_line(self._last_digest, intent_payload(intent))
+        self._append(line, len(line), digest)
+        self._sync_directory()
+        self.records = Records(intent)
+
+    def commit(self, steps: tuple[Step, ...]) -> None:
+        """The commit point: when this returns, the set is complete or undone as a whole.
+
+        Raises:
+            StorageFullError, HostError: it is not committed, and `abandon` is to follow.
+        """
+        line, digest = encode_line(self._last_digest, commit_payload(steps))
+        if self._offset + len(line) + len(RESERVE) > limits.journal_entry_bytes_max:
+            raise StorageFullError(
+                f"the set of {len(steps)} steps is too large for one journal entry",
+                hint="change less at once",
+            )
+        try:
+            self._append(line + RESERVE, len(line), digest)
+        except PaddockError:
+            # The record may be there, whole, though its sync failed: nobody must find it.
+            with contextlib.suppress(OSError):
+                os.pwrite(self._fd, _VOID, self._offset)
+            raise
+        self.records = Records(self.records.intent, steps)
+
+    def undo(self) -> None:
+        """Whoever comes after us undoes the set, and does not complete it."""
+        self._mark(RecordKind.UNDO)
+        self.records = Records(self.records.intent, self.records.steps, is_undone=True)
+
+    def end(self) -> None:
+        """Nothing is left to decide. Only now what was displaced may be removed."""
+        self._mark(RecordKind.END)
+        old = self.records
+        self.records = Records(old.intent, old.steps, old.is_undone, is_ended=True)
+
+    def forget(self) -> None:
+        """Remove the entry: nothing that it speaks of is left in the tree."""
+        with converting("remove a journal entry"):
+            self._disk.unlink(self._dir_fd, self.name)
+        self.release()
+
+    def abandon(self) -> None:
+        """Remove an entry that was not committed, durably: it must not come back."""
+        with converting("remove a journal entry"):
+            self._disk.unlink(self._dir_fd, self.name)
+            self._disk.sync(self._dir_fd)
+        self.release()
+
+    def release(self) -> None:
+        """Let it go as it stands; the next to open the journal takes it up. Idempotent."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            unlock(fd)
+
+    def _mark(self, kind: RecordKind) -> None:
+        line, digest = encode_line(self._last_digest, mark_payload(kind))
+        self._append(line, len(line), digest)
+
+    def _append(self, content: bytes, line_bytes: int, digest: str) -> None:
+        # write → sync, each record. After a failed write or sync the place of the next
+        # record stays: what stands there then is a torn record, and is written over.
+        with converting("write the journal"):
+            os.lseek(self._fd, self._offset, os.SEEK_SET)
+            self._disk.write(self._fd, content)
+            self._disk.sync(self._fd)
+        self._offset += line_bytes
+        self._last_digest = digest
+
+    def _sync_directory(self) -> None:
+        with converting("write the journal"):
+            self._disk.sync(self._dir_fd)
+
+
+@dataclass(frozen=True, slots=True)
+class UnclaimedEntry:
+    """An entry that may be a dead owner's, and that this process cannot open."""
+
+    name: str
+    why: str
+
+
+class Journal:
+    """All entries, in one directory of the plane. One object serves any number of threads."""
+
+    __slots__ = ("_dir_fd", "_disk")
+
+    def __init__(self, disk: Disk, dir_fd: int) -> None:
+        self._disk = disk
+        self._dir_fd = dir_fd
+
+    @classmethod
+    def open(cls, directory: str, disk: Disk) -> Self:
+        """Open the journal in `directory`, which is made where it is missing; its parent is not.
+
+        Raises:
+            ConfigError: a link or no directory stands there, or others may write to it.
+            HostError: it cannot be opened.
+        """
+        with converting(f"open the journal {quote(directory)}"):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, PRIVATE_DIRECTORY_MODE)
+            # Threat: whoever can write here can have names moved in any tree that the
+            # plane's user may change.
+            require_private(Path(directory))
+            return cls(disk, os.open(directory, DIRECTORY))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the directory go; a second time does nothing."""
+        if self._dir_fd >= 0:
+            fd, self._dir_fd = self._dir_fd, -1
+            os.close(fd)
+
+    def new_entry(self) -> JournalEntry:
+        """An empty entry, ours; its `begin` comes next.
+
+        Raises:
+            StorageFullError, HostError.
+        """
+        with converting("write the journal"):
+            for _ in range(_NAMES_TRIED_MAX):
+                name = secrets.token_hex(16) + _SUFFIX
+                fd = self._disk.create(self._dir_fd, name)
+                # Between the two calls somebody may have taken it for a dead one.
+                if try_lock(fd) and leads_to(self._dir_fd, name, fd):
+                    return JournalEntry(self._disk, self._dir_fd, name, fd)
+                os.close(fd)
+        raise HostError("no journal entry can be made: each is taken away at once")
+
+    def claim_dead(self) -> Generator[JournalEntry | UnclaimedEntry]:
+        """Entries whose owner is dead, oldest name first; each is ours until it is let go.
+
+        Nothing of them was read yet; see `JournalEntry.load`. An entry that the caller
+        neither forgets nor releases is released when the next one is asked for. What
+        cannot be opened is told, and stops nobody.
+
+        Raises:
+            HostError: the journal cannot be listed.
+        """
+        with converting("list the journal"):
+            names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))
+        for name in names:
+            entry = self._claim(name)
+            if isinstance(entry, JournalEntry):
+                try:
+                    yield entry
+                finally:
+                    entry.release()
+            elif entry is not None:
+                yield entry
+
+    def _claim(self, name: str) -> JournalEntry | UnclaimedEntry | None:
+        # Threat: one entry that we may not open (root's, in a plane of another user), or what
+        # is none (a link, a device) would keep every later set from being made.
+        try:
+            fd = os.open(name, _CLAIM, dir_fd=self._dir_fd)
+        except FileNotFoundError:
+            return None  # its owner lived, and was done
+        except OSError as failure:
+            return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
+        try:
+            # Looked at again under the lock: it may have been forgotten before we had it.
+            if try_lock(fd) and leads_to(self._dir_fd, name, fd):
+                return JournalEntry(self._disk, self._dir_fd, name, fd)
+        except OSError as failure:
+            os.close(fd)
+            return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
+        os.close(fd)
+        return None
+
+
+def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:
+    said = os.strerror(failure.errno or 0)
+    try:
+        owner = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_uid
+    except OSError:
+        return f"the journal entry {name} cannot be opened: {said}"
+    return (
+        f"the journal entry {name} belongs to user {owner} and cannot be opened: {said}; "
+        "it is settled when that user opens the plane"
+    )
+
+
+def _read_all(fd: int, size_bytes: int) -> bytes:
+    pieces: list[bytes] = []
+    offset = 0
+    while piece := os.pread(fd, size_bytes - offset, offset):
+        pieces.append(piece)
+        offset += len(piece)
+    return b"".join(pieces)

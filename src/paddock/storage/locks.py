@@ -1,0 +1,153 @@
+"""Locks between processes: flock(2) on what is changed itself; and what a forked child does.
+
+A lock goes with its descriptor, so a killed holder leaves none behind. Every wait is bounded:
+a stopped holder must not stop everybody.
+"""
+
+import fcntl
+import os
+import time
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.storage.atomic import host_errors
+from paddock.text.show import quote
+
+T = TypeVar("T")
+_FIRST_PAUSE_S: Final = 0.0005
+_LONGEST_PAUSE_S: Final = 0.02
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+def identity_of(fd: int) -> Identity:
+    """What a descriptor stands for."""
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def leads_to(dir_fd: int | None, name: str | Path, fd: int) -> bool:
+    """Whether a name is that of an open file still; a link is a link. Raises: OSError."""
+    try:
+        found = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (found.st_dev, found.st_ino) == identity_of(fd)
+
+
+def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Take the lock if it is free. Raises: OSError where it cannot be locked at all."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
+    """Take the lock, waiting at most so long for it; whether it is ours. Raises: OSError.
+
+    flock(2) has no time-out of its own.
+    """
+    deadline_s = time.monotonic() + (limits.path_lock_timeout_s if wait_s is None else wait_s)
+    pause_s = _FIRST_PAUSE_S
+    while not try_lock(fd, kind):
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+    return True
+
+
+def unlock(fd: int) -> None:
+    """Give the lock up and close; a child forked meanwhile holds a copy, and would keep it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def locked(directory: Path) -> Generator[None, None, None]:
+    """Hold the exclusive lock of `directory`.
+
+    Raises:
+        HostError: not had within `limits.path_lock_timeout_s`.
+    """
+    with _opened(directory) as fd:
+        _acquire(fd, directory, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def try_locked(directory: Path) -> Generator[bool, None, None]:
+    """The same without waiting: whether the lock is ours. Raises: HostError."""
+    with _opened(directory) as fd:
+        yield _try(fd, directory, fcntl.LOCK_EX)
+
+
+@contextmanager
+def shared(directory: Path) -> Generator[None, None, None]:
+    """Keep whoever wants the exclusive lock out; any number may at once. Raises: as `locked`."""
+    with _opened(directory) as fd:
+        _acquire(fd, directory, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def try_shared(directory: Path) -> Generator[bool, None, None]:
+    """The same without waiting: False where somebody has the exclusive lock. Raises: HostError."""
+    with _opened(directory) as fd:
+        yield _try(fd, directory, fcntl.LOCK_SH)
+
+
+@contextmanager
+def _opened(directory: Path) -> Generator[int, None, None]:
+    with host_errors("locking", directory):
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _try(fd: int, directory: Path, kind: int) -> bool:
+    with host_errors("locking", directory):
+        return try_lock(fd, kind)
+
+
+def _acquire(fd: int, directory: Path, kind: int) -> None:
+    with host_errors("locking", directory):
+        is_ours = wait_for_lock(fd, kind)
+    if not is_ours:
+        raise HostError(
+            f"{quote(str(directory))} was locked by another process"
+            f" for {limits.path_lock_timeout_s:g} s",
+            where=str(directory),
+            hint="end the other paddock process, then try again",
+        )
+
+
+_anew: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.WeakKeyDictionary()
+
+
+def call_after_fork(thing: T, anew: Callable[[T], None]) -> None:
+    """Have `anew(thing)` called in every child that is forked while `thing` is there.
+
+    Only the forking thread goes on there: what others hold stays taken, what they began unended.
+    """
+    _anew[thing] = anew
+
+
+def _in_child() -> None:
+    for thing, anew in list(_anew.items()):
+        anew(thing)
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,535 @@
+"""The store's directories, and contents on their way to their names.
+
+What stands there:
+
+    <64 hex digits>          an object, as it is
+    <64 hex digits>.z        an object, packed
+    usage, notes/, pins/     see there
+    incoming/<random>.part   a draft, where the file system lacks O_TMPFILE
+    incoming/<random>.held   a second name of a large file that is about to be replaced
+
+Also here:
+
+- How an object stands on the disk: as it is, or packed by zlib under a name that says so.
+- Reading one object, checked against its name.
+- How many bytes the store holds, without counting them each time.
+- Who may change the store when: many put at once, one prunes alone.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import threading
+import zlib
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Self
+
+from paddock import limits
+from paddock.errors import HostError, IntegrityError
+from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, READ, Disk, converting
+from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lock
+from paddock.text.show import quote
+from paddock.values.entries import DIGEST_PREFIX
+
+# An object is put as it is: packing costs more than an edit. It is packed when the store
+# needs room, and only where that saves something.
+
+PACKED: Final = ".z"
+_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
+OBJECT_NAME: Final = re.compile(r"([0-9a-f]{64})(\.z)?")
+PACKED_BYTES_MIN: Final = 8192
+"""Two blocks of most file systems: below that nothing is saved."""
+PACKED_BYTES_MAX: Final = 64_000_000
+"""Of the content. A packed object that holds more is a forgery."""
+_SAMPLE_BYTES: Final = 65_536
+_PAYS_BELOW: Final = 0.8
+_LEVEL: Final = 6
+_CHUNK_BYTES: Final = 1 << 20
+
+
+def name_of(digest: str) -> str:
+    """The name under which the content with this digest stands, as it is.
+
+    Raises:
+        IntegrityError: it is no digest. Threat: one read from a record that somebody
+            wrote could be a path.
+    """
+    found = _DIGEST.fullmatch(digest)
+    if found is None:
+        raise IntegrityError(f"{quote(digest)} is no digest of an object")
+    return found[1]
+
+
+def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:
+    """An open file's first bytes, piece by piece; fewer if it ends before."""
+    offset = 0
+    while offset < size_bytes:
+        chunk = os.pread(fd, min(_CHUNK_BYTES, size_bytes - offset), offset)
+        if not chunk:
+            return
+        yield chunk
+        offset += len(chunk)
+
+
+def written(pieces: Iterable[bytes], disk: Disk, fd: int) -> str:
+    """Write the pieces to an open file; the digest of them all."""
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece)
+        disk.write(fd, piece)
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
+def digest_of_file(fd: int, size_bytes: int) -> str:
+    digest = hashlib.sha256()
+    for piece in chunks_of(fd, size_bytes):
+        digest.update(piece)
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
+def pays(fd: int) -> bool:
+    """Whether packing saves a good part, judged by the first bytes."""
+    sample = os.pread(fd, _SAMPLE_BYTES, 0)
+    return len(zlib.compress(sample, 1)) < len(sample) * _PAYS_BELOW
+
+
+def pack(disk: Disk, from_fd: int, to_fd: int, size_bytes: int) -> str:
+    """Write the packed content; return the digest of what was packed."""
+    packer = zlib.compressobj(_LEVEL)
+    digest = hashlib.sha256()
+    for chunk in chunks_of(from_fd, size_bytes):
+        digest.update(chunk)
+        disk.write(to_fd, packer.compress(chunk))
+    disk.write(to_fd, packer.flush())
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
+def unpacked(fd: int) -> Generator[bytes]:
+    """The content of a packed object, piece by piece.
+
+    Raises:
+        ValueError: it is not what zlib made, is cut, or holds more than PACKED_BYTES_MAX.
+    """
+    unpacker = zlib.decompressobj()
+    total = 0
+    for chunk in chunks_of(fd, os.fstat(fd).st_size):
+        rest = chunk
+        while rest and not unpacker.eof:
+            try:
+                piece = unpacker.decompress(rest, _CHUNK_BYTES)
+            except zlib.error as failure:
+                raise ValueError(str(failure)) from failure
+            total += len(piece)
+            if total > PACKED_BYTES_MAX:
+                raise ValueError(f"it holds more than {PACKED_BYTES_MAX} bytes")
+            yield piece
+            rest = unpacker.unconsumed_tail
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("it is cut, or something stands behind it")
+
+
+_INCOMING: Final = "incoming"
+_DRAFT: Final = ".part"
+_HELD: Final = ".held"
+
+
+@dataclass(slots=True)
+class Staged:
+    """A content that has no digest for a name yet."""
+
+    fd: int
+    name: str | None
+    """In `incoming/`, where the file system lacks O_TMPFILE."""
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The descriptors of the store's directories, and the disk they are on."""
+
+    disk: Disk
+    fd: int
+    incoming_fd: int
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str) -> Self:
+        """Open them, made where they are missing. Raises: OSError."""
+        fd = open_directory(disk, None, directory)
+        try:
+            return cls(disk, fd, open_directory(disk, fd, _INCOMING))
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @classmethod
+    def look(cls, disk: Disk, directory: str, nowhere: str) -> Self:
+        """Open them for reading; what is missing is not made: `nowhere` stands for it.
+
+        Raises: OSError.
+        """
+        fd = _open_or(nowhere, directory, None)
+        try:
+            return cls(disk, fd, _open_or(nowhere, _INCOMING, fd))
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def close(self) -> None:
+        os.close(self.incoming_fd)
+        os.close(self.fd)
+
+    def draft(self) -> Staged:
+        """A new file that nobody sees."""
+        fd = self.disk.open_unnamed(self.fd)
+        if fd is not None:
+            return Staged(fd, None)
+        name = secrets.token_hex(16) + _DRAFT
+        return Staged(self.disk.create(self.incoming_fd, name), name)
+
+    def discard(self, staged: Staged) -> None:
+        """Forget a draft, placed or not. A name that cannot be removed is swept later."""
+        os.close(staged.fd)
+        if staged.name is not None:
+            with contextlib.suppress(OSError):
+                self.disk.unlink(self.incoming_fd, staged.name)
+
+    def place(self, staged: Staged, name: str) -> int:
+        """Let a synced draft appear; how many bytes more the store has then.
+
+        What stands there already is replaced: it is the same, or it is damaged, and for
+        pruning it is as old as what was kept last.
+        """
+        if staged.name is None:
+            try:
+                self.disk.link_open(staged.fd, self.fd, name)
+            except FileExistsError:
+                staged.name = secrets.token_hex(16) + _DRAFT
+                self.disk.link_open(staged.fd, self.incoming_fd, staged.name)
+            else:
+                return staged.size_bytes
+        more = staged.size_bytes - self.size_of(name)
+        self.disk.replace(self.incoming_fd, staged.name, self.fd, name)
+        staged.name = None
+        return more
+
+    def size_of(self, name: str) -> int:
+        """The bytes of one object on the disk; 0 where there is none."""
+        try:
+            return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return 0
+
+    def hold(self, fd: int) -> tuple[str, int]:
+        """Give an open file a second name in `incoming/`, durably; the name.
+
+        And the file's change time, in nanoseconds, which the second name has just moved.
+        """
+        name = secrets.token_hex(16) + _HELD
+        self.disk.link_open(fd, self.incoming_fd, name)
+        changed_ns = os.fstat(fd).st_ctime_ns
+        self.disk.sync(fd)
+        self.disk.sync(self.incoming_fd)
+        return name, changed_ns
+
+    def held_names(self) -> list[str]:
+        """What has a second name in `incoming/`."""
+        return [name for name in names_in(self.incoming_fd) if name.endswith(_HELD)]
+
+    def sweep(self) -> int:
+        """Deal with what killed processes left; how many bytes more the store has then.
+
+        To be called by whoever has the store's lock alone: then every name is a dead
+        process's. A draft is nothing. What was held may be the last copy of a content that
+        was replaced: it becomes an object, as a copy, for its other name may be in use.
+        """
+        more = 0
+        for name in names_in(self.incoming_fd):
+            if name.endswith(_HELD):
+                more += self._keep_held(name)
+            self.disk.unlink(self.incoming_fd, name)
+        return more
+
+    def _keep_held(self, name: str) -> int:
+        fd = os.open(name, READ, dir_fd=self.incoming_fd)
+        try:
+            size_bytes = os.fstat(fd).st_size
+            staged = self.draft()
+            try:
+                digest = written(chunks_of(fd, size_bytes), self.disk, staged.fd)
+                staged.size_bytes = size_bytes
+                self.disk.sync(staged.fd)
+                more = self.place(staged, name_of(digest))
+                self.disk.sync(self.fd)
+                return more
+            finally:
+                self.discard(staged)
+        finally:
+            os.close(fd)
+
+
+def _open_or(nowhere: str, directory: str, dir_fd: int | None) -> int:
+    try:
+        return os.open(directory, DIRECTORY, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return os.open(nowhere, DIRECTORY)
+
+
+def names_in(dir_fd: int) -> list[str]:
+    # Opened anew: a descriptor that threads share has one place in the listing for all.
+    fd = os.open(".", DIRECTORY, dir_fd=dir_fd)
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
+    """A directory of ours, made durably if it is missing."""
+    try:
+        return os.open(name, DIRECTORY, dir_fd=dir_fd)
+    except FileNotFoundError:
+        try:
+            disk.make_directory(dir_fd, name, PRIVATE_DIRECTORY_MODE)
+        except FileExistsError:
+            return os.open(name, DIRECTORY, dir_fd=dir_fd)
+    fd = os.open(name, DIRECTORY, dir_fd=dir_fd)
+    try:
+        parent = os.open("..", DIRECTORY, dir_fd=fd)
+        try:
+            disk.sync(parent)
+        finally:
+            os.close(parent)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+@dataclass(frozen=True, slots=True)
+class OpenObject:
+    """One object, open; whoever opened it closes `fd`."""
+
+    digest: str
+    fd: int
+    is_packed: bool
+
+    def content(self) -> Generator[bytes]:
+        """The content, piece by piece.
+
+        Raises:
+            IntegrityError: at the end, if it is not what the digest says.
+        """
+        hashed = hashlib.sha256()
+        pieces = unpacked(self.fd) if self.is_packed else chunks_of(self.fd, _size(self.fd))
+        try:
+            for piece in pieces:
+                hashed.update(piece)
+                yield piece
+        except ValueError as failure:
+            raise damaged(self.digest, str(failure)) from failure
+        if DIGEST_PREFIX + hashed.hexdigest() != self.digest:
+            raise damaged(self.digest, "its content has another digest")
+
+
+def _size(fd: int) -> int:
+    return os.fstat(fd).st_size
+
+
+def damaged(digest: str, why: str) -> IntegrityError:
+    """The refusal of an object that is not what its name says."""
+    return IntegrityError(
+        f"the object {digest} of the history is damaged: {why}",
+        hint="restore it from a backup; what refers to it cannot be undone",
+    )
+
+
+def open_object(dir_fd: int, digest: str) -> OpenObject | None:
+    """The object with this digest, None where there is none.
+
+    Raises:
+        IntegrityError: `digest` is none.
+        OSError: the disk fails.
+    """
+    name = name_of(digest)
+    # Packing names the packed object before it removes the other, so a second look at
+    # the first would find no more than one at the second does.
+    for stands, is_packed in ((name, False), (name + PACKED, True)):
+        try:
+            return OpenObject(digest, os.open(stands, READ, dir_fd=dir_fd), is_packed)
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def content_of(found: OpenObject | None, digest: str) -> Generator[bytes]:
+    """The content with this digest, as it was found, piece by piece, checked at the end.
+
+    Raises:
+        IntegrityError: it is damaged.
+        HostError: it is not there.
+    """
+    if found is None:
+        raise HostError(
+            f"the history does not keep the content {quote(digest)} any more",
+            hint="it was pruned to keep to [history] bytes_max",
+        )
+    try:
+        yield from found.content()
+    finally:
+        os.close(found.fd)
+
+
+class StoreLock:
+    """flock(2) on the store's directory, which a put shares until its content has a name.
+
+    flock belongs to the open file, so a process has one of its own for this, which its
+    threads share and count; a forked child opens another.
+    """
+
+    __slots__ = ("__weakref__", "_count", "_dir_fd", "_fd", "_mutex")
+
+    def __init__(self, dir_fd: int) -> None:
+        self._dir_fd = dir_fd
+        self._mutex = threading.Lock()
+        self._count = 0
+        self._fd = -1
+        call_after_fork(self, StoreLock._after_fork)
+
+    def _after_fork(self) -> None:
+        # The parent keeps its lock, with all the shares in it.
+        self._mutex = threading.Lock()
+        fd, self._fd, self._count = self._fd, -1, 0
+        if fd >= 0:
+            os.close(fd)
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._fd >= 0:
+                fd, self._fd = self._fd, -1
+                unlock(fd)
+
+    @contextmanager
+    def shared(self) -> Generator[None]:
+        """While it lasts nothing is pruned. May be taken again inside itself."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self) -> None:
+        """Share the lock until `release`. Raises: HostError, not in time."""
+        with self._mutex:
+            if self._count == 0:
+                self._open()
+                with converting("lock the history"):
+                    wait_for_store(self._fd, fcntl.LOCK_SH)
+            self._count += 1
+
+    def release(self) -> None:
+        """Give one share back."""
+        with self._mutex:
+            # None is left where a child was forked while it had this one.
+            self._count = max(0, self._count - 1)
+            if self._count == 0:
+                self._unlock()
+
+    @contextmanager
+    def alone(self) -> Generator[bool]:
+        """The lock for ourselves if it is free right now: whether it was."""
+        with self._mutex:
+            is_alone = not self._count and self._try_alone()
+            try:
+                yield is_alone
+            finally:
+                if is_alone:
+                    self._unlock()
+
+    def _open(self) -> None:
+        if self._fd < 0:
+            with converting("lock the history"):
+                self._fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
+
+    def _try_alone(self) -> bool:
+        self._open()
+        return try_lock(self._fd)
+
+    def _unlock(self) -> None:
+        if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+
+def wait_for_store(fd: int, kind: int) -> None:
+    """Take a lock of the store. Raises: HostError, not in time."""
+    if not wait_for_lock(fd, kind):
+        raise HostError(
+            f"the history is locked by another process, for over {limits.path_lock_timeout_s:g} s",
+            hint="try again",
+        )
+
+
+# One number in a file, moved by whoever puts or prunes, under its own short lock. A crash
+# may leave it a little off; every pruning counts anew.
+
+_NAME: Final = "usage"
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIGITS: Final = 20
+
+
+def add_usage(dir_fd: int, size_bytes: int) -> int:
+    """Move the number by `size_bytes`, which may be negative; return what it is then."""
+    return _set(dir_fd, size_bytes, None)
+
+
+def read_usage(dir_fd: int) -> int:
+    """The number as it stands; counted if there is none."""
+    return _set(dir_fd, 0, None)
+
+
+def reset_usage(dir_fd: int, size_bytes: int) -> None:
+    _set(dir_fd, 0, size_bytes)
+
+
+def _set(dir_fd: int, more: int, counted: int | None) -> int:
+    fd = os.open(_NAME, _FLAGS, 0o600, dir_fd=dir_fd)
+    try:
+        wait_for_store(fd, fcntl.LOCK_EX)
+        base = _parsed(os.pread(fd, _DIGITS + 1, 0)) if counted is None else counted
+        # When it is counted, what is added stands there already.
+        total = count_usage(dir_fd) if base is None else max(0, base + more)
+        os.pwrite(fd, f"{total:0{_DIGITS}d}\n".encode(), 0)
+        return total
+    finally:
+        os.close(fd)
+
+
+def _parsed(text: bytes) -> int | None:
+    return int(text) if len(text) == _DIGITS + 1 and text[:-1].isdigit() else None
+
+
+def count_usage(dir_fd: int) -> int:
+    return sum(row.size_bytes for row in list_objects(dir_fd))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRow:
+    name: str
+    size_bytes: int
+    touched_ns: int
+
+
+def list_objects(dir_fd: int) -> list[ObjectRow]:
+    found = [name for name in names_in(dir_fd) if OBJECT_NAME.fullmatch(name)]
+    rows: list[ObjectRow] = []
+    for name in found:
+        try:
+            status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # packed or pruned meanwhile
+        rows.append(ObjectRow(name, status.st_size, status.st_mtime_ns))
+    return rows

@@ -1,0 +1,351 @@
+"""One step of a set in the tree: do it, undo it, and tell which of the two it is.
+
+A swap: what stands at a name and what stands under a temporary name beside it change
+places, in one call where both are there:
+
+    creation     temporary → name, which must be free
+    removal      name → temporary
+    replacement  name ⇄ temporary; where the file system cannot exchange, the old entry
+                 goes aside first, under a second temporary name
+
+After each of them it is looked at what was really displaced. If that is not what was
+read, somebody was quicker: the step is refused, and the set is undone with it. Undoing
+is the same call again, and never loses what is newer: who changed our new file, or made
+another in its place, keeps it.
+
+Every state that a crash can leave is told by what stands under the three names, so a
+step needs no record of its own.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from paddock.storage.disk import Disk
+from paddock.storage.journal import Mark, MarkKind, Metadata, MetadataStep, Step, SwapStep
+from paddock.workspace.draft import changed
+from paddock.workspace.metadata import FileStatus, status_at, status_of
+from paddock.workspace.paths import WorkspacePath, set_name
+from paddock.workspace.resolve import PASS
+from paddock.workspace.trees import fits, held_in, remove_any, remove_held
+
+_EXCHANGES_MAX: Final = 64
+_GOING: Final = 0x8000_0000
+"""Added to a step's number: beyond any number of a draft."""
+_ALL_BITS: Final = 0o7777
+
+
+class StepState(Enum):
+    PENDING = "pending"
+    DONE = "done"
+    LOST = "lost"
+    """Its temporary is gone without the step being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSwap:
+    """See the module. `draft`, `aside`, `going` are temporary names in the same directory."""
+
+    disk: Disk
+    dir_fd: int
+    path: WorkspacePath
+    step: SwapStep
+    draft: str
+    aside: str
+    going: str
+    """Of a displaced directory that was compared once more, and is being removed."""
+    sight: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def state(self) -> StepState:
+        """What has become of it."""
+        old, new = self.step.old, self.step.new
+        here, draft = self._at(self.name), self._at(self.draft)
+        if new is None:
+            is_away = draft is not None and not _same(draft, here)
+            return StepState.DONE if is_away else StepState.PENDING
+        if draft is not None and draft.inode == new.inode and not _same(draft, here):
+            return StepState.PENDING
+        if old is None:
+            return StepState.DONE
+        is_displaced = draft is not None or self._at(self.aside) is not None
+        return StepState.DONE if is_displaced else StepState.LOST
+
+    def was_right(self) -> bool:
+        """Of a step that is done: whether it displaced what it was to displace."""
+        old, displaced = self.step.old, self._displaced()
+        return old is None or displaced is None or self._fits(displaced, old)
+
+    def do(self) -> None:
+        """Do it; FileChangedError if somebody was in the way, and then it may be half done."""
+        old, new = self.step.old, self.step.new
+        if self._is_half_way():
+            self._move(self.draft, self.name)
+        else:
+            # Threat: the name, or the temporary, was swapped for something else since it was
+            # read. This look spares a needless exchange; the one below is what decides. But
+            # that a file was rewritten under its old modification time is seen here alone.
+            self._require(self.name, old, self.sight)
+            if new is not None:
+                self._require(self.draft, new)
+            self._change_places(old, new)
+        if old is not None:
+            displaced = self._displaced()
+            # Threat: it was rewritten, filled or replaced between the look and the rename.
+            if displaced is None or not self._fits(displaced, old):
+                raise changed(self.path)
+
+    def _change_places(self, old: Mark | None, new: Mark | None) -> None:
+        try:
+            if old is None:
+                self._move(self.draft, self.name)
+            elif new is None:
+                self._move(self.name, self.draft)
+            elif not self.disk.exchange(self.dir_fd, self.draft, self.name):
+                self._move(self.name, self.aside)
+                self._move(self.draft, self.name)
+        except (FileExistsError, FileNotFoundError) as failure:
+            raise changed(self.path) from failure
+
+    def undo(self) -> bool:
+        """As it was before. False: somebody has changed it since, and theirs stands."""
+        if self._is_half_way():
+            return self._moved_back(self.aside)
+        if self.state() is not StepState.DONE:
+            return True
+        new, displaced = self.step.new, self._displaced()
+        if new is None:
+            return displaced is None or self._moved_back(displaced)
+        if not self._fits(self.name, new):
+            # It never was done, or theirs is newer, or they removed ours.
+            return self._is_as_before()
+        if displaced == self.draft:
+            return self._exchanged_back(new)
+        return self._taken_away(new) and (displaced is None or self._moved_back(displaced))
+
+    def clean_done(self) -> bool:
+        """Done, and ended: remove what was displaced. False: something strange stays there."""
+        # By the inode: whoever had the old file open may have written to it since.
+        known = {mark.inode for mark in self._marks()}
+        displaced, old = self._displaced(), self.step.old
+        if displaced is not None and old is not None and not self._is_cleared(displaced, old):
+            return False
+        remove_any(self.disk, self.dir_fd, self.going)
+        return self._clean(lambda name, status: status.inode in known)
+
+    def _is_cleared(self, displaced: str, old: Mark) -> bool:
+        """Of a displaced directory: remove it. False: something is in it that it did not hold.
+
+        Threat: somebody whose working directory it is makes a file in it now, which stands
+        nowhere else. What was not compared is not removed.
+        """
+        if old.kind is not MarkKind.DIRECTORY:
+            return True
+        status = self._at(displaced)
+        if status is None or status.inode != old.inode:
+            return False
+        held = held_in(self.dir_fd, displaced, self.path)
+        if held.digest() != old.held:
+            return False
+        # From here on it may be half removed, and fit no more: its name says so.
+        self._move(displaced, self.going)
+        is_gone = remove_held(self.disk, self.dir_fd, self.going, held)
+        if not is_gone:
+            # Under its first name it fits no more, and stays.
+            self._move(self.going, displaced)
+        return is_gone
+
+    def clean_undone(self) -> bool:
+        """Undone, and ended: remove what was built. False: something strange stays there."""
+        return self._clean(self._is_ours)
+
+    def _is_ours(self, name: str, status: FileStatus) -> bool:
+        new = self.step.new
+        if new is not None and new.kind is MarkKind.DIRECTORY and status.is_directory:
+            # It was whole when it was taken back. Since then we may have died removing it.
+            return status.inode == new.inode
+        # Threat: what we could not put back is somebody's, and nowhere else. An inode's
+        # number alone does not tell it from ours: it is given again at once.
+        return any(self._fits(name, mark) for mark in self._marks())
+
+    def _clean(self, is_ours: Callable[[str, FileStatus], bool]) -> bool:
+        is_clean = True
+        for name in (self.draft, self.aside):
+            status = self._at(name)
+            if status is not None and is_ours(name, status):
+                remove_any(self.disk, self.dir_fd, name)
+            elif status is not None:
+                is_clean = False
+        return is_clean
+
+    def _marks(self) -> list[Mark]:
+        return [mark for mark in (self.step.old, self.step.new) if mark is not None]
+
+    def _at(self, name: str) -> FileStatus | None:
+        return status_at(self.dir_fd, name)
+
+    def _fits(self, name: str, mark: Mark) -> bool:
+        return fits(self.dir_fd, name, mark, self.path)
+
+    def _require(self, name: str, mark: Mark | None, sight: str = "") -> None:
+        if mark is None:
+            is_right = self._at(name) is None
+        else:
+            is_right = fits(self.dir_fd, name, mark, self.path, sight)
+        if not is_right:
+            raise changed(self.path)
+
+    def _displaced(self) -> str | None:
+        draft, new = self._at(self.draft), self.step.new
+        if draft is not None and (new is None or draft.inode != new.inode):
+            return self.draft
+        return self.aside if self._at(self.aside) is not None else None
+
+    def _is_as_before(self) -> bool:
+        old = self.step.old
+        return self._at(self.name) is None if old is None else self._fits(self.name, old)
+
+    def _is_half_way(self) -> bool:
+        """Between the two renames that stand for an exchange."""
+        old, new = self.step.old, self.step.new
+        if old is None or new is None or self._at(self.name) is not None:
+            return False
+        draft = self._at(self.draft)
+        is_aside = self._at(self.aside) is not None
+        return is_aside and draft is not None and draft.inode == new.inode
+
+    def _move(self, name: str, to: str) -> None:
+        """Rename and never replace; EEXIST where something is."""
+        one, other = self._at(name), self._at(to)
+        if one is not None and _same(one, other):
+            self.disk.unlink(self.dir_fd, name)  # a move by link(2) that was cut short
+            return
+        try:
+            self.disk.move_new(self.dir_fd, name, self.dir_fd, to)
+        except PermissionError:
+            if one is None or not one.is_directory or other is not None:
+                raise
+            self.disk.move_directory(self.dir_fd, name, to)
+
+    def _moved_back(self, displaced: str) -> bool:
+        try:
+            self._move(displaced, self.name)
+        except FileExistsError:
+            return False  # they made something new there
+        return True
+
+    def _taken_away(self, new: Mark) -> bool:
+        """Whether our new entry, unchanged, is under its temporary name again."""
+        try:
+            self._move(self.name, self.draft)
+        except FileNotFoundError:
+            return False
+        if self._fits(self.draft, new):
+            return True
+        self._moved_back(self.draft)
+        return False
+
+    def _exchanged_back(self, new: Mark) -> bool:
+        """Exchange again, until what was taken away is what we put there last.
+
+        At the first time that is our new entry. Else somebody was quicker, theirs was
+        taken away, and it goes back in exchange for what we had put there.
+        """
+        last = new.inode
+        for attempt in range(_EXCHANGES_MAX):
+            returned = self._at(self.draft)
+            try:
+                self.disk.exchange(self.dir_fd, self.draft, self.name)
+            except FileNotFoundError:
+                return False  # they removed the name: what we held was theirs to remove
+            taken = self._at(self.draft)
+            if returned is None or taken is None:
+                return False
+            if taken.inode == last and (attempt or self._fits(self.draft, new)):
+                return attempt == 0
+            last = returned.inode
+        return False
+
+
+def _same(one: FileStatus, other: FileStatus | None) -> bool:
+    return other is not None and (one.device, one.inode) == (other.device, other.inode)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundMetadata:
+    """Permission bits and modification time, by the entry's own descriptor."""
+
+    disk: Disk
+    dir_fd: int
+    path: WorkspacePath
+    step: MetadataStep
+
+    def state(self) -> StepState:
+        status = status_at(self.dir_fd, self.path.name)
+        if status is None or status.inode != self.step.inode:
+            return StepState.DONE  # another entry: there is nothing left to change
+        return StepState.DONE if _is_set(status, self.step.new) else StepState.PENDING
+
+    def was_right(self) -> bool:
+        return True
+
+    def do(self) -> None:
+        if not self._set(self.step.old, self.step.new):
+            raise changed(self.path)
+
+    def undo(self) -> bool:
+        return self._set(self.step.new, self.step.old)
+
+    def clean_done(self) -> bool:
+        return True
+
+    def clean_undone(self) -> bool:
+        return True
+
+    def _set(self, before: Metadata, after: Metadata) -> bool:
+        """From one to the other. False: it is another entry, or somebody else has changed it."""
+        try:
+            fd = os.open(self.path.name, PASS | os.O_NOFOLLOW, dir_fd=self.dir_fd)
+        except FileNotFoundError:
+            return False
+        try:
+            status = status_of(fd)
+            if status.inode != self.step.inode or status.is_link:
+                return False
+            # One of the two may be set already: a crash came in between.
+            mode_is_ours = status.mode & _ALL_BITS in (before.mode, after.mode)
+            times = (before.modified_ns, after.modified_ns)
+            if not mode_is_ours or (None not in times and status.modified_ns not in times):
+                return False
+            # Mode first: the owner may set the time whatever the mode is (utimensat(2)).
+            self.disk.set_mode_held(fd, after.mode)
+            if after.modified_ns is not None:
+                self.disk.set_modified(fd, after.modified_ns)
+        finally:
+            os.close(fd)
+        return True
+
+
+def _is_set(status: FileStatus, wanted: Metadata) -> bool:
+    has_time = wanted.modified_ns in (None, status.modified_ns)
+    return has_time and status.mode & _ALL_BITS == wanted.mode
+
+
+BoundStep = BoundSwap | BoundMetadata
+"""A step in a directory that is open and locked."""
+
+
+def bind(
+    disk: Disk, dir_fd: int, path: WorkspacePath, token: str, step: Step, sight: str = ""
+) -> BoundStep:
+    """The step, able to act; `sight` is what its committer saw (`sight_of`)."""
+    if isinstance(step, MetadataStep):
+        return BoundMetadata(disk, dir_fd, path, step)
+    draft, aside = set_name(token, 2 * step.number), set_name(token, 2 * step.number + 1)
+    going = set_name(token, _GOING + step.number)
+    return BoundSwap(disk, dir_fd, path, step, draft, aside, going, sight)

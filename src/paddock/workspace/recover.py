@@ -1,0 +1,245 @@
+"""After a crash: every set that somebody left half done is completed, or undone, as a whole.
+
+Told by the entry's records, and by what stands under the temporary names:
+
+    no commit record     it never happened: what was built is removed
+    committed            completed, if everything that is left to do still finds what it
+                         expects, and nothing was displaced that was not to be; else undone
+    committed, undo      undone
+    ended                what was displaced is removed
+
+Undoing never takes away what somebody made since: such paths keep their newer content
+and are named. Recovery may be killed too, at any moment, and is then done again: it
+claims the entry, decides by the same signs, and acts by the same steps.
+
+The directories are locked as for a commit. An entry that cannot be settled now (its root
+is not there, a writer does not let go, the disk fails) stays for the next time.
+"""
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from paddock.errors import FileChangedError, PaddockError, PathError
+from paddock.storage.disk import Disk, sync_file_systems
+from paddock.storage.journal import Intent, Journal, JournalEntry, Step, UnclaimedEntry
+from paddock.workspace.draft import LockedDirectories
+from paddock.workspace.exchange import BoundStep, StepState, bind
+from paddock.workspace.paths import (
+    WorkspacePath,
+    child_of,
+    is_temporary_name,
+    set_prefix,
+    unchecked_path,
+)
+from paddock.workspace.resolve import PASS_DIRECTORY, BesideResolution, HeldBeside, Resolution
+from paddock.workspace.trees import remove_any
+
+_GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_WAIT_S: Final = 2.0
+"""For one lock: longer than a write holds it; opening a plane does not wait for a stuck one."""
+
+
+class Settled(Enum):
+    """What became of a set that was left half done."""
+
+    COMPLETED = "completed"
+    UNDONE = "undone"
+    NEVER_BEGUN = "never begun"
+    """Nothing of it had happened."""
+    ENDED = "ended"
+    """It was complete, or undone, already; what it had displaced was left."""
+    WAITING = "waiting"
+    """It is still as it was left; `why` says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """One entry of the journal whose owner was dead."""
+
+    entry: str
+    root: str
+    """Of the workspace; empty where the entry does not say it."""
+    settled: Settled
+    label: str = ""
+    """What the committer called the set: the id of its call."""
+    changed_since: tuple[WorkspacePath, ...] = ()
+    """Paths that somebody changed after the crash, and that keep what they have now; and
+    directories of the set that are not there any more."""
+    why: str = ""
+    """Why it waits; or, of a set that is settled, what is left of it in the tree."""
+
+
+def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recovered, ...]:
+    """Settle every set whose owner is dead; what each came to.
+
+    Cheap where there is none: one look at a directory.
+
+    Raises:
+        HostError: the journal cannot be listed.
+    """
+    return tuple(_settle(entry, disk, resolution) for entry in journal.claim_dead())
+
+
+def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolution) -> Recovered:
+    if isinstance(entry, UnclaimedEntry):
+        return Recovered(entry.name, "", Settled.WAITING, why=entry.why)
+    try:
+        entry.load()
+        intent = entry.records.intent
+        if intent is None:
+            entry.abandon()
+            return Recovered(entry.name, "", Settled.NEVER_BEGUN)
+        return _in_root(entry, intent, disk, resolution)
+    except (OSError, PaddockError) as failure:
+        intent = entry.records.intent
+        root, label = ("", "") if intent is None else (intent.root, intent.label)
+        return Recovered(entry.name, root, Settled.WAITING, label, why=str(failure))
+
+
+def _in_root(entry: JournalEntry, intent: Intent, disk: Disk, resolution: Resolution) -> Recovered:
+    with ExitStack() as held:
+        root_fd = os.open(intent.root, PASS_DIRECTORY | os.O_NOFOLLOW)
+        held.callback(os.close, root_fd)
+        if os.fstat(root_fd).st_ino != intent.root_inode:
+            why = "another directory stands there now"
+            return Recovered(entry.name, intent.root, Settled.WAITING, intent.label, why=why)
+        if intent.beside is not None:
+            second = intent.beside
+            opened = HeldBeside(second.name, second.root, second.root_inode)
+            beside = held.enter_context(opened).beside
+            resolution = BesideResolution(resolution, root_fd, beside)
+        there, gone = _standing(root_fd, resolution, intent)
+        locked = LockedDirectories(root_fd, resolution, *there, wait_s=_WAIT_S)
+        with locked as fds:
+            recovery = _Recovery(entry, intent, disk, dict(zip(there, fds, strict=True)), gone)
+            return recovery.run()
+
+
+def _standing(
+    root_fd: int, resolution: Resolution, intent: Intent
+) -> tuple[list[WorkspacePath], list[WorkspacePath]]:
+    """The directories of the set that are still there, and those that are gone.
+
+    What is gone took its steps with it, also where a link stands now: it is not followed.
+    """
+    there: list[WorkspacePath] = []
+    gone: list[WorkspacePath] = []
+    for relative in intent.directories:
+        path = unchecked_path(relative)
+        try:
+            os.close(resolution.open(root_fd, relative, PASS_DIRECTORY))
+        except OSError as failure:
+            if failure.errno not in _GONE:
+                raise
+            gone.append(path)
+        else:
+            there.append(path)
+    return there, gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Recovery:
+    """One entry, ours, in its root, whose directories are locked."""
+
+    entry: JournalEntry
+    intent: Intent
+    disk: Disk
+    fds: dict[WorkspacePath, int]
+    gone: list[WorkspacePath]
+
+    def run(self) -> Recovered:
+        """Settle it. Raises: OSError, PaddockError: it is to be tried again."""
+        steps = self.entry.records.steps
+        if steps is None:
+            self._remove_temporaries()
+            self.entry.forget()
+            return self._report(Settled.NEVER_BEGUN)
+        bound = self._bind(steps)
+        settled, changed_since = self._decide(bound)
+        if settled is not Settled.ENDED:
+            sync_file_systems(self.disk, self.fds.values())
+            self.entry.end()
+        changed_since = [*self.gone, *changed_since]
+        if clean_all(self.entry, bound):
+            self.entry.forget()
+            return self._report(settled, changed_since)
+        return replace(self._report(settled, changed_since), why=left_note(self.intent.token))
+
+    def _decide(self, bound: Sequence[BoundStep]) -> tuple[Settled, list[WorkspacePath]]:
+        if self.entry.records.is_ended:
+            return Settled.ENDED, []
+        if not self.entry.records.is_undone:
+            if can_complete(bound) and self._completed(bound):
+                return Settled.COMPLETED, []
+            self.entry.undo()
+        return Settled.UNDONE, undo_all(bound)
+
+    @staticmethod
+    def _completed(bound: Sequence[BoundStep]) -> bool:
+        for step in bound:
+            if step.state() is StepState.PENDING:
+                try:
+                    step.do()
+                except FileChangedError:
+                    return False
+        return True
+
+    def _bind(self, steps: Sequence[Step]) -> list[BoundStep]:
+        bound: list[BoundStep] = []
+        for step in steps:
+            directory = unchecked_path(step.directory)
+            if directory in self.fds:
+                path = child_of(directory, step.name)
+                bound.append(bind(self.disk, self.fds[directory], path, self.intent.token, step))
+        return bound
+
+    def _remove_temporaries(self) -> None:
+        prefix = set_prefix(self.intent.token)
+        for fd in self.fds.values():
+            for name in os.listdir(fd):
+                if name.startswith(prefix) and is_temporary_name(name):
+                    remove_any(self.disk, fd, name)
+
+    def _report(self, settled: Settled, changed_since: Sequence[WorkspacePath] = ()) -> Recovered:
+        intent, paths = self.intent, tuple(changed_since)
+        return Recovered(self.entry.name, intent.root, settled, intent.label, paths)
+
+
+def can_complete(bound: Sequence[BoundStep]) -> bool:
+    """Whether nothing that was done so far was wrong, and nothing that is left is lost."""
+    return all(
+        step.state() is not StepState.LOST
+        and (step.state() is StepState.PENDING or step.was_right())
+        for step in bound
+    )
+
+
+def undo_all(bound: Sequence[BoundStep]) -> list[WorkspacePath]:
+    """Undo what is done, last first; the paths that somebody changed since."""
+    return [step.path for step in reversed(bound) if not step.undo()]
+
+
+def left_note(token: str) -> str:
+    """What is said where `clean_all` leaves something."""
+    return (
+        "something that the change took away was changed meanwhile, or cannot be removed: it "
+        f"stays beside its old place, under a name that begins with {set_prefix(token)}"
+    )
+
+
+def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
+    """Remove what stands under the temporary names of an ended set; whether nothing is left.
+
+    What cannot be removed now is left to the next recovery: the set itself is over.
+    """
+    is_undone = entry.records.is_undone
+    try:
+        cleaned = [step.clean_undone() if is_undone else step.clean_done() for step in bound]
+    except (OSError, PathError):
+        return False
+    return all(cleaned)

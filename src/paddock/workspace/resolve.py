@@ -1,0 +1,496 @@
+"""Two ways to open a name under a descriptor without passing a link; they are interchangeable.
+
+`Openat2Resolution` lets the kernel do it in one call. `WalkResolution` opens one component
+after the other, each with O_NOFOLLOW under the descriptor of the one before, for kernels
+and containers that have no openat2. Neither compares texts, and neither looks first and
+opens later: the descriptor that a check was made on is the descriptor that is used.
+
+Rules kept here, by both:
+  * `relative` is canonical (no `..`, not absolute); anything else is refused;
+  * no component may be a link, the last one included: `OSError(ELOOP)`;
+  * every descriptor is close-on-exec.
+
+A path with links is first taken apart by `find_real`, which yields one without; what was
+judged is then opened here, and a link that appeared meanwhile fails.
+
+Also here:
+
+- Where a path with links leads, found out component by component.
+- The root of a workspace: opened once, and held by its descriptor.
+- A directory that lies elsewhere, under a name at the root of a workspace.
+"""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, Protocol, Self
+
+from paddock import limits
+from paddock.errors import ConfigError, HostError, InvalidPathError
+from paddock.kernel.files import (
+    RESOLVE_BENEATH,
+    RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS,
+    OpenHow,
+)
+from paddock.text.show import quote
+from paddock.workspace.paths import (
+    AskedPath,
+    WorkspacePath,
+    check_link_text,
+    check_names,
+    components,
+    escapes_root,
+    join_parts,
+)
+
+# macOS has no O_PATH: there a directory must be readable to be passed through.
+O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
+PASS: Final = O_PATH | os.O_CLOEXEC
+"""To hold something without reading it."""
+PASS_DIRECTORY: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# O_NONBLOCK: opening a FIFO must not wait for a writer. O_NOCTTY: a terminal must not
+# become ours.
+READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+# EAGAIN: the kernel saw a rename or mount during its walk and cannot vouch for it.
+# EINTR: a slow file system was interrupted; os.open repeats by itself, ctypes does not.
+_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
+_RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+
+
+@contextmanager
+def held_open(fd: int) -> Generator[int]:
+    """A descriptor that is closed with the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+class Resolution(Protocol):
+    """How a canonical name becomes a descriptor."""
+
+    @property
+    def name(self) -> str:
+        """`openat2` or `walk`, for reports."""
+        ...
+
+    def open(self, root_fd: int, relative: str, flags: int) -> int:
+        """A new descriptor of `relative` under `root_fd`, no link passed. Creates nothing.
+
+        Raises:
+            OSError: ELOOP where a component is a link, EXDEV where the name is
+                not canonical, else the errno of open(2).
+        """
+        ...
+
+
+class Openat2Resolution:
+    """The kernel's own walk: openat2(2) with BENEATH, NO_MAGICLINKS and NO_SYMLINKS."""
+
+    __slots__ = ("_hows",)
+
+    name = "openat2"
+
+    def __init__(self) -> None:
+        # One laid-out argument for each set of flags; there are only four.
+        self._hows: dict[int, OpenHow] = {}
+
+    def open(self, root_fd: int, relative: str, flags: int) -> int:
+        how = self._hows.get(flags)
+        if how is None:
+            how = self._hows[flags] = OpenHow(flags, _RESOLVE)
+        path = relative.encode("utf-8", "surrogateescape")
+        try:
+            return how.open(root_fd, path)
+        except OSError as failure:
+            if failure.errno not in _AGAIN:
+                raise
+        return self._open_again(how, root_fd, path)
+
+    @staticmethod
+    def _open_again(how: OpenHow, root_fd: int, path: bytes) -> int:
+        for _ in range(limits.openat2_retries_max - 1):
+            try:
+                return how.open(root_fd, path)
+            except OSError as failure:
+                if failure.errno not in _AGAIN:
+                    raise
+        return how.open(root_fd, path)
+
+
+class WalkResolution:
+    """Our own walk: one openat(2) a component, each with O_NOFOLLOW."""
+
+    __slots__ = ()
+
+    name = "walk"
+
+    def open(self, root_fd: int, relative: str, flags: int) -> int:
+        if relative == ".":
+            return os.open(".", flags, dir_fd=root_fd)
+        parts = relative.split("/")
+        # Threat: `..` is no link, so O_NOFOLLOW would let it climb out of the root.
+        if not all(parts) or ".." in parts or "." in parts:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        held = root_fd
+        try:
+            for part in parts[:-1]:
+                below = _open_component(part, PASS_DIRECTORY, held)
+                if held != root_fd:
+                    os.close(held)
+                held = below
+            return _open_component(parts[-1], flags, held)
+        finally:
+            if held != root_fd:
+                os.close(held)
+
+
+def _open_component(name: str, flags: int, dir_fd: int) -> int:
+    """Open one component, and answer ELOOP for a link as openat2 does."""
+    try:
+        fd = os.open(name, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
+    except NotADirectoryError:
+        # O_DIRECTORY is looked at before O_NOFOLLOW, so a link answers ENOTDIR here.
+        # The look only chooses the error: nothing is opened because of it.
+        if stat.S_ISLNK(os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
+    # O_PATH with O_NOFOLLOW opens the link itself instead of failing.
+    if flags & O_PATH and not flags & os.O_DIRECTORY and stat.S_ISLNK(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+    return fd
+
+
+def detect_resolution() -> Resolution:
+    """The better way that works here: openat2 where the kernel lets us, else the walk.
+
+    ENOSYS: a kernel before 5.6, or not Linux. EPERM: a container's filter that does not
+    know the call. Anything else is an answer, so the call is there.
+    """
+    slash = os.open("/", PASS_DIRECTORY)
+    try:
+        os.close(OpenHow(PASS_DIRECTORY, _RESOLVE).open(slash, b"."))
+    except OSError as failure:
+        if failure.errno in (errno.ENOSYS, errno.EPERM):
+            return WalkResolution()
+        raise
+    finally:
+        os.close(slash)
+    return Openat2Resolution()
+
+
+# The answer is a path without links. It is a finding, not a permission: policy judges it,
+# and it is then opened again without passing any link, so that a swap between the two
+# makes the second one fail and nothing else.
+#
+# Rules kept here:
+#   * each component is looked at under the descriptor of the one before;
+#   * a link's text is resolved as the kernel would, but from the held root: an absolute
+#     one must begin with one of the root's names, `..` may not climb above the root;
+#   * `..` after a link means the parent of where the link led; else it is a matter of text;
+#   * behind something that is missing, or is no directory, the rest is a matter of text.
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a path came to."""
+
+    asked: WorkspacePath
+    real: WorkspacePath
+    mode: int
+    """Kind and permissions of what stands at `real`; 0 where nothing does."""
+    through_link: bool
+    """A component before the last one is a link."""
+    ends_in_link: bool
+    """The last component is a link."""
+
+    @property
+    def exists(self) -> bool:
+        return self.mode != 0
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+
+def find_real(root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, last: bool) -> Found:
+    """Where `asked` leads under `root_fd`; a link in the last place is followed if `last`.
+
+    Raises:
+        PathTraversalError: it leads out of the root, by `..` or by a link.
+        InvalidPathError: more links than limits.link_hops_max, or one that no
+            workspace path can name.
+        OSError: a directory on the way cannot be searched, or the disk fails.
+    """
+    trail = _Trail(root_fd, asked, roots, follow_last=last)
+    try:
+        return trail.walk()
+    finally:
+        trail.close()
+
+
+@dataclass(slots=True)
+class _Trail:
+    """The state of one walk. `held[i]` is the directory of `real[:i]`; `held[0]` is not ours."""
+
+    root_fd: int
+    path: AskedPath
+    roots: tuple[str, ...]
+    follow_last: bool
+    asked: list[str] = field(default_factory=list[str])
+    real: list[str] = field(default_factory=list[str])
+    held: list[int] = field(default_factory=list[int])
+    pending: list[str] = field(default_factory=list[str])
+    hops: int = 0
+    mode: int = stat.S_IFDIR
+    through_link: bool = False
+    ends_in_link: bool = False
+
+    def walk(self) -> Found:
+        self.held.append(self.root_fd)
+        for index, name in enumerate(self.path.parts):
+            self._step_asked(name, is_last=index == len(self.path.parts) - 1)
+        return Found(
+            asked=join_parts(self.asked),
+            real=join_parts(self.real),
+            mode=self.mode,
+            through_link=self.through_link,
+            ends_in_link=self.ends_in_link,
+        )
+
+    def close(self) -> None:
+        for fd in self.held[1:]:
+            os.close(fd)
+        self.held.clear()
+
+    def _step_asked(self, name: str, *, is_last: bool) -> None:
+        if name == "..":
+            self._climb()
+            # After a link the text that was asked for says nothing more: start from what is real.
+            self.asked = list(self.real) if self.through_link else self.asked[:-1]
+            return
+        self.asked.append(name)
+        hops = self.hops
+        self.pending = [name]
+        while self.pending:
+            part = self.pending.pop()
+            if part == "..":
+                self._climb()
+            else:
+                self._descend(part, follow=self.follow_last or not is_last)
+        if self.hops > hops or stat.S_ISLNK(self.mode):
+            self.ends_in_link = is_last
+            self.through_link = self.through_link or not is_last
+
+    def _climb(self) -> None:
+        if not self.real:
+            raise escapes_root(self.path.text)
+        self.real.pop()
+        while len(self.held) > len(self.real) + 1:
+            os.close(self.held.pop())
+        # The parent of something missing may be missing as well.
+        self.mode = stat.S_IFDIR if len(self.held) == len(self.real) + 1 else 0
+
+    def _descend(self, name: str, *, follow: bool) -> None:
+        here = self._here()
+        self.mode = 0 if here is None else _mode_of(name, here)
+        if here is not None and stat.S_ISLNK(self.mode) and follow:
+            self._turn(os.readlink(name, dir_fd=here))
+            return
+        self.real.append(name)
+
+    def _here(self) -> int | None:
+        """The descriptor of the directory `real`, None where there is none."""
+        missing = len(self.real) + 1 - len(self.held)
+        if missing == 1 and stat.S_ISDIR(self.mode):
+            flags = PASS_DIRECTORY | os.O_NOFOLLOW
+            self.held.append(os.open(self.real[-1], flags, dir_fd=self.held[-1]))
+            missing = 0
+        return self.held[-1] if missing == 0 else None
+
+    def _turn(self, target: str) -> None:
+        self.hops += 1
+        if self.hops > limits.link_hops_max:
+            raise InvalidPathError(
+                f"path {quote(self.path.text)} passes more than {limits.link_hops_max} links",
+                hint="they may lead to each other in a circle; use a path without them",
+            )
+        check_link_text(self.path.text, target)
+        parts = components(target)
+        if target.startswith("/"):
+            parts = self._below_root(parts)
+            while self.real:
+                self._climb()
+        check_names(self.path.text, tuple(part for part in parts if part != ".."))
+        self.mode = stat.S_IFDIR
+        self.pending.extend(reversed(parts))
+
+    def _below_root(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        for root in self.roots:
+            base = components(root)
+            if parts[: len(base)] == base:
+                return parts[len(base) :]
+        raise escapes_root(self.path.text)
+
+
+def _mode_of(name: str, dir_fd: int) -> int:
+    try:
+        return os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_mode
+    except OSError as failure:
+        if failure.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+            return 0
+        raise
+
+
+class Root(NamedTuple):
+    """An open root, by the name that was given and by the one without links.
+
+    No link was passed when the second one was opened, whatever was swapped meanwhile.
+    """
+
+    name: str
+    real_name: str
+    fd: int
+
+
+def open_root(root: str, resolution: Resolution, name: str | None = None) -> Root:
+    """Open the directory at `root`; `name` is another name of it, if it has one.
+
+    Raises:
+        ConfigError: it is no directory, or cannot be opened.
+        HostError: file names are not UTF-8 in this process.
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        raise HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
+    try:
+        real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - what the root is
+        fd = _open_real(real_root, resolution)
+    except (OSError, ValueError) as failure:
+        raise ConfigError(f"workspace root {quote(root)} cannot be opened: {failure}") from None
+    return Root(_name_as_given(name or root, real_root, fd), real_root, fd)
+
+
+def _open_real(real_root: str, resolution: Resolution) -> int:
+    """A descriptor of the directory at a path without links. Raises: OSError."""
+    slash = os.open("/", PASS_DIRECTORY)
+    try:
+        return resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
+    finally:
+        os.close(slash)
+
+
+def _name_as_given(root: str, real_root: str, fd: int) -> str:
+    """The root's name made absolute, unless a `..` behind a link makes that another directory."""
+    name = os.path.abspath(root)
+    try:
+        given = os.stat(name)
+    except OSError:
+        return real_root
+    return name if os.path.samestat(given, os.fstat(fd)) else real_root
+
+
+# The git directory of a linked worktree, or of a repository that the workspace is a part
+# of, is not in the workspace, and what a command writes there belongs to the same set of
+# changes. So a set sees one tree: `.git` and what is below it are opened under the other
+# root, everything else under the workspace's own. What keeps a set whole (one order of
+# locks, one journal entry, one commit record) needs no second of anything:
+#
+#     all checks of both → what is new is built in both → one sync of each file system
+#     → commit record → objects and files of the work tree → index → refs → HEAD
+#     → one sync of each → end
+#
+# and a kill anywhere leaves the set to the recovery, which completes or undoes both parts.
+# File tools know nothing of this: only sets of commands, and their undoing, are made so.
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The other root, held by its descriptor, which stays whoever's opened it."""
+
+    name: str
+    """One component: the name at the root of the workspace that stands for it."""
+    real_root: str
+    """Absolute, without links."""
+    fd: int
+
+    def below(self, relative: str) -> str | None:
+        """The name of a workspace path in here; None for one that does not lead here."""
+        if relative == self.name:
+            return "."
+        first, _, rest = relative.partition("/")
+        return rest if first == self.name else None
+
+
+class BesideResolution:
+    """A resolution for one root; below one name of it another root is gone into."""
+
+    __slots__ = ("_root_fd", "beside", "within")
+
+    def __init__(self, within: Resolution, root_fd: int, beside: Beside) -> None:
+        """Both descriptors stay the caller's."""
+        self.within = within
+        self._root_fd = root_fd
+        self.beside = beside
+
+    @property
+    def name(self) -> str:
+        return self.within.name
+
+    def open(self, root_fd: int, relative: str, flags: int) -> int:
+        inside = self.beside.below(relative) if root_fd == self._root_fd else None
+        if inside is None:
+            return self.within.open(root_fd, relative, flags)
+        return self.within.open(self.beside.fd, inside, flags)
+
+
+def beside_of(resolution: Resolution) -> Beside | None:
+    """The other root that it goes into, if there is one."""
+    return resolution.beside if isinstance(resolution, BesideResolution) else None
+
+
+def without_beside(resolution: Resolution) -> Resolution:
+    """The resolution for any root."""
+    return resolution.within if isinstance(resolution, BesideResolution) else resolution
+
+
+def find_beside(beside: Beside, asked: AskedPath, *, last: bool) -> Found:
+    """Where a path leads that begins with the name of the other root; see `links.find_real`.
+
+    Raises: as that. A `..` is not resolved here: it is none of ours (PathTraversalError).
+    """
+    if ".." in asked.parts:
+        raise escapes_root(asked.text)
+    found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), last=last)
+    return replace(found, asked=_below(beside, found.asked), real=_below(beside, found.real))
+
+
+def _below(beside: Beside, path: WorkspacePath) -> WorkspacePath:
+    return join_parts((beside.name, *path.parts))
+
+
+class HeldBeside:
+    """A `Beside` that is opened, and closed with the block."""
+
+    __slots__ = ("beside",)
+
+    def __init__(self, name: str, real_root: str, inode: int) -> None:
+        """Raises: OSError: it is not there, or another directory (ESTALE)."""
+        fd = os.open(real_root, PASS_DIRECTORY | os.O_NOFOLLOW)
+        if os.fstat(fd).st_ino != inode:
+            os.close(fd)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), real_root)
+        self.beside = Beside(name, real_root, fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.beside.fd)

@@ -1,0 +1,109 @@
+"""An entry's lines are read back as they were written, up to what a crash tore."""
+
+import json
+
+import pytest
+
+from paddock.errors import IntegrityError
+from paddock.storage.journal import (
+    FORMAT,
+    RESERVE,
+    Intent,
+    Mark,
+    MarkKind,
+    Metadata,
+    MetadataStep,
+    RecordKind,
+    Records,
+    SwapStep,
+    commit_payload,
+    decode,
+    encode_line,
+    intent_payload,
+    mark_payload,
+)
+
+NAME = "0" * 32 + ".entry"
+INTENT = Intent("/home/x/\udcff", 17, "a" * 24, (".", "d\n/\udce9"), "C-1")
+STEPS = (
+    SwapStep(".", "x", 0, None, Mark(MarkKind.FILE, 1, 2, -3)),
+    SwapStep("d", "\udcff", 1, Mark(MarkKind.DIRECTORY, 9, 0, 0, "ab"), None),
+    SwapStep("d", "l", 2, Mark(MarkKind.LINK, 9, 1, 1), Mark(MarkKind.FILE, 2**63, 2**62, 0)),
+    MetadataStep("d", "m", 4, Metadata(0o4755, None), Metadata(0o700, 12)),
+)
+
+
+def entry(*payloads) -> bytes:
+    content, previous = b"", NAME
+    for payload in payloads:
+        line, previous = encode_line(previous, payload)
+        content += line
+    return content
+
+
+WHOLE = entry(
+    intent_payload(INTENT),
+    commit_payload(STEPS),
+    mark_payload(RecordKind.UNDO),
+    mark_payload(RecordKind.END),
+)
+
+
+def test_what_is_encoded_is_decoded():
+    found = decode(NAME, WHOLE + RESERVE)
+    assert found.records == Records(INTENT, STEPS, is_undone=True, is_ended=True)
+    assert found.end_bytes == len(WHOLE)
+
+
+def test_every_line_is_ascii_and_begins_with_its_digest():
+    assert WHOLE.isascii()
+    for line in WHOLE.splitlines():
+        assert json.loads(line[65:])["record"] in set(RecordKind)
+
+
+@pytest.mark.parametrize("filler", [b"", RESERVE, b"x" * 30], ids=["end", "reserve", "noise"])
+def test_a_torn_record_is_as_if_it_had_not_been_written(filler):
+    ends = [at + 1 for at, byte in enumerate(WHOLE) if byte == ord("\n")]
+    expected = [
+        Records(),
+        Records(INTENT),
+        Records(INTENT, STEPS),
+        Records(INTENT, STEPS, is_undone=True),
+        Records(INTENT, STEPS, is_undone=True, is_ended=True),
+    ]
+    for cut in range(len(WHOLE) + 1):
+        whole = sum(end <= cut for end in ends)
+        assert decode(NAME, WHOLE[:cut] + filler).records == expected[whole], cut
+
+
+def test_a_changed_byte_ends_the_entry_there():
+    commit_at = WHOLE.index(b"\n") + 1
+    for at in range(commit_at, len(WHOLE)):
+        changed = WHOLE[:at] + bytes([WHOLE[at] ^ 1]) + WHOLE[at + 1 :]
+        assert decode(NAME, changed).end_bytes <= at
+
+
+def test_a_line_of_another_entry_does_not_count():
+    assert decode("1" * 32 + ".entry", WHOLE).records == Records()
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        [commit_payload(())],
+        [intent_payload(INTENT), intent_payload(INTENT)],
+        [intent_payload(INTENT), mark_payload(RecordKind.END)],
+        [intent_payload(INTENT), mark_payload(RecordKind.UNDO)],
+        [{"record": "other"}],
+        [["record"]],
+        [intent_payload(INTENT) | {"format": "paddock-journal/2"}],
+        [intent_payload(INTENT) | {"root": 1}],
+        [intent_payload(INTENT) | {"root_inode": True}],
+        [intent_payload(INTENT), {"record": "commit", "steps": [["swap", ".", "x"]]}],
+        [intent_payload(INTENT), {"record": "commit", "steps": [["x", ".", "x", 0, None, None]]}],
+    ],
+    ids=str,
+)
+def test_a_whole_line_that_makes_no_sense_is_damage_and_not_a_crash(payloads):
+    with pytest.raises(IntegrityError, match=FORMAT):
+        decode(NAME, entry(*payloads))

@@ -1,0 +1,182 @@
+import errno
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from paddock.errors import StorageFullError
+from paddock.storage.notes import CallMark, Doing, Notes
+from paddock.storage.objects import ObjectStore
+from paddock.testing.failing_disk import FailingDisk, Fault
+from tests.support.children import end_of
+
+CALL = CallMark("CALL-1", "str_replace", "main", "SES-1")
+OTHER = CallMark("CALL-2", "delete_file", "main", "SES-1")
+EDIT = Doing("src/a.py", "edited", before="sha256:" + "1" * 64, after="sha256:" + "2" * 64)
+DELETE = Doing("odd\udcff\nname", "deleted", before="sha256:" + "3" * 64, mode=0o640)
+CREATE = Doing("a/b/c", "created", after="sha256:" + "4" * 64, made=("a", "a/b"))
+
+
+@pytest.fixture
+def notes(store):
+    notes = Notes(store.shelf)
+    yield notes
+    notes.close()
+
+
+def files(place) -> list[str]:
+    return os.listdir(place / "notes")
+
+
+def test_a_note_is_found_by_others_as_it_was_written(store, notes):
+    before = time.time()
+    notes.write(CALL, EDIT)
+    notes.write(OTHER, DELETE, CREATE)
+    other = Notes(store.shelf)
+    found = other.read_all()
+    other.close()
+    assert [(note.call, note.doing) for note in found] == [
+        (CALL, EDIT),
+        (OTHER, DELETE),
+        (OTHER, CREATE),
+    ]
+    assert all(before <= note.written_s <= time.time() for note in found)
+
+
+def test_a_note_that_is_over_is_found_no_more(notes):
+    (first,) = notes.write(CALL, EDIT)
+    rest = notes.write(OTHER, DELETE, CREATE)
+    notes.over([first, rest[1]])
+    assert [note.doing for note in notes.read_all()] == [DELETE]
+
+
+def test_a_process_whose_notes_are_over_leaves_no_file(store, place):
+    notes = Notes(store.shelf)
+    notes.over(notes.write(CALL, EDIT))
+    assert len(files(place)) == 1
+    notes.close()
+    assert files(place) == []
+
+
+def test_a_process_that_only_reads_makes_no_file(store, notes, place):
+    assert (notes.read_all(), files(place)) == ((), [])
+
+
+def test_a_note_that_is_needed_outlives_its_process(store, place):
+    notes = Notes(store.shelf)
+    notes.write(CALL, EDIT)
+    notes.close()
+    after = Notes(store.shelf)
+    assert [note.doing for note in after.read_all()] == [EDIT]
+    after.close()
+
+
+def test_the_file_does_not_grow_for_ever(notes, place):
+    for _ in range(500):
+        notes.over(notes.write(CALL, EDIT))
+    assert os.stat(place / "notes" / files(place)[0]).st_size < 200_000
+    numbers = notes.write(OTHER, DELETE)
+    assert [note.doing for note in notes.read_all()] == [DELETE]
+    notes.over(numbers)
+
+
+def test_a_torn_note_and_what_is_none_are_passed_over(notes, place):
+    notes.write(CALL, EDIT)
+    with (place / "notes" / files(place)[0]).open("ab") as file:
+        for line in (b"[]\n", b'{"note":7}\n', b"\xff\xfe\n", b'{"over":3}\n', b'{"note":8,"at'):
+            file.write(line)
+    assert [note.doing for note in notes.read_all()] == [EDIT]
+
+
+def test_the_digests_of_calls_at_work_are_needed_and_those_of_old_ones_are_not(notes, place):
+    numbers = notes.write(CALL, EDIT, CREATE)
+    assert notes.needed() == {EDIT.before}
+    file = place / "notes" / files(place)[0]
+    at = b'"at":'
+    text = file.read_bytes()
+    file.write_bytes(b"\n".join(old(line, at) for line in text.splitlines()) + b"\n")
+    assert notes.needed() == frozenset()
+    notes.over(numbers)
+
+
+def old(line: bytes, at: bytes) -> bytes:
+    front, _, back = line.partition(at)
+    return front + at + b"1.5," + back.partition(b",")[2]
+
+
+def test_a_forked_child_writes_a_file_of_its_own(notes, place):
+    notes.write(CALL, EDIT)
+    assert end_of(lambda: notes.write(OTHER, DELETE)) == 0
+    notes.write(CALL, CREATE)
+    assert [note.doing for note in notes.read_all()] == [EDIT, DELETE, CREATE]
+    assert len(files(place)) == 2
+
+
+def test_a_file_is_removed_once_its_process_is_gone_and_not_before(store, notes, place):
+    notes.write(CALL, EDIT)
+    (name,) = files(place)
+    other = Notes(store.shelf)
+    ended = other.read_all()
+    other.tidy(ended)
+    assert files(place) == [name]
+    # What was noted since is not among what has ended.
+    notes.write(OTHER, DELETE)
+    notes.close()
+    other.tidy(ended)
+    assert files(place) == [name]
+    other.tidy(other.read_all())
+    assert files(place) == []
+    other.close()
+    notes.__init__(store.shelf)
+
+
+def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_path):
+    disk = FailingDisk()
+    with ObjectStore.open(str(tmp_path / "objects"), bytes_max=10, disk=disk) as store:
+        notes = Notes(store.shelf)
+        notes.write(CALL, EDIT)
+        for step, name in enumerate(["write", "sync"]):
+            disk.trouble = Fault(len(disk.steps) + step, errno.ENOSPC)
+            with pytest.raises(StorageFullError):
+                notes.write(OTHER, DELETE)
+            assert disk.steps[-1] == name
+        notes.write(OTHER, CREATE)
+        assert [note.doing for note in notes.read_all()] == [EDIT, CREATE]
+        notes.close()
+
+
+def test_of_too_many_notes_the_newest_are_read(notes, place, monkeypatch):
+    numbers = notes.write(CALL, EDIT)
+    numbers += notes.write(OTHER, CREATE)
+    last = os.stat(place / "notes" / files(place)[0]).st_size
+    numbers += notes.write(OTHER, DELETE)
+    size = os.stat(place / "notes" / files(place)[0]).st_size
+    for read, found in ((size - last, [DELETE]), (size - last + 1, [DELETE])):
+        monkeypatch.setattr("paddock.storage.notes._FILE_BYTES_MAX", read)
+        assert [note.doing for note in notes.read_all()] == found
+    monkeypatch.setattr("paddock.storage.notes._FILE_BYTES_MAX", size)
+    assert [note.doing for note in notes.read_all()] == [EDIT, CREATE, DELETE]
+    notes.over(numbers)
+
+
+def test_a_note_of_a_version_without_modes_after_is_read_and_one_of_no_version_is_not(notes, place):
+    changed = replace(EDIT, mode_after=0o640)
+    numbers = notes.write(CALL, changed)
+    assert [note.doing for note in notes.read_all()] == [changed]
+    file = place / "notes" / files(place)[0]
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b",true,416]", b",true]"))
+    assert [note.doing for note in notes.read_all()] == [EDIT]
+    for cut in (b"]", b",true,416,0]"):
+        file.write_bytes(whole.replace(b",true,416]", cut))
+        assert notes.read_all() == ()
+    notes.over(numbers)
+
+
+def test_a_note_of_a_version_without_intents_is_read(notes, place):
+    numbers = notes.write(CALL, EDIT)
+    file = place / "notes" / files(place)[0]
+    file.write_bytes(file.read_bytes().replace(b'"SES-1",""]', b'"SES-1"]'))
+    assert [note.call for note in notes.read_all()] == [CALL]
+    notes.over(numbers)
