@@ -3,14 +3,14 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 FILE = Path(__file__).with_name("budgets.toml")
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """One promise: a ratio that a benchmark prints, and the most that it may be."""
 
     area: str
@@ -27,8 +27,7 @@ class Budget:
     there is nothing to keep."""
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A budget beside what was measured; None where the benchmark did not print it."""
 
     budget: Budget

@@ -18,10 +18,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from machine import describe_machine
+from msgspec import Struct
 from peers.cases import CASES, SECRET, Ground
 from peers.party import Peer, bare_commands, gather
 
@@ -43,8 +43,7 @@ QUICKEST = "Paddock's time as a share of the quickest other set of tools that do
 ROUNDS = 9
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     """One thing to time: what to prepare, and what to ask."""
 
     title: str

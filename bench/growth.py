@@ -17,11 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from ledger_query import make_entry, median_ms, open_ledger, post_all, write_ledger
+from ledger_query import index_all, make_entry, median_ms, open_ledger, write_ledger
 from machine import describe_machine
+from msgspec import Struct
 from policy import judged_us, paths, patterns
 from search import Desk, bare, listed
 from view import Contestants
@@ -39,8 +39,7 @@ APPENDS = 200
 FILES_IN_FOLDER = 100
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """Something that comes in sizes, and what each of them costs."""
 
     things: str
@@ -54,13 +53,13 @@ def one_by_one(measure: Callable[[int], Costs]) -> Callable[[Sequence[int]], lis
 
 
 def ledgers(sizes: Sequence[int]) -> list[Costs]:
-    """Of ledgers with so many entries, all of them posted; in turns, as they are compared."""
+    """Of ledgers with so many entries, all of them indexed; in turns, as they are compared."""
     with tempfile.TemporaryDirectory(prefix="paddock-growth-") as folder:
         paths = [f"{folder}/{size}/x.jsonl" for size in sizes]
         for path, size in zip(paths, sizes, strict=True):
             Path(path).parent.mkdir()
             write_ledger(path, size)
-            post_all(path)
+            index_all(path)
         # What was written is not still on its way to the disk while others are measured.
         os.sync()
         openings: list[dict[str, Callable[[], object]]] = [

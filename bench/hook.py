@@ -28,9 +28,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from peers.installing import Unavailable, new_jq, printed_by
 
 from paddock.apps.hook.settings.claude import Program
@@ -41,8 +41,7 @@ NEW_JQ = (1, 7)
 MUST_OLD_JQ, MUST_NEW_JQ, MUST_INSTRUCTIONS = 0.4, 1.0, 1.6
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """One event."""
 
     name: str
@@ -69,8 +68,7 @@ CASES = (
 )
 
 
-@dataclass(frozen=True)
-class Interpreter:
+class Interpreter(Struct, frozen=True):
     """A Python that the hook can be installed with."""
 
     name: str
@@ -85,16 +83,14 @@ class Interpreter:
         return (self.program.python, "-I", "-S", "-c", "pass")
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """What takes a turn."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """Of one run, in milliseconds; `cpu` is of the process and all that it waited for."""
 
     wall: float

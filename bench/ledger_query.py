@@ -16,8 +16,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "src")]
 
@@ -41,8 +42,7 @@ INTENT = {
 RESULT = {"status": "ok", "effects": [], "bytes": 1200, "digest": "sha256:" + "ab12" * 16}
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """What is asked, and how many of the newest."""
 
     name: str

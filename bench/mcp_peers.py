@@ -23,10 +23,10 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from peers.installing import Unavailable, npm_program, npm_version
 from raw_client import RawClient, ServerFailed
 
@@ -52,8 +52,7 @@ for line in sys.stdin:
 """
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Struct, frozen=True):
     """One server, and how a file is read with it."""
 
     name: str
@@ -78,8 +77,7 @@ class Server:
         return client
 
 
-@dataclass
-class Found:
+class Found(Struct):
     """What was measured of a server: milliseconds, and of each turn microseconds a call."""
 
     boots: list[float]

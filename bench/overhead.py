@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.signing import make_key
@@ -45,8 +47,7 @@ class EmptyArguments(ArgumentType):
     path: str = needed_text("A path.")
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyPlan:
+class EmptyPlan(Struct, frozen=True):
     """Resolved, and nothing to do."""
 
     actions: tuple[Action, ...]

@@ -15,12 +15,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import budget
 import figure
 from machine import describe_machine, describe_programs
+from msgspec import Struct
 
 HERE = Path(__file__).parent
 INTRODUCTION = """\
@@ -35,8 +35,7 @@ How Paddock and other sets of tools deal with hostile files is in [the compariso
 """
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One section of the page: a benchmark and how it is called."""
 
     title: str

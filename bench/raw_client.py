@@ -4,10 +4,11 @@ import json
 import queue
 import subprocess
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from msgspec import Struct
 
 HELLO = {
     "protocolVersion": "2025-06-18",
@@ -20,8 +21,7 @@ class ServerFailed(Exception):
     """The server ended, or said that it could not."""
 
 
-@dataclass(frozen=True)
-class Begun:
+class Begun(Struct, frozen=True):
     """A request that was sent."""
 
     number: int

@@ -25,8 +25,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paddock.policy.engine import load_policy
 from paddock.runtime.judge import PolicyJudge
@@ -165,8 +166,7 @@ def loop_find(root: str, suffix: str) -> int:
     return sum(1 for path in sorted(Path(root).rglob("*")) if path.name.endswith(suffix))
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """One comparison. `loop` is run once, for information."""
 
     name: str

@@ -26,8 +26,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -43,8 +45,7 @@ BARE, WARM, WHOLE = "none", "Paddock, made ahead", "Paddock, run_shell"
 TRUE = ("/usr/bin/true",)
 
 
-@dataclass
-class Sandbox:
+class Sandbox(Struct):
     """Paddock's launcher. What a command writes is dropped, so it takes no part in writing."""
 
     name: str
@@ -67,8 +68,7 @@ class Sandbox:
         pass
 
 
-@dataclass
-class Tool:
+class Tool(Struct):
     """`run_shell`, as an agent calls it."""
 
     name: str
@@ -87,7 +87,6 @@ class Tool:
         pass
 
 
-@dataclass
 class Command(Spawned):
     """`paddock call`, a process for each."""
 

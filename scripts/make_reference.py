@@ -13,10 +13,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
-from dataclasses import fields, is_dataclass
 from inspect import cleandoc, getdoc
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 os.environ["COLUMNS"] = "88"  # argparse wraps by the terminal's width
 os.environ["NO_COLOR"] = "1"
@@ -420,7 +422,7 @@ def _table(name: str, value: Any) -> Iterator[str]:
     parts = []
     for field in fields(value):
         default = getattr(value, field.name)
-        if is_dataclass(default):
+        if isinstance(default, Struct):
             parts.append((field.name, default))
             continue
         yield f"| `{field.name}` | {_default(default)} |"

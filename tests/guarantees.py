@@ -6,13 +6,13 @@ that this table and the document agree.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Guarantee:
+
+class Guarantee(Struct, frozen=True):
     """Tests as pytest node ids or files; mutants as file names in tests/mutants/.
 
     What notices the first mutant mostly stands first, as a trial ends there.

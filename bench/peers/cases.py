@@ -10,17 +10,16 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from peers.party import Peer, Running
 
 YES, NO, HANGS, ABSENT = "yes", "**no**", "**hangs**", "–"
 NEEDLE = "needle_in_a_haystack"
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """Where a case takes place."""
 
     peer: Peer

@@ -6,10 +6,10 @@ import select
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from msgspec import Struct, field
 from peers.installing import (
     HOME,
     Unavailable,
@@ -25,8 +25,7 @@ PATIENCE_S = 10.0
 START_S = 120.0
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What a peer said. `hung` where it said nothing in time."""
 
     ok: bool
@@ -34,8 +33,7 @@ class Answer:
     hung: bool = False
 
 
-@dataclass(frozen=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """One set of tools."""
 
     name: str

@@ -10,10 +10,10 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct, field
 from peers.installing import (
     HOME,
     Unavailable,
@@ -61,8 +61,7 @@ def surroundings() -> dict[str, str]:
     return {"HOME": str(home), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
 
 
-@dataclass
-class Spawned:
+class Spawned(Struct):
     """A program in front of the command, started for each."""
 
     name: str

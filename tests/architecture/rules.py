@@ -7,9 +7,10 @@ to planted violations.
 import ast
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
+
+from msgspec import Struct
 
 MODULE_LINES_MAX: Final = 600
 FUNCTION_LINES_MAX: Final = 70
@@ -51,8 +52,7 @@ ENVIRONMENT_NAMES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """One file of the package: its place below `paddock/`, its text, its tree."""
 
     place: str

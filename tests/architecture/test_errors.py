@@ -3,14 +3,14 @@
 import ast
 import inspect
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paddock import errors
 from tests.support.repository import PACKAGE, modules
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True):
     parent: str
     code: str
 

@@ -8,18 +8,17 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.architecture import rules
 from tests.architecture.rules import Module, Rule
 from tests.support.repository import PACKAGE, ROOT
 
 
-@dataclass(frozen=True)
-class Plant:
+class Plant(Struct, frozen=True):
     """A violation: where it is planted, what stands there, what the tool must say."""
 
     place: str

@@ -9,11 +9,11 @@ import sys
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.support.repository import PACKAGE, ROOT, git, modules
 
@@ -37,8 +37,7 @@ print(len(files - {None}), lines)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     lines: int = 0
     modules: int = 0
 

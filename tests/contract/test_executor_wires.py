@@ -6,9 +6,9 @@ same without a wire; the built-in model says what it can be brought to say.
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.agent.events import TextPiece
 from paddock.providers.budgets import session_budget

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from paddock.providers.builtin import BuiltinModel
 from paddock.providers.failures import CancelToken
@@ -29,8 +29,7 @@ ANSWER = OutputSchema(
 )
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(Struct, frozen=True):
     """A provider that will talk, then call list_files on `src`, then answer an object."""
 
     provider: Any

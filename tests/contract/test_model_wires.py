@@ -5,9 +5,9 @@ The servers are on this machine and speak each vendor's API; the SDKs are the re
 
 import json
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.providers.choice import open_provider

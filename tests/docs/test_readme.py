@@ -5,10 +5,10 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.questions.lint import lint
@@ -22,8 +22,7 @@ SHOWN = re.compile(r'"(\w+)": "((?:[^"\\…]|\\.)*)')
 EXITS = {"ok": 0, "error": 1}
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A command of a session, and the beginning of what it prints."""
 
     command: str

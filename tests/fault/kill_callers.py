@@ -21,8 +21,9 @@ import random
 import select
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -41,8 +42,7 @@ SHARED = "shared.txt"
 WHOLE = {b"a" * 5000, b"b" * 5000}
 
 
-@dataclass
-class Totals:
+class Totals(Struct):
     """What a run came to."""
 
     rounds: int = 0

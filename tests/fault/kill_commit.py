@@ -21,8 +21,9 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -52,8 +53,7 @@ RECOVERY_S = (0.0, 0.012)
 SHARED = {"d": Folder(), "d/e": Folder(), "d/e/f": Folder()}
 
 
-@dataclass
-class Totals:
+class Totals(Struct):
     """What a run came to."""
 
     rounds: int = 0

@@ -23,8 +23,9 @@ import random
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -50,8 +51,7 @@ RECOVERY_S = (0.0, 0.03)
 TESTED = [{"command": "pass", "timeout_s": 5}]
 
 
-@dataclass
-class Totals:
+class Totals(Struct):
     """What a run came to."""
 
     rounds: int = 0

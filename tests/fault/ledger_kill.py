@@ -21,9 +21,11 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
@@ -39,8 +41,7 @@ ROUNDS_PER_CHAPTER = 10
 SIZES = {"small": (250,), "mixed": (250, 250, 250, 250, 5_000, 40_000, 300_000, 1_000_000)}
 
 
-@dataclass
-class Totals:
+class Totals(Struct):
     """What was seen over all chapters."""
 
     rounds: int = 0
@@ -55,8 +56,7 @@ class Totals:
     segments: int = 0
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """What the writers write."""
 
     sizes: tuple[int, ...]

@@ -10,10 +10,10 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.storage.history import History
@@ -33,8 +33,7 @@ class Shout:
         return content[:1].upper(), content[1:].upper()
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """One act, what it replaces, and how its note begins."""
 
     name: str

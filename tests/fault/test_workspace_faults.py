@@ -4,9 +4,9 @@ import errno
 import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
+from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
@@ -20,8 +20,7 @@ class Shout:
         return content[:1].upper(), content[1:].upper()
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """One act, and what the tree is after it."""
 
     name: str

@@ -18,8 +18,9 @@ import stat
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
@@ -102,8 +103,7 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Triple:
+class Triple(Struct, frozen=True):
     """One operation on one path, in a directory of its own."""
 
     number: int
@@ -126,8 +126,7 @@ class Triple:
         return f"echo BEGIN {self.number}; {made}{{ {self.way.format(**names)}; }} 2>/dev/null"
 
 
-@dataclass
-class Tally:
+class Tally(Struct):
     """What was found so far."""
 
     both: Counter = field(default_factory=Counter)
@@ -267,7 +266,6 @@ def looks(root: Path) -> dict[str, tuple]:
     return found
 
 
-@dataclass
 class JudgedTerminal(Terminal):
     """A terminal whose policy can be asked."""
 

@@ -21,8 +21,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
@@ -58,8 +60,7 @@ CALLS = {
 }
 
 
-@dataclass
-class Count:
+class Count(Struct):
     """What became of one kind of search."""
 
     tries: int = 0

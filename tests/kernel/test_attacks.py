@@ -15,10 +15,10 @@ import tempfile
 import threading
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.kernel.attacks import ATTACKS
 from tests.support.disks import tree
@@ -38,8 +38,7 @@ sys.stdin.read()
 """
 
 
-@dataclass
-class Found:
+class Found(Struct):
     """What one attack came to."""
 
     reached: bool

@@ -3,10 +3,10 @@
 import os
 import shlex
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from paddock.sandbox.git_config import take_git
 from paddock.sandbox.host.host_facts import GitFacts
@@ -23,8 +23,7 @@ LFS = (
 )
 
 
-@dataclass
-class Person:
+class Person(Struct):
     """A user with a git configuration and a repository that is the workspace."""
 
     base: Path

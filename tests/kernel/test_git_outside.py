@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ IDENTITY = "[user]\n\tname = U\n\temail = u@example.org\n"
 FILES = {"data": "one\n", "src/module.py": "x = 1\n"}
 
 
-@dataclass
 class Place(Yard):
     """A yard whose workspace belongs to the repository in `main`."""
 

@@ -5,10 +5,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import load_policy

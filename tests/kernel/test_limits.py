@@ -3,10 +3,10 @@
 import os
 import platform
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.values import Ending

@@ -9,10 +9,10 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.support.disks import temporaries
 from tests.support.shells import OPEN, Yard, hide
@@ -35,8 +35,7 @@ TOKEN = "hunter2"
 Reached = Callable[[Path, Path], bool]
 
 
-@dataclass(frozen=True)
-class Attack:
+class Attack(Struct, frozen=True):
     line: str
     reached: Reached
     """Of the workspace and of the place outside it: whether the goal was reached."""

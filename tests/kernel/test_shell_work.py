@@ -6,10 +6,10 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.support.shells import OPEN, Terminal, Yard, refused
 
@@ -26,8 +26,7 @@ POLICY = (
 Check = Callable[[Terminal, dict], object]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Struct, frozen=True):
     line: str
     check: Check
     needs: tuple[str, ...] = ()

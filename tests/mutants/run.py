@@ -14,8 +14,9 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -23,8 +24,7 @@ sys.path.insert(0, str(ROOT))
 from tests.guarantees import GUARANTEES
 
 
-@dataclass(frozen=True)
-class Mutant:
+class Mutant(Struct, frozen=True):
     """One edit that breaks one guarantee."""
 
     file: str
@@ -38,8 +38,7 @@ class Mutant:
         return cls(**tomllib.loads((ROOT / "tests" / "mutants" / name).read_text(encoding="utf-8")))
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """One guarantee's tests, with one of its mutants in the code or (None) without."""
 
     guarantee: str
@@ -53,8 +52,7 @@ class Trial:
         return Verdict(self, code == (0 if mutant is None else 1), output)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """How a trial ended."""
 
     trial: Trial

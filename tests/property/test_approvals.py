@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import ApprovalExpiredError, ConfigError, UsageError
@@ -34,8 +34,7 @@ def request(name: str) -> ApprovalRequest:
     return ApprovalRequest(digest, "create_file", arguments, (name,), "main", "why", "rule")
 
 
-@dataclass
-class Book:
+class Book(Struct):
     """The governance ledger in memory: only what operators did, and what was used."""
 
     grants: list[tuple[str, str, int]] = field(default_factory=list)

@@ -1,11 +1,11 @@
 """Whatever stands in the plane's own files, reading them answers or is a `ConfigError`."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.plane.agent_files import AgentRecord, is_agent_name, parse_agent, write_agent

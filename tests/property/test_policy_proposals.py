@@ -3,10 +3,10 @@
 import json
 import re
 from copy import deepcopy
-from dataclasses import dataclass
 
 from hypothesis import event, example, given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy
@@ -80,8 +80,7 @@ agents = st.builds(
 )
 
 
-@dataclass
-class Files:
+class Files(Struct):
     """The files of a policy as values, and whether the project's is trusted."""
 
     project: dict | None

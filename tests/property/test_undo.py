@@ -3,11 +3,11 @@
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from paddock.assembly.opening import open_project
 from paddock.assembly.past import open_past
@@ -20,8 +20,7 @@ NAMES = st.sampled_from(["a", "b", "d/a", "d/e/f", "link", "empty", "g/h"])
 TEXTS = st.sampled_from(["", "one\n", "two\r\nlines", "x" * 70_000])
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     tool: str
     arguments: dict[str, str]
 

@@ -6,8 +6,9 @@ What a host can enforce is not the same everywhere, and screens are compared.
 """
 
 import sys
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.apps.admin.command import Admin
 from paddock.apps.admin.desk import Setting
@@ -29,8 +30,7 @@ SANDBOXES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Examined:
+class Examined(Struct, frozen=True):
     """What trying this host found."""
 
     found: Sandboxed

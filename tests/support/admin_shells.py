@@ -7,9 +7,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from paddock.apps.admin.desk import Setting
 from paddock.apps.admin.opening import Streams, run_plain
@@ -39,8 +40,7 @@ sys.exit(main(sys.argv[1], sys.argv[2:]))
 """
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     """`base` holds a home, and where the shell is started: a project or a plane."""
 
     base: Path

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from paddock.agent.context import Conversation
 from paddock.agent.contracts import (
@@ -126,8 +127,7 @@ class _Nothing:
         return None
 
 
-@dataclass
-class Room:
+class Room(Struct):
     """One agent's workspace, its two ledgers, and what was heard of it."""
 
     root: Path

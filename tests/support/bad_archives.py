@@ -6,8 +6,9 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from paddock.packages.archive import unwrap
 from tests.support.packages import (

@@ -3,14 +3,14 @@
 import html
 import re
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 TIMEOUT_S = 120
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The document after its scripts have run."""
 
     dom: str

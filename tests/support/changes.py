@@ -6,8 +6,9 @@ import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
@@ -34,20 +35,17 @@ BYTES_MAX = 1_000_000_000
 MODIFIED_NS = 1_700_000_000_000_000_000
 
 
-@dataclass(frozen=True)
-class File:
+class File(Struct, frozen=True):
     content: bytes
     mode: int = 0o644
     modified_ns: int = MODIFIED_NS
 
 
-@dataclass(frozen=True)
-class Folder:
+class Folder(Struct, frozen=True):
     mode: int = 0o755
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(Struct, frozen=True):
     text: str
 
 
@@ -97,8 +95,7 @@ def node_of(path: str | os.PathLike[str]) -> Node:
     return File(Path(path).read_bytes(), mode, status.st_mtime_ns)
 
 
-@dataclass(frozen=True)
-class Bytes:
+class Bytes(Struct, frozen=True):
     """New content, from memory."""
 
     content: bytes
@@ -170,8 +167,7 @@ def memory_directory():
         yield Path(name)
 
 
-@dataclass
-class Bench:
+class Bench(Struct):
     """A workspace with a store and a journal beside it."""
 
     base: Path

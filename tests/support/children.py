@@ -6,15 +6,15 @@ import signal
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
 class Broken(AssertionError):
     """Something that must hold does not."""
 
 
-@dataclass(frozen=True)
-class Child:
+class Child(Struct, frozen=True):
     """A process that tells."""
 
     pid: int

@@ -1,7 +1,8 @@
 """Hosts with ledgers and keys of their own, for collectors."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from paddock.collector.accept import accept_offer
 from paddock.collector.chains import Chain, Head, Offer, OfferRefusal

@@ -13,8 +13,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ANYTHING = "…"
@@ -22,8 +23,7 @@ _END = "-- end of command"
 """What the shell prints after each command, with its exit status."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """One fenced block."""
 
     language: str
@@ -32,8 +32,7 @@ class Block:
     line: int
 
 
-@dataclass(frozen=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """One command, what has to be printed, and what was."""
 
     command: str

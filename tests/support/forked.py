@@ -19,10 +19,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
+
+from msgspec import Struct
 
 CONSOLE = "from paddock.apps.cli.main import console; console()"
 """The `paddock` program, as `python -c` runs it."""
@@ -31,8 +32,7 @@ Asked = tuple[list[str], dict[str, str], str, bool]
 """The name, code and arguments; the environment; the directory; is it a terminal's program?"""
 
 
-@dataclass
-class Forked:
+class Forked(Struct):
     """A program that was started: what tests use of `subprocess.Popen`."""
 
     pid: int

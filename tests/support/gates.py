@@ -7,9 +7,11 @@ import shutil
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gate
 from paddock.gates.ground import Ground, LedgerWitness, Tools
@@ -169,8 +171,7 @@ def open_ledger(layout: PlaneLayout, name: str) -> LedgerFile:
     return LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
 
 
-@dataclass
-class Plane:
+class Plane(Struct):
     """A copy of such a plane, to be spoiled."""
 
     root: Path

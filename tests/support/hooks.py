@@ -5,10 +5,11 @@ import marshal
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from paddock.apps.hook.full import Given, answer, identity_of
 from paddock.apps.hook.ground import Ground, find_ground
@@ -28,8 +29,7 @@ LAUNCHER = Path(__file__).parents[2] / "src" / "paddock" / "apps" / "hook" / "la
 NO_RANDOMNESS = bytes(range(16))
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(Struct, frozen=True):
     """An answer as a client reads it."""
 
     raw: bytes
@@ -55,8 +55,7 @@ class Said:
         return json.loads(self.raw).get("systemMessage", "") if self.raw else ""
 
 
-@dataclass
-class Client:
+class Client(Struct):
     """Claude Code in a project, as far as a hook sees it."""
 
     place: Place
@@ -161,8 +160,7 @@ class RememberedPorts:
         return json.dumps({"directory": judged.directory, "asked": is_asked})
 
 
-@dataclass
-class BothWays:
+class BothWays(Struct):
     """One project's policy as the full path has it, and as its image holds it."""
 
     client: Client

@@ -6,8 +6,10 @@ Everything that the children need is imported before they are made.
 
 import os
 import pwd
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.kernel.processes import adopt_orphans
 from paddock.policy.engine import Policy, load_policy
@@ -23,8 +25,7 @@ from tests.support.users import PLAIN_USER
 CHAIN: AgentChain = (Agent("main", "standard"),)
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """How a command under Landlock ended."""
 
     code: int
@@ -33,8 +34,7 @@ class Ran:
     """Processes that still ran when it ended."""
 
 
-@dataclass
-class Held:
+class Held(Struct):
     """A workspace with a private directory, and the policy that its commands are held to."""
 
     workspace: Path

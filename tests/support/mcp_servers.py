@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
+from msgspec import Struct
 
 from tests.support import forked
 from tests.support.places import Ground
@@ -31,8 +31,7 @@ deny = ["tool:file:delete"]
 """
 
 
-@dataclass(frozen=True)
-class McpPlace(Ground):
+class McpPlace(Ground, frozen=True):
     """The project has a trusted policy."""
 
     @property
@@ -94,8 +93,7 @@ class McpPlace(Ground):
             process.stderr.close()
 
 
-@dataclass(frozen=True)
-class HttpServer:
+class HttpServer(Struct, frozen=True):
     url: str
     token_file: Path
     process: subprocess.Popen[str]
@@ -124,8 +122,7 @@ def make_place(base: Path, policy: str = POLICY) -> McpPlace:
     return place
 
 
-@dataclass
-class Person:
+class Person(Struct):
     """Answers every form as it was told, and remembers what it was shown."""
 
     action: str = "accept"

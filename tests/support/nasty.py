@@ -8,10 +8,10 @@ import copy
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec import Struct
 
 ODD_CHARACTERS = "\0\n\r\t\x1b\x7f\x85\u200b\u202e\u2028\ufeff\ud800\udc80\udcff\U0001f600éß/\\\"'%"
 TEXTS = st.one_of(
@@ -49,8 +49,7 @@ def deep(draw: Any) -> str:
     return text if draw(st.booleans()) else text[: len(text) // 2]
 
 
-@dataclass(frozen=True)
-class Nest:
+class Nest(Struct, frozen=True):
     """A value that nests deeper than anyone needs, for Hypothesis to print as this."""
 
     depth: int

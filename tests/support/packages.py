@@ -8,9 +8,10 @@ import tarfile
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
@@ -95,8 +96,7 @@ def lay_source(
     return root
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(Struct, frozen=True):
     """A member of a tar archive, as an attacker writes it."""
 
     name: str
@@ -147,8 +147,7 @@ class Runner:
         return AcceptanceResult(acceptance.command, passed, 0 if passed else 1, "", 0.0)
 
 
-@dataclass
-class Bench:
+class Bench(Struct):
     """A plane without a command line."""
 
     root: Path
@@ -232,8 +231,7 @@ def open_bench(
         yield Bench(root, depot, clock)
 
 
-@dataclass(frozen=True)
-class _Ledger:
+class _Ledger(Struct, frozen=True):
     layout: PlaneLayout
 
     def open(self) -> LedgerFile:

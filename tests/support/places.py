@@ -7,9 +7,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.main import main
@@ -19,8 +20,7 @@ from tests.support.disks import tree
 SECRET = "correct-horse-battery-staple"
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """What one command did."""
 
     status: int
@@ -47,8 +47,7 @@ def _wait_no_more(_: float) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """`base` holds a home and a project."""
 
     base: Path
@@ -62,8 +61,7 @@ class Ground:
         return self.base / "project"
 
 
-@dataclass(frozen=True)
-class Place(Ground):
+class Place(Ground, frozen=True):
     """An outside as well."""
 
     @property

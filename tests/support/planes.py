@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.plane.environment import Environment, read_environment
@@ -13,8 +14,7 @@ from tests.support.places import Ran, run_command
 RISKY = {RISKY_TOOLS_VARIABLE: "1"}
 
 
-@dataclass(frozen=True)
-class Operator:
+class Operator(Struct, frozen=True):
     """`base` holds a home and, once it was made, a plane."""
 
     base: Path

@@ -5,7 +5,6 @@ import json
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +46,7 @@ def planted_archive(number: int = 1, **fields: Any) -> bytes:
     return archive_bytes(planted_files(number), **(usual | fields))
 
 
-@dataclass(kw_only=True)
-class RealPlane(Plane):
+class RealPlane(Plane, kw_only=True):
     """The plane at the one place that its witness knows; `kept` is how it was."""
 
     operator: Operator

@@ -1,14 +1,13 @@
 """A policy file in which every table stands, and one policy for everybody."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from paddock.policy import Policy
 from paddock.policy.questions.record import PastDecision
 from paddock.values.decisions import Agent, AgentChain, client_kind
 
 
-@dataclass(frozen=True)
-class OnePolicy:
+class OnePolicy(Struct, frozen=True):
     """The same policy whichever agent meets it."""
 
     policy: Policy

@@ -9,9 +9,10 @@ import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from tests.support.host import clients_folder
 from tests.support.places import Ground
@@ -84,8 +85,7 @@ def _is_errand(item: dict[str, Any]) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Struct, frozen=True):
     """What one run of a client came to."""
 
     out: str
@@ -120,8 +120,7 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content)
 
 
-@dataclass(frozen=True)
-class Desk(Ground):
+class Desk(Ground, frozen=True):
     """Somebody's project with a real client in front of it."""
 
     def environment(self, url: str = "") -> dict[str, str]:

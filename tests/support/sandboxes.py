@@ -4,8 +4,10 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.policy.settings import SYSTEM_READ, Network, ShellLimits
 from paddock.sandbox.changes.upper import RawChange, read_changes
@@ -34,8 +36,7 @@ def usual(**limits: int) -> ShellLimits:
     return replace(ShellLimits(memory_mb=4096), **limits)
 
 
-@dataclass
-class Room:
+class Room(Struct):
     """One workspace with its launcher."""
 
     home: Path

@@ -3,8 +3,9 @@
 import importlib.util
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paddock.ledger.checkpoint import Checkpointer
 from paddock.ledger.format.lines import Genesis
@@ -25,8 +26,7 @@ def load_verifier():
     return module
 
 
-@dataclass
-class Sealed:
+class Sealed(Struct):
     """A ledger with its key, in folders of their own."""
 
     folder: Path

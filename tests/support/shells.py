@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from paddock.assembly.opening import open_project
 from paddock.assembly.runtimes import open_runtime
@@ -24,8 +25,7 @@ OPEN = '[profiles.standard]\nallow = ["tool:*"]\n'
 """Everything but what path lists forbid: the shell without a question."""
 
 
-@dataclass
-class Yard:
+class Yard(Struct):
     """`base` holds a home and a project that is governed by `policy`."""
 
     base: Path
@@ -95,8 +95,7 @@ class Yard:
         return self.cli("history", "--json").json["calls"]
 
 
-@dataclass
-class Terminal:
+class Terminal(Struct):
     """An agent at work in a yard."""
 
     yard: Yard

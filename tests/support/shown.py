@@ -1,12 +1,11 @@
 """What an agent is shown, for tests that hand ports to tools without a runtime."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from paddock.values.decisions import Action
 
 
-@dataclass(frozen=True)
-class Shows:
+class Shows(Struct, frozen=True):
     """Everything but the `hidden` paths; what begins with `closed` may not be viewed."""
 
     hidden: frozenset[str] = frozenset()

@@ -24,11 +24,11 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import pyte
+from msgspec import Struct
 
 from tests.support import forked
 
@@ -41,8 +41,7 @@ _TAKE_TERMINAL = (
 """The program becomes the one that a hang-up, and Ctrl-C on a cooked terminal, are for."""
 
 
-@dataclass
-class Terminal:
+class Terminal(Struct):
     """A screen of so many columns and rows, with everything that scrolled off above it."""
 
     process: Program

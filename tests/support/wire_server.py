@@ -12,15 +12,15 @@ answered with 418, which nobody retries. The API is taken from the request's pat
 import json
 import threading
 from collections import deque
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+from msgspec import Struct, field
 
 from tests.support.wire_words import WIRES, Said, Words
 
 
-@dataclass(frozen=True)
-class Speak:
+class Speak(Struct, frozen=True):
     """A reply in the API's words, streamed where the request asks for it.
 
     `cut_after`: so many events, then the connection breaks. `end_after`: so many
@@ -35,8 +35,7 @@ class Speak:
     streams: bool = True
 
 
-@dataclass(frozen=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """An HTTP error in the API's words."""
 
     status: int
@@ -45,8 +44,7 @@ class Fail:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True)
-class FailInStream:
+class FailInStream(Struct, frozen=True):
     """The first events of a reply, then an error event."""
 
     said: Said
@@ -55,8 +53,7 @@ class FailInStream:
     message: str = "overloaded in the middle"
 
 
-@dataclass(frozen=True)
-class Raw:
+class Raw(Struct, frozen=True):
     """Bytes as they are."""
 
     body: bytes
@@ -64,21 +61,18 @@ class Raw:
     status: int = 200
 
 
-@dataclass(frozen=True)
-class Hang:
+class Hang(Struct, frozen=True):
     """Nothing at all until the server closes."""
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """The connection is closed before a byte is answered."""
 
 
 Reply = Speak | Fail | FailInStream | Raw | Hang | Drop
 
 
-@dataclass(frozen=True)
-class Received:
+class Received(Struct, frozen=True):
     """One request as it came."""
 
     path: str
@@ -86,8 +80,7 @@ class Received:
     body: dict[str, Any]
 
 
-@dataclass
-class _State:
+class _State(Struct):
     replies: deque[Reply] = field(default_factory=deque)
     requests: list[Received] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)

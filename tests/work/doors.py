@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from msgspec import Struct
 
 from paddock.assembly.opening import open_project
 from paddock.assembly.runtimes import open_runtime
@@ -26,8 +26,7 @@ from tests.work.sites import PADDOCK, Site
 TIMEOUT_S = 600
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(Struct, frozen=True):
     """How one line ended; `status` None where the door does not say."""
 
     status: int | None

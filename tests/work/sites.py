@@ -10,8 +10,9 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from paddock.plane.environment import read_environment
 
@@ -21,8 +22,7 @@ KEY = "a key for tests, in the repository\n"
 OWN_KEY = "the key that the user put in its place\n"
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """One line that the agent runs; `status` None where any end will do."""
 
     line: str
@@ -30,8 +30,7 @@ class Step:
     says: str = ""
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     """A workspace, and what in it and around it is the user's alone."""
 
     base: Path

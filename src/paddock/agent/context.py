@@ -15,7 +15,8 @@ Also here:
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, PaddockError
@@ -31,8 +32,7 @@ from paddock.values.models import AssistantMessage, Message, UserMessage
 _VALUE_CHARS_MAX = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Attended:
+class Attended(Struct, frozen=True):
     """The context's text, empty where there is none, and what was left out, each with why."""
 
     text: str = ""
@@ -145,8 +145,7 @@ def without_marks(text: str) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """Messages that fit, and how many of the oldest turns are left out."""
 
     messages: tuple[Message, ...]

@@ -22,9 +22,10 @@ Also here:
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -46,8 +47,7 @@ _KEYS: Final = frozenset(
 _BOUNDARY_KEYS: Final = frozenset({"max_tokens", "temperature", "structured_output"})
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(Struct, frozen=True):
     """What an answer may be. `temperature` None: the provider decides."""
 
     max_tokens: int = limits.model_output_tokens_default
@@ -56,8 +56,7 @@ class Boundary:
     """The answer is the object of the output schema; without, it is text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """Literal text and variables in turn, beginning and ending with text."""
 
     parts: tuple[str, ...]
@@ -82,8 +81,7 @@ def parse_template(text: str) -> Template:
     return Template(tuple(parts))
 
 
-@dataclass(frozen=True, slots=True)
-class PromptContract:
+class PromptContract(Struct, frozen=True):
     """One contract. `digest` is that of its file, or `built-in`."""
 
     contract_id: str

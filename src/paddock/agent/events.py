@@ -9,8 +9,9 @@ was to be shown is stopped.
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, Protocol
+
+from msgspec import Struct
 
 from paddock.providers.failures import CancelToken
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
@@ -24,8 +25,7 @@ _PRINTED_S: Final = 0.25
 """Between two lines of a command that are told."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextPiece:
+class TextPiece(Struct, frozen=True):
     """The next piece of what the model says, as it arrives.
 
     There is none where the contract has an output schema: that answer comes with the result.
@@ -34,13 +34,11 @@ class TextPiece:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TextVoid:
+class TextVoid(Struct, frozen=True):
     """What came of this model turn is void: the request is sent again."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallDecided:
+class CallDecided(Struct, frozen=True):
     """A call may run. `outcome` is policy's word (`allow`, `ask`), `by` who approved an ask."""
 
     call_id: str
@@ -52,23 +50,20 @@ class CallDecided:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallStarted:
+class CallStarted(Struct, frozen=True):
     """A call runs now."""
 
     call_id: str
     tool: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallPrinted:
+class CallPrinted(Struct, frozen=True):
     """The last line that a command of a call printed so far, safe to show; not every line is."""
 
     line: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinished:
+class CallFinished(Struct, frozen=True):
     """A call is over. `ran` is false where it was refused, and was never decided for."""
 
     call_id: str
@@ -79,16 +74,14 @@ class CallFinished:
     duration_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class OrderMoved:
+class OrderMoved(Struct, frozen=True):
     """A work order has another state."""
 
     order: WorkOrder
     agent: str
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """What an order has cost so far, and what every scope above it leaves (None: no limit)."""
 
     wo_id: str
@@ -96,21 +89,18 @@ class Spent:
     tokens_left: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalAsked:
+class ApprovalAsked(Struct, frozen=True):
     """Somebody is being asked."""
 
     request: ApprovalRequest
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalAnswered:
+class ApprovalAnswered(Struct, frozen=True):
     request: ApprovalRequest
     approval: Approval
 
 
-@dataclass(frozen=True, slots=True)
-class Noticed:
+class Noticed(Struct, frozen=True):
     """Something that a person should know, in one line."""
 
     text: str

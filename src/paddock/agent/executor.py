@@ -15,9 +15,11 @@ import json
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final, Protocol, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.agent.contracts import Contracts, PromptContract
@@ -117,8 +119,7 @@ class CallDoor(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
+class Hands(Struct, frozen=True):
     """What an executor works with: one agent's tools and one model.
 
     `randomness(n)` returns n unpredictable bytes.
@@ -134,8 +135,7 @@ class Hands:
     timer: Timer = real_timer
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """One dispatched order, with what its executor is given besides."""
 
     order: WorkOrder
@@ -364,8 +364,7 @@ _UNREACHABLE: Final = frozenset({FailureKind.CONNECTION, FailureKind.TIMEOUT})
 _FRAMES_SHOWN_MAX: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(Struct, frozen=True):
     """An order in a final state, and the messages that it added to the conversation."""
 
     order: WorkOrder

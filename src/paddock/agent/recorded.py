@@ -7,7 +7,8 @@ keeps contents; where it does not, the conversation goes on without them, and th
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from paddock.agent.context import Conversation, said
 from paddock.agent.results import TurnOutcome
@@ -23,8 +24,7 @@ from paddock.values.models import AssistantMessage, Message, Usage, UserMessage
 from paddock.values.orders import OrderType
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTurn:
+class RecordedTurn(Struct, frozen=True):
     number: int
     user_message: str
     response: str
@@ -50,8 +50,7 @@ class RecordedTurn:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedSession:
+class RecordedSession(Struct, frozen=True):
     """One session. `ended` is empty where it is open, or was left without an end."""
 
     session_id: str
@@ -206,8 +205,7 @@ def _order_number(row: StoredEntry) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(Struct, frozen=True):
     """A session's conversation, and what is missing of it."""
 
     conversation: Conversation
@@ -269,8 +267,7 @@ def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[Store
     return found
 
 
-@dataclass(slots=True)
-class _Between:
+class _Between(Struct):
     """What was said in a turn, or in one of its orders, between its two ends."""
 
     messages: list[Message] = field(default_factory=list[Message])

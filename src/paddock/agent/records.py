@@ -8,8 +8,9 @@ user said is made fit for a line, and a long one is cut, which is said.
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.agent.results import TurnOutcome
@@ -27,8 +28,7 @@ _REASON_CHARS_MAX: Final = 4_000
 _NAME_CHARS_MAX: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Struct, frozen=True):
     wo_id: str
     number: int
     """Of the order's exchanges, from 1."""
@@ -43,8 +43,7 @@ class Exchange:
     """JSON text, where the configuration keeps contents."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoTurn:
+class NoTurn(Struct, frozen=True):
     """Why an exchange brought no turn. `kind` is a provider's word, else an error's code."""
 
     kind: str
@@ -62,8 +61,7 @@ def no_turn(error: BaseException) -> NoTurn:
     return NoTurn("defect", type(error).__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Scribe:
+class Scribe(Struct, frozen=True):
     session_id: str
     agent: str
 
@@ -203,8 +201,7 @@ class Scribe:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
+class TurnRecord(Struct, frozen=True):
     turn: int
     user_message: str
     response: str

@@ -1,7 +1,8 @@
 """What a turn came to."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from paddock.values.calls import Json
 from paddock.values.orders import OrderCost, WorkOrder
@@ -17,8 +18,7 @@ class TurnOutcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(Struct, frozen=True):
     """The answer to one message.
 
     A turn that was cancelled has the outcome `error` here, with `was_cancelled`.

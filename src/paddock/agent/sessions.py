@@ -3,8 +3,9 @@
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Final, Protocol, Self
+
+from msgspec import Struct
 
 from paddock.agent.contracts import EXECUTE
 from paddock.agent.events import OneAtATime
@@ -21,8 +22,7 @@ from paddock.values.orders import Constraints, OrderType, WorkOrder
 DELEGATED_TURNS_MAX: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
+class Child(Struct, frozen=True):
     """Another agent of the same plane, ready to carry out one order."""
 
     charter: Charter
@@ -40,8 +40,7 @@ class Children(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class SessionParts:
+class SessionParts(Struct, frozen=True):
     """What a session is made of. `close` lets everything go; it is called once."""
 
     charter: Charter

@@ -10,8 +10,10 @@ Also here:
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.agent.events import Noticed, Silence, TurnListener
@@ -35,29 +37,25 @@ RESPONSE_TEXT: Final = "response_text"
 """The one field of an answer whose contract has no schema."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunCalls:
+class RunCalls(Struct, frozen=True):
     """All calls of the turn go to the door, which answers each; then ask the model again.
 
     Which of them run is the door's to say: the order's tools are its bounds there.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The order's result. `not_allowed` are calls that were asked for and are only recorded."""
 
     result: Mapping[str, Json]
     not_allowed: tuple[ToolUse, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AskAgain:
+class AskAgain(Struct, frozen=True):
     """The turn was cut, perhaps inside a call: nothing of it runs, and the model is told, once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resend:
+class Resend(Struct, frozen=True):
     """The provider paused: the same conversation again, with this turn.
 
     `not_run` are calls that stand beside the pause: they are answered, and do not run.
@@ -66,8 +64,7 @@ class Resend:
     not_run: tuple[ToolUse, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """The order failed; `partial` is what there was. Every call of the turn is only recorded."""
 
     error: OrderError
@@ -77,8 +74,7 @@ class Fail:
 Step = RunCalls | Answer | AskAgain | Resend | Fail
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """What has happened in this order so far, as far as the next step depends on it."""
 
     turns: int = 0
@@ -104,8 +100,7 @@ class Progress:
         return replace(self, refusals=longest if longest >= limits.refusals_max else count)
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """What an order allows: its tools, its turns, and whether its answer has a schema."""
 
     tools: frozenset[str]
@@ -235,8 +230,7 @@ _NOTHING_CHARGED: Final = frozenset(
 _SILENCE: Final = Silence()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelDoor:
+class ModelDoor(Struct, frozen=True):
     """Where every request of one agent's orders goes through."""
 
     router: Gateway

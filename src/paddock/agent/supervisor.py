@@ -17,8 +17,10 @@ import itertools
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.agent.context import Conversation, attend, without_marks
@@ -49,8 +51,7 @@ from paddock.values.orders import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Charter:
+class Charter(Struct, frozen=True):
     """What a session's agent is, and the most that one of its orders may use."""
 
     agent: str
@@ -65,8 +66,7 @@ class Charter:
     order_timeout_s: float = limits.order_timeout_s
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """An order before it has a number."""
 
     wo_type: OrderType
@@ -91,8 +91,7 @@ class OrderNumbers:
             return next(self._numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class Office:
+class Office(Struct, frozen=True):
     """Plans and dispatches orders in the name of one agent, and keeps `ho2m`."""
 
     scribe: Scribe
@@ -183,8 +182,7 @@ _CORRECTION_CHARS_MAX: Final = 600
 """Of why an answer was not accepted, as the model is told it."""
 
 
-@dataclass(slots=True)
-class _Turn:
+class _Turn(Struct):
     """One turn while it happens."""
 
     number: int
@@ -207,8 +205,7 @@ class _Turn:
         return total
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(Struct, frozen=True):
     response: str
     outcome: TurnOutcome
     passed: bool = False

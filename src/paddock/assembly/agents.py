@@ -5,10 +5,11 @@ What a policy file declares is planned first, shown to whoever is to trust it, a
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project, default_agent_of
@@ -90,8 +91,7 @@ def _recorded_digest(search: LedgerSearch, name: str) -> str:
     return digest if isinstance(digest, str) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentStep:
+class AgentStep(Struct, frozen=True):
     """An agent that the policy file declares, and that is not so yet."""
 
     new: NewAgent
@@ -110,8 +110,7 @@ class AgentStep:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPlan:
+class AgentPlan(Struct, frozen=True):
     """What makes a plane's agents those that its policy file declares, parents first."""
 
     steps: tuple[AgentStep, ...] = ()

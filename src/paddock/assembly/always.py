@@ -1,9 +1,11 @@
 """Saving the rule for an approval that is meant for good: shown, proved, then trusted."""
 
 import stat
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.assembly.approvals import GovernanceBook, open_inbox
@@ -23,8 +25,7 @@ from paddock.storage.locks import locked
 _NEW_FILE_MODE = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class AlwaysReview:
+class AlwaysReview(Struct, frozen=True):
     """What a person looks at before it is saved: these very bytes."""
 
     parked: Parked

@@ -4,9 +4,10 @@ import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.history import open_history
@@ -40,8 +41,7 @@ def open_inbox(project: Project) -> Inbox:
     return Inbox(directory, GovernanceBook(project), time.time, os.urandom, contents)
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryContents:
+class HistoryContents(Struct, frozen=True):
     """The plane's history, as the inbox uses it."""
 
     project: Project
@@ -51,8 +51,7 @@ class HistoryContents:
             history.store.unpin(pin)
 
 
-@dataclass(frozen=True, slots=True)
-class GovernanceApprovals:
+class GovernanceApprovals(Struct, frozen=True):
     """Questions and answers, in the governance ledger; it is opened when there are any."""
 
     project: Project
@@ -69,8 +68,7 @@ class GovernanceApprovals:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class GovernanceBook:
+class GovernanceBook(Struct, frozen=True):
     """The governance ledger, as the inbox uses it.
 
     Threat: a use that was edited, cut off or restored away makes a used grant a new one. So
@@ -97,8 +95,7 @@ class GovernanceBook:
         return read_answers(self.project, [parked.id]).is_used(parked)
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """What was answered to some kept requests, newest first: for many, read once."""
 
     rows: Sequence[Mapping[str, Json]]

@@ -14,9 +14,11 @@ Also here:
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.assembly.ledgers import (
     LEDGER_ABOVE,
@@ -55,8 +57,7 @@ _MEMORY_BYTES_MAX: Final = 16_000_000
 _FORMAT: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Struct, frozen=True):
     """How a ledger is verified. `given` are checkpoints that the caller brings.
 
     `full`: every file is read. `parsed`: every line that is read is parsed, too.
@@ -67,8 +68,11 @@ class Audit:
     parsed: bool = False
 
 
+_USUAL: Final = Audit()
+
+
 def audit_ledger(
-    layout: PlaneLayout, environment: Environment, name: LedgerName, asked: Audit = Audit()
+    layout: PlaneLayout, environment: Environment, name: LedgerName, asked: Audit = _USUAL
 ) -> Verification:
     """Verify one ledger of a plane; what it finds whole is remembered for the next time.
 
@@ -258,8 +262,7 @@ def _keep_memory(file: Path, memory: Remembered) -> None:
     replace_file(file, json.dumps(cast("Json", fields)).encode())
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneWitness:
+class PlaneWitness(Struct, frozen=True):
     """See `LedgerWitness`. The key that a ledger was made with lies in the user's configuration."""
 
     project: Project
@@ -320,8 +323,7 @@ ORDER: Final = (
 """From the top: what is accepted below is recorded above."""
 
 
-@dataclass(frozen=True, slots=True)
-class WentBack:
+class WentBack(Struct, frozen=True):
     """A ledger that is not what was signed, and how that shows."""
 
     name: LedgerName

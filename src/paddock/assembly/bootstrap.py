@@ -1,7 +1,8 @@
 """Making planes of the bootstrap's packages, and putting one right that is there."""
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.assembly.auditing import ORDER, accept_rollback, find_gone_back, was_signed
@@ -59,8 +60,7 @@ def init_bare_plane(
     return made, project
 
 
-@dataclass(frozen=True, slots=True)
-class _InItsPlace:
+class _InItsPlace(Struct, frozen=True):
     """Makes a plane where another may have stood; see `Builder`.
 
     Sequence: packages → the earlier plane is let go → the configuration, by which it is a
@@ -114,8 +114,7 @@ def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
         return
 
 
-@dataclass(frozen=True, slots=True)
-class Repaired:
+class Repaired(Struct, frozen=True):
     project: Project
     reports: tuple[Report, ...]
 

@@ -8,9 +8,10 @@ Also here:
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from paddock.assembly.admin import CORE, DEVELOPMENT
 from paddock.assembly.ledgers import open_plane_ledger
@@ -153,8 +154,7 @@ def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
     return write_object({**members, "tool_profile": tool_profile})
 
 
-@dataclass(frozen=True, slots=True)
-class Founder:
+class Founder(Struct, frozen=True):
     """Makes a plane of packages; see `Builder`."""
 
     archives: tuple[Archive, ...]
@@ -182,8 +182,7 @@ class Founder:
             return found(depot, Founding(self.archives, self.key, frozenset({PLANE_MARKER})))
 
 
-@dataclass(frozen=True, slots=True)
-class _Opening:
+class _Opening(Struct, frozen=True):
     layout: PlaneLayout
     environment: Environment
 

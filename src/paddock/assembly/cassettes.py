@@ -5,10 +5,11 @@ Both are strict: what is left over when the work is done is an error.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.assembly.models import chosen_model, read_script
@@ -40,8 +41,7 @@ class Finishing(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     provider: Provider
     answers: Finishing
 

@@ -5,7 +5,7 @@ what `[agents]` gives to a name the policy that judges holds besides. So every q
 such an agent, of the hook or of a person, is put for one and the same chain.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from paddock.assembly.project import Project, default_agent_of
 from paddock.plane.agent_files import is_agent_name

@@ -6,8 +6,9 @@ From there its own checkpoints go to the anchor, as all of governance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.assembly.auditing import Audit, audit_ledger, verify_not_gone
@@ -74,8 +75,7 @@ def _stands(project: Project, name: LedgerName) -> bool:
     return project.layout.ledger_paths()[name].exists()
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(Struct, frozen=True):
     """What a push came to: of each ledger, and those of this plane that nobody enrolled."""
 
     pushed: tuple[Pushed, ...]

@@ -4,8 +4,9 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Final, cast
+
+from msgspec import Struct
 
 from paddock.assembly.history import look_at_history
 from paddock.assembly.ledgers import record_in_governance
@@ -23,8 +24,7 @@ BLOBS: Final = "blobs"
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class NamedContent:
+class NamedContent(Struct, frozen=True):
     """An argument of a recorded call, or what its command printed, that is kept apart."""
 
     call_id: str

@@ -1,7 +1,8 @@
 """What files of an agent's workspace held before: in the history, by what the ledger tells."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.assembly.history import look_at_history
 from paddock.assembly.project import Project
@@ -17,8 +18,7 @@ _CHANGES_LOOKED_AT_MAX: Final = 100
 """The newest of a path: who wants one that is older has been away for long."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneEarlier:
+class PlaneEarlier(Struct, frozen=True):
     """Of the workspace that `agent` has now; see `paddock.tools.ports.Earlier`."""
 
     project: Project

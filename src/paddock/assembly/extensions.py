@@ -31,9 +31,11 @@ import re
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.assembly.admin import PACKAGE
@@ -63,8 +65,7 @@ class UnsoundPackageError(Exception):
     """A package, or a file of one, that may not be used, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class SoundPackages:
+class SoundPackages(Struct, frozen=True):
     """One plane, as it was looked at once."""
 
     workspace: Workspace
@@ -131,8 +132,7 @@ EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=Tr
 _TOOL_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedTools:
+class LoadedTools(Struct, frozen=True):
     tools: tuple[Tool[Any], ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -235,8 +235,7 @@ def _told_by(fault: BaseException) -> str:
         return type(fault).__name__
 
 
-@dataclass(frozen=True, slots=True)
-class _GuardedPlan:
+class _GuardedPlan(Struct, frozen=True):
     """The tool's own plan, and what is judged: taken from it once."""
 
     inner: Plan

@@ -6,8 +6,9 @@ the answer is given all the same; only a pass that cannot be recorded is none.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.assembly.auditing import PlaneWitness
@@ -38,8 +39,7 @@ OPERATOR: Final = "operator"
 """Who asked, in a record, where it was no agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class GateRun:
+class GateRun(Struct, frozen=True):
     results: tuple[GateResult, ...]
     unrecorded: PaddockError | None = None
     """Why governance was not told."""

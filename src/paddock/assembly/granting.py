@@ -11,8 +11,10 @@ Also here:
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.assembly.admin import DEVELOPMENT
 from paddock.assembly.approvals import Answers, open_inbox, read_answers
@@ -61,8 +63,7 @@ _AGAIN: Final = "make the call again: it is decided by what holds now"
 _ANEW: Final = "make the call again: it is asked about anew"
 
 
-@dataclass(frozen=True, slots=True)
-class Outdated:
+class Outdated(Struct, frozen=True):
     """Why no call can take an answer to a request, and what to do instead."""
 
     why: str

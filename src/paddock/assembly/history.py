@@ -1,8 +1,9 @@
 """The history of a plane, as every runtime writes it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.assembly.project import Project
 from paddock.policy.engine import Policy
@@ -15,8 +16,7 @@ from paddock.workspace.resolve import detect_resolution
 JOURNAL: Final = "journal"
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedPaths:
+class GeneratedPaths(Struct, frozen=True):
     """What commands fill by the thousand and can make again: replaced contents are not kept."""
 
     policy: Policy

@@ -1,7 +1,8 @@
 """Gates, for those who open a plane for something else: loaded when they are asked for."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paddock.assembly.project import Project
 from paddock.gates.results import GateResult, Gates
@@ -13,8 +14,7 @@ def gates_of(project: Project, agent: str) -> Gates | None:
     return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else None
 
 
-@dataclass(frozen=True, slots=True)
-class LazyGates:
+class LazyGates(Struct, frozen=True):
     project: Project
     agent: str
 

@@ -1,8 +1,10 @@
 """Packages, for those who open a plane for something else: loaded when they are needed."""
 
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.assembly.project import Project
 from paddock.packages.rows import PackageRow, Packages
@@ -44,8 +46,7 @@ def packages_of(project: Project) -> Packages | None:
     return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else None
 
 
-@dataclass(frozen=True, slots=True)
-class LazyPackages:
+class LazyPackages(Struct, frozen=True):
     project: Project
 
     def list_all(self) -> tuple[PackageRow, ...]:

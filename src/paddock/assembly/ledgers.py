@@ -11,9 +11,10 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.assembly.project import Project
@@ -50,8 +51,7 @@ LEDGER_ABOVE: Final = {
 """Which ledger takes a ledger's checkpoints as entries."""
 
 
-@dataclass(frozen=True, slots=True)
-class TierAbove:
+class TierAbove(Struct, frozen=True):
     """The ledger above: a checkpoint becomes an entry there, and is covered there at once."""
 
     ledger: LedgerName
@@ -63,8 +63,7 @@ class TierAbove:
             above.seal()
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """The anchor of the highest ledger."""
 
     layout: PlaneLayout
@@ -287,8 +286,7 @@ def _keeper(layout: PlaneLayout, environment: Environment, name: LedgerName, pac
     return Keeper(checkpointer, above, time.monotonic, pace, time.time)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opening:
+class _Opening(Struct, frozen=True):
     """Opens one ledger of a plane for somebody who seals it himself."""
 
     layout: PlaneLayout

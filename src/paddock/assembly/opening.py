@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, cast
+
+from msgspec.structs import replace
 
 from paddock.assembly.lazy_packages import settle_left_packages
 from paddock.assembly.ledgers import record_in_governance

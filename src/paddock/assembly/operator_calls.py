@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from paddock.assembly.ids import new_call_id, new_session_id
 from paddock.errors import InternalError
@@ -20,8 +21,7 @@ from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.workspace import Workspace
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorDoor:
+class OperatorDoor(Struct, frozen=True):
     """The one door, for one tool and on one agent's workspace. What it holds stays the caller's."""
 
     shown: Judge

@@ -4,8 +4,10 @@ import os
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.assembly.acceptance import ShellAcceptance
 from paddock.assembly.auditing import PlaneWitness
@@ -107,8 +109,7 @@ def is_development_plane(project: Project) -> bool:
     return first is not None and first.metadata.get("dev") is True
 
 
-@dataclass(frozen=True, slots=True)
-class _Opening:
+class _Opening(Struct, frozen=True):
     project: Project
 
     def open(self) -> KeptLedger:
@@ -124,8 +125,7 @@ class _Opening:
         return verify_alone(path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Loading:
+class _Loading(Struct, frozen=True):
     """See `Loading`: with the user's own configuration, and the tools that there are."""
 
     project: Project
@@ -139,8 +139,7 @@ class _Loading:
         policy_of(replace(project.files, project=own))
 
 
-@dataclass(frozen=True, slots=True)
-class _Rooted:
+class _Rooted(Struct, frozen=True):
     project: Project
 
     def open(self) -> Workspace:

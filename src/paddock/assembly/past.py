@@ -2,8 +2,9 @@
 
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal
@@ -45,16 +46,14 @@ class UndoStanding(StrEnum):
     """The history lacks a content that it replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class UndoAnswer:
+class UndoAnswer(Struct, frozen=True):
     """What an undo came to; where the files changed since, how."""
 
     result: ToolResult
     since: Diffs | None
 
 
-@dataclass(slots=True)
-class Past:
+class Past(Struct):
     """The calls of a plane that changed something; see `open_past`."""
 
     project: Project
@@ -197,8 +196,7 @@ class Past:
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
+class _Stored(Struct, frozen=True):
     """Lists of effects that were too long for their entries."""
 
     seen: SeenStore

@@ -5,8 +5,9 @@ made again under its name, on another one. There the same paths are other files.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import find_declarations
@@ -15,8 +16,7 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.runtime.past import PastCall
 
 
-@dataclass(frozen=True, slots=True)
-class PastWorkspaces:
+class PastWorkspaces(Struct, frozen=True):
     """The declarations of each agent, and since when each session was at work."""
 
     declared: Mapping[str, Sequence[StoredEntry]]

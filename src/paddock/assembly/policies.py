@@ -4,8 +4,9 @@ Nothing is put in force, and nothing is recorded.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.assembly.client_agents import declared_for
@@ -27,8 +28,7 @@ _Place = tuple[PlaneKind, tuple[str, ...]]
 """What a workspace is, and the planes below it: by that one file makes several policies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A policy file that somebody named: as if it were trusted, over the user's own."""
 
     name: str
@@ -43,8 +43,7 @@ class Candidate:
         return load_policy(PolicySource(self.name, self.content), below, kind, planes_below)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanePolicies:
+class PlanePolicies(Struct, frozen=True):
     """The policy as each agent of a plane meets it: the one in force, or a candidate's."""
 
     project: Project

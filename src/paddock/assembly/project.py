@@ -1,7 +1,9 @@
 """A root with what governs it: found, read, and nothing made."""
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.assembly.admin import ADMIN_AGENT, admin_record, find_gate
 from paddock.plane.admin import AdminConfig
@@ -24,8 +26,7 @@ from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.values.decisions import PlaneKind
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """A root with the policy in force, its plane and its agents."""
 
     root: ProjectRoot

@@ -3,9 +3,10 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.assembly.admin import ADMIN_AGENT, CORE, PACKAGE, SHELL

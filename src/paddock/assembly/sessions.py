@@ -5,8 +5,9 @@ import re
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.agent.context import Conversation
@@ -55,8 +56,7 @@ DEFAULT_SYSTEM_PROMPT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SessionWish:
+class SessionWish(Struct, frozen=True):
     """What is asked for. None: as the configuration says.
 
     `model` is `PROVIDER[:NAME]`; `provider` takes its place with one that is open already,
@@ -247,8 +247,7 @@ def _budget_table(project: Project) -> BudgetTable:
     return BudgetTable() if project.admin is None else project.admin.budget
 
 
-@dataclass(frozen=True, slots=True)
-class _Shop:
+class _Shop(Struct, frozen=True):
     project: Project
     session_id: str
     contracts: Contracts
@@ -324,8 +323,7 @@ def _schema(tool: Tool[Any]) -> ToolSchema:
     return ToolSchema(tool.name, tool.spec.description, tool.binder.schema)
 
 
-@dataclass(frozen=True, slots=True)
-class _Descendants:
+class _Descendants(Struct, frozen=True):
     """The agents that a session may delegate to: those below its own."""
 
     shop: _Shop

@@ -7,8 +7,9 @@ shows it.
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from paddock.assembly.history import open_journal
 from paddock.assembly.project import Project
@@ -36,8 +37,7 @@ STAGING: Final = "staging"
 """Below Paddock's state: where the layers of commands lie."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellGround:
+class ShellGround(Struct, frozen=True):
     """Whose commands, on what."""
 
     project: Project

@@ -4,8 +4,9 @@ Who audits has to get at the ledgers just when a policy file, or an admin's conf
 was spoilt: what was recorded does not depend on either.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from paddock.plane.discover import ProjectRoot, find_root, plane_for, root_on_record
 from paddock.plane.environment import Environment
@@ -13,8 +14,7 @@ from paddock.plane.layout import PlaneLayout
 from paddock.plane.report import WhereReport, where_report
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneSite:
+class PlaneSite(Struct, frozen=True):
     """Where a plane is; nothing of what stands there was read."""
 
     root: ProjectRoot

@@ -1,8 +1,10 @@
 """Looking at what a project or bare plane brings, and trusting exactly what was shown."""
 
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.assembly.agents import AgentPlan, apply_agents, plan_agents
 from paddock.assembly.ledgers import record_in_governance
@@ -32,8 +34,7 @@ from paddock.plane.trust import (
 from paddock.values.decisions import PlaneKind
 
 
-@dataclass(frozen=True, slots=True)
-class TrustReview:
+class TrustReview(Struct, frozen=True):
     """What a person looks at before trusting: these very bytes."""
 
     root: ProjectRoot

@@ -11,9 +11,10 @@ Also here:
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from paddock.collector.chains import (
     Accepted,
@@ -39,15 +40,13 @@ from paddock.ledger.signing import open_note
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """An offer that could not be looked at, and waits on: why."""
 
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """What came of an offer: how far its chain reaches now, or why it was not taken."""
 
     offer: Offer
@@ -145,8 +144,7 @@ Told = Callable[[int, int], object]
 """Is told how many lines of how many were sent, after each part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(Struct, frozen=True):
     """What a push came to: `sent` lines up to `size`, which the newest checkpoint covers."""
 
     ledger: str
@@ -246,8 +244,7 @@ def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes
 # accepted, which lies elsewhere.
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """A checkpoint that the collector's own ledger says was accepted; `seq` is its entry."""
 
     host: str
@@ -258,8 +255,7 @@ class Recorded:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """What verifying one chain found. `compared`: how many recorded checkpoints agree."""
 
     host: str

@@ -8,9 +8,10 @@ Also here:
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.encoding import PREV_OF_GENESIS, leaf_hash
@@ -27,8 +28,7 @@ from paddock.ledger.signing import open_note
 from paddock.values.entries import GENESIS
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Struct, frozen=True):
     """One ledger of one host, and the key that a person enrolled for it."""
 
     host: str
@@ -37,8 +37,7 @@ class Chain:
     key: VerifierKey
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """How far a chain was taken in: an accepted checkpoint, and what the next lines go on from.
 
     `edge` is the tree's right edge, the smallest subtree first. It is not signed, and need
@@ -56,16 +55,14 @@ NOTHING_YET: Final = Head(0, EMPTY_ROOT, PREV_OF_GENESIS, (), "")
 """Of a chain that was enrolled and not pushed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """A checkpoint that was accepted, and when, by the store's clock (RFC 3339, UTC)."""
 
     head: Head
     at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """Lines `start` to `stop` of a host's ledger, and the checkpoint that covers them.
 
     All of it is a claim. `edge` is the right edge of the tree of the lines before `start`, as
@@ -110,16 +107,14 @@ class RefusalCode(StrEnum):
     """The lines do not make the root that was signed."""
 
 
-@dataclass(frozen=True, slots=True)
-class OfferRefusal:
+class OfferRefusal(Struct, frozen=True):
     """Why an offer was not taken."""
 
     code: RefusalCode
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The newest offer that was refused with this code, and how many were.
 
     Its note is kept, its lines are not.
@@ -131,8 +126,7 @@ class Refused:
     times: int
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """What a pushing host may know of one of its chains.
 
     `waiting` is how far this sender's offers reach that nobody has looked at yet, 0 for none;

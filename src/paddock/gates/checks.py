@@ -6,11 +6,12 @@ G0A looks at an archive; G0B, which stands in `owned`, and the others look at a 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, cast
+
+from msgspec.structs import replace
 
 from paddock.errors import (
     ConfigError,

@@ -7,11 +7,12 @@ Also here:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Protocol, cast
+
+from msgspec import Struct
 
 from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry
@@ -109,8 +110,7 @@ class _Nobody:
 NOBODY: Final[Watcher] = _Nobody()
 
 
-@dataclass(frozen=True, slots=True)
-class Tools:
+class Tools(Struct, frozen=True):
     """What the gates work with besides the plane itself."""
 
     workspace: Workspace

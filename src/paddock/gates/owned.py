@@ -24,10 +24,12 @@ import re
 import stat
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -99,8 +101,7 @@ class Kind(Enum):
     SPECIAL = "FIFO, socket or device"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """One name below the plane's root, with what stands there."""
 
     path: str
@@ -133,8 +134,7 @@ def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator
         os.close(root_fd)
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(Struct, frozen=True):
     """A directory on the way to what is looked at now, and the names in it that are left."""
 
     fd: int
@@ -215,8 +215,7 @@ _NOT_OURS: Final = 0o7133
 """Set-id, sticky and execute bits, and writing by others: of a file that we only read."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnFile:
+class OwnFile(Struct, frozen=True):
     """A file of the plane's own: the digest that it has to have, where that is known, and has."""
 
     digest: str | None = None

@@ -9,9 +9,10 @@ Also here:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, cast
+
+from msgspec import Struct
 
 from paddock.packages.rows import Failure
 from paddock.text.show import show_name
@@ -27,8 +28,7 @@ class Status(StrEnum):
     NOT_APPLICABLE = "not_applicable"
 
 
-@dataclass(frozen=True, slots=True)
-class GateResult:
+class GateResult(Struct, frozen=True):
     """One gate's answer. Make it with `judged` or `not_applicable`."""
 
     gate: str

@@ -18,10 +18,11 @@ import re
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
@@ -55,8 +56,7 @@ _EDGE: Final = re.compile(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
 _LEAF: Final = sha256(b"\0")
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(Struct, frozen=True):
     """A place between two lines: how many stand before it, where, and the last one's hash."""
 
     size: int

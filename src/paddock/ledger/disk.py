@@ -12,8 +12,9 @@ import fcntl
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, LedgerFullError, PaddockError
@@ -150,8 +151,7 @@ def open_new(disk: Disk, path: str) -> int:
         return disk.open(path, flags, 0o600)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """How long to wait for others, and by which clock. Seconds."""
 
     monotonic: Callable[[], float] = time.monotonic

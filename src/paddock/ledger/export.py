@@ -12,10 +12,11 @@ Also here:
 from base64 import b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import HostError, UsageError
@@ -27,8 +28,7 @@ from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader
 _LEAF: Final = b"\0"
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """2^`level` lines that are left out, as the root of the tree over them."""
 
     level: int
@@ -38,8 +38,7 @@ class LeftOut:
 Row = bytes | LeftOut
 
 
-@dataclass(slots=True)
-class Exported:
+class Exported(Struct):
     """What was chosen: rows in order, and how many lines there are and hold no entry."""
 
     rows: list[Row] = field(default_factory=list[Row])
@@ -217,8 +216,7 @@ _POLICY: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PageText:
+class PageText(Struct, frozen=True):
     """What stands on a page besides the rows. `key` is that of line 0; `notes` as stored."""
 
     title: str

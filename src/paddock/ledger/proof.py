@@ -4,9 +4,10 @@ A proof is made for a checkpoint, out of the tree beside the ledger where that i
 the checkpoint's, else out of the lines. What is handed out was verified first.
 """
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, NoReturn
+
+from msgspec import Struct
 
 from paddock.errors import HostError, LedgerDamagedError, UsageError
 from paddock.ledger.checkpoint import opened_tree
@@ -26,8 +27,7 @@ from paddock.ledger.segments import LedgerPaths
 _HINT: Final = "paddock ledger verify says more"
 
 
-@dataclass(frozen=True, slots=True)
-class InclusionProof:
+class InclusionProof(Struct, frozen=True):
     """Entry `seq` is in the ledger that the note is about. `line` is the entry as it is stored."""
 
     seq: int
@@ -42,8 +42,7 @@ class InclusionProof:
         return format_inclusion(self.seq, self.hashes, self.note)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsistencyProof:
+class ConsistencyProof(Struct, frozen=True):
     """The ledger of `old` entries is the beginning of the one that the note is about."""
 
     old: int

@@ -16,9 +16,10 @@ Also here:
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, Self, cast
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
@@ -71,8 +72,7 @@ _HALF_MICROSECOND: Final = 5e-7
 _NEWEST: Final = "9999-12-31T23:59:59.999999Z"
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(Struct, frozen=True):
     """What an entry has to be; None means any.
 
     `since` and `until` are seconds since 1970, both included, compared with the
@@ -167,8 +167,7 @@ def _call_ids(stored: StoredEntry) -> tuple[object, ...]:
     return entry.call_id, entry.metadata.get("client_call")
 
 
-@dataclass(frozen=True, slots=True)
-class BadRow:
+class BadRow(Struct, frozen=True):
     """A line that holds no entry, where it stands, and why."""
 
     offset_bytes: int
@@ -176,8 +175,7 @@ class BadRow:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """The answer to a query.
 
     `entries` newest last. `bad` are the lines that could not be read on the way,
@@ -377,8 +375,7 @@ _DECLARED = [f'"event_type":"{kind}"'.encode() for kind in _DECLARING]
 _NO_EFFECTS = b'"effects":[]'
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(Struct, frozen=True):
     """What was found, newest last. `bad`: lines that hold no entry."""
 
     results: tuple[StoredEntry, ...]

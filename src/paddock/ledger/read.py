@@ -15,9 +15,10 @@ Also here:
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError, PaddockError
@@ -47,8 +48,7 @@ _LINE_USUAL: Final = 4096
 _TRIES: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRange:
+class SegmentRange(Struct, frozen=True):
     """One file of a ledger: where its name says that it begins, and how long it is."""
 
     start: int

@@ -43,9 +43,10 @@ import os
 import re
 import stat
 import threading
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
@@ -79,8 +80,7 @@ _PENDING_NAME: Final = re.compile(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCI
 _LINE_BYTES_USUAL: Final = 4096
 
 
-@dataclass(slots=True)
-class LedgerFiles:
+class LedgerFiles(Struct):
     """The open files of one ledger in one process, and what it knows of its own syncs."""
 
     disk: Disk
@@ -282,8 +282,7 @@ def _read_mountinfo() -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
+class Tail(Struct, frozen=True):
     """The end of a ledger file: the mark after its last good line, and the bytes that follow."""
 
     mark: Mark
@@ -461,8 +460,7 @@ def _copy(disk: Disk, source: int, start: int, end: int, path: str) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
+class Quarantined(Struct, frozen=True):
     """A torn piece that no entry reports yet."""
 
     path: str

@@ -13,8 +13,9 @@ their append returns.
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import PaddockError
@@ -84,8 +85,7 @@ class Above(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """When a checkpoint is due. `at_close`: also where few entries are new at the end."""
 
     entries: int = limits.checkpoint_entries_max

@@ -25,8 +25,9 @@ Also here:
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.disk import Disk, failure
@@ -37,8 +38,7 @@ _START_DIGITS: Final = 16
 """So the order of the names is the order of the segments, and all stand before the newest."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerPaths:
+class LedgerPaths(Struct, frozen=True):
     """`governance.jsonl` and its folder `governance.d/`."""
 
     ledger: str
@@ -123,8 +123,7 @@ class Segment(NamedTuple):
     identity: Identity
 
 
-@dataclass(frozen=True, slots=True)
-class SealedSegment:
+class SealedSegment(Struct, frozen=True):
     """A full segment: where it begins in the whole, and its file."""
 
     start: int

@@ -18,9 +18,10 @@ from base64 import b64encode
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
@@ -47,8 +48,7 @@ _SEED_BYTES: Final = 32
 _FILE_BYTES_MAX: Final = 1024
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SigningKey:
+class SigningKey(Struct, frozen=True):
     """Both halves of a key. Its text form never shows the seed."""
 
     verifier: VerifierKey
@@ -303,8 +303,7 @@ def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
 _SHOWN_CHARS_MAX: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """How a program ended, and what it printed."""
 
     returncode: int

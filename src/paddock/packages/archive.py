@@ -28,9 +28,10 @@ import stat
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
@@ -75,15 +76,13 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PackedFile:
+class PackedFile(Struct, frozen=True):
     path: str
     content: bytes
     mode: int
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
+class Archive(Struct, frozen=True):
     """A package as it came: exactly what its manifest declares."""
 
     manifest: Manifest
@@ -364,8 +363,7 @@ _LITTER_FORMS: Final = re.compile(r"\._.*|.*\.py[co]|.*~|\..*\.sw[op]", re.DOTAL
 ARCHIVE_MODE: Final = 0o644
 
 
-@dataclass(frozen=True, slots=True)
-class PackReport:
+class PackReport(Struct, frozen=True):
     archive: Path
     manifest: Manifest
     sha256: str
@@ -374,15 +372,13 @@ class PackReport:
     """Names below the source that are in no package; a directory ends in a slash."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackedSource:
+class PackedSource(Struct, frozen=True):
     manifest: Manifest
     files: tuple[PackedFile, ...]
     left_out: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HashReport:
+class HashReport(Struct, frozen=True):
     """What the manifest said of each file, and what is so."""
 
     manifest: Path

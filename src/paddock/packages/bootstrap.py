@@ -14,9 +14,11 @@ the same bytes, and the source inside an archive makes that archive again.
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
@@ -61,8 +63,7 @@ _NOT_SHIPPED: Final = frozenset({"ruff.toml"})
 """Only a linter reads it; a wheel does not hold it either."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacked:
+class Unpacked(Struct, frozen=True):
     directory: Path
     archives: tuple[Archive, ...]
     names: frozenset[str]

@@ -21,9 +21,11 @@ Also here:
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PathError, TextError, UsageError
@@ -77,8 +79,7 @@ class Decided(Enum):
     NEVER_BEGUN = "never begun"
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     package_id: str
     outcome: Decided
     changed_since: tuple[str, ...] = ()
@@ -287,8 +288,7 @@ _AS_RECORDED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """What is installed on a plane: by its files, and by its packages ledger."""
 
     installed: InstalledSet

@@ -23,8 +23,10 @@ Also here:
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -158,8 +160,7 @@ def recorded_approval(known: StoredEntry, standing: Sequence[Approval], keys: Ke
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Founding:
+class Founding(Struct, frozen=True):
     archives: tuple[Archive, ...]
     key: SigningKey | None
     """The operator's; None for a plane that asks nobody (`--dev`)."""
@@ -185,8 +186,7 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
     return _Founder(depot, founding).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Recorded:
+class _Recorded(Struct, frozen=True):
     entry_id: str
     receipt: Receipt
     """As it was before it named its entry."""

@@ -20,8 +20,10 @@ Also here:
 - What an install or an uninstall came to.
 """
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import UsageError
 from paddock.packages.archive import Archive
@@ -86,8 +88,7 @@ from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     status: str
     """`installed`, `upgraded`, `uninstalled`, `unchanged` or `planned`."""
     package_id: str
@@ -128,8 +129,7 @@ _LONGEST_S: Final = 1e9
 """More than any command takes, with what it takes to end it."""
 
 
-@dataclass(frozen=True, slots=True)
-class InstallWish:
+class InstallWish(Struct, frozen=True):
     is_dry_run: bool = False
     """Answer everything, change nothing."""
     dev: bool = False
@@ -186,8 +186,7 @@ def _stands(
     return not deviations and not check_package(old, depot.workspace)
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     acts: tuple[Act, ...]
     approval: Approval | None
     swap: Swap

@@ -13,9 +13,11 @@ Also here:
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, PaddockError
@@ -67,8 +69,7 @@ _KEYS: Final = frozenset(
 _MODES: Final = {"644": FILE_MODE, "755": PROGRAM_MODE}
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledFile:
+class InstalledFile(Struct, frozen=True):
     """One file as the package brought it. Of `config` the content may be another by now."""
 
     path: str
@@ -76,8 +77,7 @@ class InstalledFile:
     mode: int
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     package_id: str
     version: str
     digest: str
@@ -177,23 +177,20 @@ def _flag(fields: Fields, name: str) -> bool:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledPackage:
+class InstalledPackage(Struct, frozen=True, dict=True):
     manifest: Manifest
     receipt: Receipt
-    files: Mapping[str, InstalledFile] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        # Worked out once; a frozen value takes its own fields only so.
-        object.__setattr__(self, "files", {each.path: each for each in self.receipt.files})
+    @cached_property
+    def files(self) -> Mapping[str, InstalledFile]:
+        return {each.path: each for each in self.receipt.files}
 
     @property
     def package_id(self) -> str:
         return self.manifest.package_id
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledSet:
+class InstalledSet(Struct, frozen=True):
     """All packages of a plane, by id, and what in `HOT/installed` is none."""
 
     packages: Mapping[str, InstalledPackage]
@@ -292,23 +289,20 @@ FRAMEWORKS: Final = "HOT/registries/frameworks"
 _ENDING: Final = ".json"
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(Struct, frozen=True):
     spec_id: str
     framework_id: str
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class Framework:
+class Framework(Struct, frozen=True):
     framework_id: str
     title: str
     specs: tuple[str, ...]
     """Those that it expects."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registries:
+class Registries(Struct, frozen=True):
     """All of them, by id, and the files that do not load."""
 
     specs: Mapping[str, Spec]
@@ -410,8 +404,7 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
 # Pure.
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     asset: Asset
     before: InstalledFile | None
     """What an earlier version of this package brought."""
@@ -421,8 +414,7 @@ class Put:
         return self.asset.path
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Struct, frozen=True):
     path: str
     before: InstalledFile
 

@@ -9,9 +9,11 @@ Also here:
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
@@ -45,8 +47,7 @@ LEDGER: Final = LedgerName.PACKAGES
 _USING: Final = frozenset({PACKAGE_INSTALLED, PACKAGE_APPROVED})
 
 
-@dataclass(frozen=True, slots=True)
-class PackageLog:
+class PackageLog(Struct, frozen=True):
     entries: tuple[StoredEntry, ...]
 
     @property
@@ -115,8 +116,7 @@ def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PackageLedger:
+class PackageLedger(Struct, frozen=True):
     path: Path
     open: Callable[[], Ledger]
     """Opens it to append, made on first use; the caller closes it."""
@@ -248,8 +248,7 @@ def enrolled_entry(key: PublicKey) -> Entry:
 LEDGER_FILE: Final = "HOT/ledger/packages.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedPackage:
+class RecordedPackage(Struct, frozen=True):
     package_id: str
     version: str
     digest: str
@@ -270,8 +269,7 @@ class RecordedPackage:
         return self.package_id, self.version, self.digest
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalUse:
+class ApprovalUse(Struct, frozen=True):
     wo_id: str
     package_id: str
     digest: str
@@ -281,8 +279,7 @@ class ApprovalUse:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     packages: Mapping[str, RecordedPackage]
     uses: tuple[ApprovalUse, ...] = ()
     """Every use of an approval there ever was, oldest first."""

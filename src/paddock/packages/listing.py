@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.packages.installed import (
     InstalledPackage,
@@ -23,8 +24,7 @@ from paddock.workspace import Workspace
 TIER_OF: Final = {"hot": "HOT", "ho2": "HO2", "ho1": "HO1"}
 
 
-@dataclass(frozen=True, slots=True)
-class PlanePackages:
+class PlanePackages(Struct, frozen=True):
     layout: PlaneLayout
     ledger: PackageLedger
     open_workspace: Callable[[], AbstractContextManager[Workspace]]
@@ -82,8 +82,7 @@ def _places(installed: InstalledSet) -> dict[str, int]:
     return {manifest.package_id: place for place, manifest in enumerate(ordered)}
 
 
-@dataclass(frozen=True, slots=True)
-class Ownership:
+class Ownership(Struct, frozen=True):
     path: str
     owner: PackageRow | None
     classification: str = ""

@@ -15,10 +15,12 @@ Also here:
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -209,8 +211,7 @@ _CHARS_MAX: Final = 128
 _Identifier = tuple[int, int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """One version; `text` is as it was written, build metadata included."""
 
     text: str
@@ -256,8 +257,7 @@ _REFERENCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _CLASSIFICATION: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
+class Asset(Struct, frozen=True):
     """One file of a package. `path` is relative to the plane."""
 
     path: str
@@ -269,16 +269,14 @@ class Asset:
         return self.classification == CONFIG
 
 
-@dataclass(frozen=True, slots=True)
-class Acceptance:
+class Acceptance(Struct, frozen=True):
     """A line for the sandboxed shell in the plane's root, which has to exit with 0."""
 
     command: str
     timeout_s: int
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True, dict=True):
     """What a package declares. Assets are sorted by path, dependencies by name."""
 
     package_id: str
@@ -292,21 +290,21 @@ class Manifest:
     dependencies: tuple[str, ...]
     assets: tuple[Asset, ...]
     acceptance: tuple[Acceptance, ...] = ()
-    canonical: bytes = field(init=False, repr=False, compare=False)
-    """The bytes that stand in an archive and in the plane."""
-    digest: str = field(init=False, repr=False, compare=False)
-    """The identity: `sha256:` and the digest of the canonical form."""
-    by_path: Mapping[str, Asset] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def canonical(self) -> bytes:
+        """Return the bytes that stand in an archive and in the plane."""
         text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        canonical = text.encode("utf-8") + b"\n"
-        digest = digest_of(canonical)
-        by_path = MappingProxyType({asset.path: asset for asset in self.assets})
-        # Worked out once; a frozen value takes its own fields only so.
-        object.__setattr__(self, "canonical", canonical)
-        object.__setattr__(self, "digest", digest)
-        object.__setattr__(self, "by_path", by_path)
+        return text.encode("utf-8") + b"\n"
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the identity: `sha256:` and the digest of the canonical form."""
+        return digest_of(self.canonical)
+
+    @cached_property
+    def by_path(self) -> Mapping[str, Asset]:
+        return MappingProxyType({asset.path: asset for asset in self.assets})
 
     def as_json(self) -> dict[str, Json]:
         return {

@@ -8,9 +8,10 @@ Also here:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError, IntegrityError, UsageError
 from paddock.text.show import quote
@@ -19,8 +20,7 @@ from paddock.values.calls import Json
 # Whoever gives an exit status tells the two kinds apart: a gate is 2, ownership is 3.
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """One file, or the package itself (an empty name), and what is wrong with it."""
 
     file: str
@@ -81,8 +81,7 @@ class State(StrEnum):
     """Its manifest or its receipt does not load."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageRow:
+class PackageRow(Struct, frozen=True):
     """One package. Of a damaged one only its id is known."""
 
     package_id: str

@@ -23,10 +23,12 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
@@ -59,8 +61,7 @@ _KEY_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _KEY_FILE: Final = re.compile(r"([0-9a-f]{32})\.json", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class PublicKey:
+class PublicKey(Struct, frozen=True):
     public: bytes
 
     @property
@@ -223,8 +224,7 @@ SIGNATURE_MODE: Final = 0o644
 _FIELDS: Final = frozenset({"digest", "key_id", "signature"})
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     digest: str
     key_id: str
     signature: str
@@ -294,8 +294,7 @@ _EXPIRES: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _SPECIAL: Final = re.compile(r"([\\*?\[\] ])")
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """An operator's word that one package may change a plane, within a scope, until a time."""
 
     wo_id: str
@@ -318,8 +317,7 @@ class Approval:
         return {**asdict(self), "scope": list(self.scope)}
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What an approval is asked for: this package, touching these paths, now."""
 
     digest: str

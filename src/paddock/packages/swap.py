@@ -12,8 +12,9 @@ Also here:
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import InternalError, PathError, SpecialFileError, ToolError
@@ -41,8 +42,7 @@ from paddock.workspace.changes import (
 from paddock.workspace.paths import EntryKind
 
 
-@dataclass(frozen=True, slots=True)
-class InMemory:
+class InMemory(Struct, frozen=True):
     """Opened when it is needed, so that thousands of files are not open at once."""
 
     content: bytes
@@ -76,8 +76,7 @@ DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
 
 
-@dataclass(slots=True)
-class Swap:
+class Swap(Struct):
     workspace: Workspace
     attic: Attic
     transaction_id: str

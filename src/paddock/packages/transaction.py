@@ -23,10 +23,12 @@ import secrets
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol, cast
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from paddock import limits
 from paddock.errors import ConfigError, IntegrityError, SandboxUnavailableError
@@ -71,8 +73,7 @@ class Kind(StrEnum):
     LINK = "link"
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(Struct, frozen=True):
     kind: Kind
     version: str
     """The digest of a file's content, or of a link's text."""
@@ -82,14 +83,12 @@ class Before:
     """The name under which a file's content was put aside, where it may have to come back."""
 
 
-@dataclass(frozen=True, slots=True)
-class After:
+class After(Struct, frozen=True):
     version: str
     mode: int
 
 
-@dataclass(frozen=True, slots=True)
-class PathChange:
+class PathChange(Struct, frozen=True):
     """One path of the swap; not both are None."""
 
     path: str
@@ -97,16 +96,14 @@ class PathChange:
     after: After | None
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedDirectory:
+class RemovedDirectory(Struct, frozen=True):
     """A directory that the swap leaves empty, and takes away."""
 
     path: str
     mode: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Struct, frozen=True):
     id: str
     package_id: str
     phase: Phase
@@ -361,8 +358,7 @@ class Attic:
 # nothing: what such a command writes is thrown away.
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptanceResult:
+class AcceptanceResult(Struct, frozen=True):
     command: str
     passed: bool
     """It exited by itself, with 0."""
@@ -463,8 +459,7 @@ def _require_size(content: bytes, bytes_max: int) -> None:
         raise ConfigError(f"it has {len(content)} bytes, over {bytes_max}")
 
 
-@dataclass(frozen=True, slots=True)
-class Depot:
+class Depot(Struct, frozen=True):
     layout: PlaneLayout
     workspace: Workspace
     """On the plane's root: what is installed goes through the same fence as any write."""

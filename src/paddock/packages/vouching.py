@@ -23,8 +23,10 @@ Also here:
 import base64
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError, IntegrityError
 from paddock.ledger.format.lines import StoredEntry
@@ -86,8 +88,7 @@ ABOUT_PACKAGES: Final = frozenset(
 """The entries that change what a statement is about; others begin a ledger, or tell of itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignedSet:
+class SignedSet(Struct, frozen=True):
     """An operator's word for a whole set and for the keys of its plane."""
 
     set_digest: str
@@ -202,8 +203,7 @@ def last_telling(entries: Sequence[StoredEntry]) -> str:
 # Reading
 
 
-@dataclass(frozen=True, slots=True)
-class Vouched:
+class Vouched(Struct, frozen=True):
     statements: int = 0
     keys: Mapping[str, PublicKey] = field(default_factory=dict[str, PublicKey])
     """That count now: those of the newest statement that holds."""
@@ -405,8 +405,7 @@ def require_approval(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Approved:
+class Approved(Struct, frozen=True):
     approval: Approval
     enrolled: bool
     """The plane had no key, and has this one now."""

@@ -12,9 +12,11 @@ Also here:
 - The files of a plane that hold prompt contracts: which they are, and their digests.
 """
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.plane.dual_gate import TOOL_PROFILES, ToolProfile
@@ -54,8 +56,7 @@ DEFAULT_SYSTEM_PROMPT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One piece of context that is added to a turn: the tier's name, or a ledger query."""
 
     kind: StageKind
@@ -64,8 +65,7 @@ class Stage:
     max_entries: int = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(Struct, frozen=True):
     """What context the supervisor adds to a turn, and within which budget."""
 
     template_id: str = "ATT-ADMIN-001"
@@ -78,8 +78,7 @@ class Attention:
     """Where a stage cannot be made: leave it out, or fail the turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetTable:
+class BudgetTable(Struct, frozen=True):
     """Tokens of a session, a turn and a work order; each draws on the one before."""
 
     session_tokens: int = 1_000_000
@@ -88,8 +87,7 @@ class BudgetTable:
     mode: BudgetMode = BudgetMode.ENFORCE
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True):
     """Which model answers. Whether there is such a provider, the gateway says."""
 
     provider: str = "builtin"
@@ -98,8 +96,7 @@ class ModelChoice:
     api: ModelApi | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredTool:
+class DeclaredTool(Struct, frozen=True):
     """An entry of `tools`. It has to equal what is registered under that name."""
 
     tool_id: str
@@ -110,8 +107,7 @@ class DeclaredTool:
     """Where it stands, for a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackageTool:
+class PackageTool(Struct, frozen=True):
     """An entry of `package_tools`: a tool that an installed package brings."""
 
     tool_id: str
@@ -120,8 +116,7 @@ class PackageTool:
     """Where it stands, for a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdminConfig:
+class AdminConfig(Struct, frozen=True):
     """The configuration as it was read once: what is decided is decided on this value."""
 
     file: Path
@@ -142,7 +137,7 @@ class AdminConfig:
     budget: BudgetTable = field(default_factory=BudgetTable)
     model: ModelChoice = field(default_factory=ModelChoice)
     permissions: Permissions = DEFAULT_PERMISSIONS
-    text: bytes = field(default=b"", compare=False, repr=False)
+    text: bytes = b""
     """The file's bytes, in which a rule's line is looked up."""
 
     def tightened(self) -> "AdminConfig":

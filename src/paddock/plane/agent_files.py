@@ -1,9 +1,10 @@
 """The format of `agent.json`: bytes to a record and back. No I/O."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.plane.layout import PlaneLayout
@@ -22,8 +23,7 @@ _PERMISSION_KEYS: Final = frozenset({"read", "write", "forbidden"})
 NAME_HINT: Final = "1 to 64 characters of a-z 0-9 . _ -, the first a letter or digit"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRecord:
+class AgentRecord(Struct, frozen=True):
     agent: Agent
     workspace: Path
     """Absolute: the declared one, else the agent's own directory in the plane."""

@@ -8,9 +8,10 @@ Also here:
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
@@ -226,8 +227,7 @@ _OPTIONS: Final = ("workspace", "parent", "toolsets")
 """Fields of a declaration that `paddock agent create` takes as options of their names."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewAgent:
+class NewAgent(Struct, frozen=True):
     """What a person asks for. `toolsets` None: the default ones that the parent has too."""
 
     name: str
@@ -240,15 +240,13 @@ class NewAgent:
     """The policy file that declares it, if one does."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedAgent:
+class RemovedAgent(Struct, frozen=True):
     name: str
     kept: Path
     """Where its declaration stands now. Its workspace was not touched."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentStore:
+class AgentStore(Struct, frozen=True):
     """The agents under `agents/` of one plane.
 
     Each read checks the whole chain of parents; a broken one stops, it is never

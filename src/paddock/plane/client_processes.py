@@ -15,9 +15,11 @@ import pwd
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import HostError
 from paddock.plane.environment import Environment
@@ -30,8 +32,7 @@ _BY_CODEX: Final = ("CODEX_SANDBOX", "CODEX_THREAD", "CODEX_MANAGED")
 """What clients set for what they start; `CODEX_HOME` is the user's own."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientProcess:
+class ClientProcess(Struct, frozen=True):
     """A process, and when it began, in ticks since the host did."""
 
     pid: int

@@ -13,9 +13,10 @@ import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import real_path
@@ -35,8 +36,7 @@ _PRIVATE_MODE: Final = 0o600
 """What a client keeps in its user's own file may be one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientFile:
+class ClientFile(Struct, frozen=True):
     """A client's file as it was read. `content` is None where there is none."""
 
     path: Path
@@ -54,8 +54,7 @@ class ClientFile:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """An edit of one file. `content` is what will stand there, None for no file."""
 
     file: ClientFile
@@ -161,8 +160,7 @@ def read_client_file(path: Path, *, follows: bool) -> ClientFile:
 # lean path imports nothing of the plane, and names the variables again in `image.py`.
 
 
-@dataclass(frozen=True, slots=True)
-class ClientHome:
+class ClientHome(Struct, frozen=True):
     """One client's folder: `folder` in a project and in a home, unless `variable` is set."""
 
     folder: str

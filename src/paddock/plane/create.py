@@ -12,10 +12,11 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, UsageError
@@ -63,8 +64,7 @@ MAIN_AGENT: Final = "main"
 _BUILDING_PREFIX: Final = ".new-"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedPlane:
+class OpenedPlane(Struct, frozen=True):
     layout: PlaneLayout
     created: bool
     """This call made it: `PLANE_CREATED` and `AGENT_CREATED` are yet to be recorded."""
@@ -157,8 +157,7 @@ _PUBLIC_FILE_MODE: Final = 0o666
 """Cut by the umask: the file is committed and read by everyone on the project."""
 
 
-@dataclass(frozen=True, slots=True)
-class InitResult:
+class InitResult(Struct, frozen=True):
     """What `init` found and made."""
 
     root: ProjectRoot
@@ -287,8 +286,7 @@ BARE_DIRECTORIES: Final = (
 """What every bare plane has, parents first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Blueprint:
+class Blueprint(Struct, frozen=True):
     """What a bare plane is made of. Paths are relative to its root, with `/`."""
 
     config: bytes
@@ -322,8 +320,7 @@ class PlainBuilder:
                 yield layout.root / name
 
 
-@dataclass(frozen=True, slots=True)
-class MadePlane:
+class MadePlane(Struct, frozen=True):
     layout: PlaneLayout
     made: tuple[Path, ...]
     """The files that this call made; none where the plane was there."""

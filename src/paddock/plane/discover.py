@@ -9,9 +9,10 @@ Also here:
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError
@@ -91,8 +92,7 @@ def require_outside(root: Path, environment: Environment) -> None:
 FORMAT: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneIdentity:
+class PlaneIdentity(Struct, frozen=True):
     """Which project a plane governs."""
 
     root: Path
@@ -237,8 +237,7 @@ POLICY_MARKERS: Final = ("paddock.toml", "paddock.json")
 PROJECT_MARKERS: Final = (*POLICY_MARKERS, ".git")
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectRoot:
+class ProjectRoot(Struct, frozen=True):
     """The directory that is worked on, as a real absolute path."""
 
     path: Path

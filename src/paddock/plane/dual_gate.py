@@ -7,8 +7,9 @@ session's start, a status line and a report all say the same.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from paddock.values.calls import Json
 
@@ -28,8 +29,7 @@ def allows_risky_tools(variables: Mapping[str, str]) -> bool:
     return variables.get(RISKY_TOOLS_VARIABLE) == RISKY_TOOLS_VALUE
 
 
-@dataclass(frozen=True, slots=True)
-class DualGate:
+class DualGate(Struct, frozen=True):
     """What the gate found when the plane was opened; it is not asked again."""
 
     tool_profile: ToolProfile = "production"

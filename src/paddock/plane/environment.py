@@ -10,8 +10,9 @@ import os
 import pwd
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.dual_gate import allows_risky_tools
@@ -70,8 +71,7 @@ def require_utf8(path: Path, variable: str = "") -> None:
         ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(Struct, frozen=True):
     """Where the user's own files are, and what the user's shell allows. Every path is absolute."""
 
     home: Path
@@ -83,8 +83,12 @@ class Environment:
     """The project or bare plane that `PADDOCK_PLANE` names."""
     risky_tools: bool = False
     """The environment's half of the dual gate holds."""
-    variables: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
+    variables: tuple[tuple[str, str], ...] = ()
     """All of them: what of it a command gets is decided by an allow-list."""
+
+    def __repr__(self) -> str:
+        # Threat: the keys of models, which stand among the variables, in a message or a log.
+        return f"Environment(home={self.home!r}, paddock_home={self.paddock_home!r})"
 
     @property
     def planes(self) -> Path:

@@ -10,8 +10,10 @@ where that is so for everything that it names.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from paddock.plane.trust import PolicyFile
 from paddock.policy.actions import ANY, HeadPattern
@@ -44,8 +46,7 @@ _LANDS: Final = {
 _VERBS: Final = dict(zip(Outcome, ("allows", "confines", "asks about", "denies"), strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """One thing that the file says: it allows what the defaults don't, or is as strict."""
 
     text: str
@@ -56,8 +57,7 @@ class Grant:
         return f"{self.text} ({self.where})" if self.where else self.text
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """What holds without the file."""
 
     name: str

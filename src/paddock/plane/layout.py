@@ -4,10 +4,11 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.values.decisions import PlaneKind
 
@@ -28,8 +29,7 @@ _NAME_CHARS_MAX: Final = 40
 _ID_CHARS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneLayout:
+class PlaneLayout(Struct, frozen=True):
     """Where everything of one plane lies. `root` is absolute and real."""
 
     root: Path

@@ -1,9 +1,10 @@
 """Where everything is: the answer of `paddock where`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import DualGate
@@ -16,8 +17,7 @@ MADE_WITH_DEV: Final = "made with --dev: nobody approves what changes this plane
 """What every place says that shows such a plane."""
 
 
-@dataclass(frozen=True, slots=True)
-class WhereReport:
+class WhereReport(Struct, frozen=True):
     """Root, plane, policy files in force, ledgers, the user's configuration."""
 
     root: Path

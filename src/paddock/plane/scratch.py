@@ -10,10 +10,11 @@ import shutil
 import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.storage.atomic import host_errors
@@ -29,8 +30,7 @@ _AGE: Final = re.compile(r"(\d{1,5})d")
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
+class Cleaned(Struct, frozen=True):
     """What was, or would be, removed: names of dates. `kept` could not be."""
 
     removed: tuple[str, ...]

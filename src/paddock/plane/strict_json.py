@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar, cast
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.policy.places import Key, parse_document
@@ -17,8 +18,7 @@ class _RejectedJsonError(Exception):
     """Well-formed for `json`, not for us."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """The members of one JSON object, taken out by name and type.
 
     Every reader raises `ConfigError` with file and field where a member is

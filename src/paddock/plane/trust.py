@@ -10,10 +10,11 @@ Also here:
 - What a bare plane's configuration wants beyond the defaults: what `paddock trust` shows of it.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -38,8 +39,7 @@ from paddock.values.entries import digest_of
 _KEYS: Final = frozenset({"path", "digest", "trusted_at"})
 
 
-@dataclass(frozen=True, slots=True)
-class TrustAnswer:
+class TrustAnswer(Struct, frozen=True):
     """Whether a file is trusted, and why not."""
 
     trusted: bool
@@ -47,8 +47,7 @@ class TrustAnswer:
     """Empty exactly when `trusted`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrustRecord:
+class TrustRecord(Struct, frozen=True):
     """What the user accepted."""
 
     path: Path
@@ -150,8 +149,7 @@ PROJECT_POLICY: Final = "paddock.toml"
 PROJECT_POLICY_JSON: Final = "paddock.json"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFile:
+class PolicyFile(Struct, frozen=True):
     """One policy file as it was read: decisions are made on these bytes."""
 
     path: Path
@@ -166,8 +164,7 @@ class PolicyFile:
         return digest_of(self.content)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFiles:
+class PolicyFiles(Struct, frozen=True):
     """What a policy is made from. None where there is no file."""
 
     kind: PlaneKind

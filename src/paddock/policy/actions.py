@@ -16,10 +16,11 @@ Also here:
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import UsageError
 from paddock.policy.pathset import PathPattern, compile_target
@@ -82,8 +83,7 @@ class TargetKind(Enum):
     NAME = "name"
 
 
-@dataclass(frozen=True, slots=True)
-class NamePattern:
+class NamePattern(Struct, frozen=True):
     """A name in which `*` stands for any part, nothing included."""
 
     text: str
@@ -106,8 +106,7 @@ class NamePattern:
         return re.compile(f"{parts[0]}{middle}.*{parts[-1]}", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadPattern:
+class HeadPattern(Struct, frozen=True):
     """`tool:<category>:<operation>`, each maybe `*`."""
 
     text: str
@@ -137,8 +136,7 @@ class HeadPattern:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ActionPattern:
+class ActionPattern(Struct, frozen=True):
     """A rule's pattern.
 
     `path` or `name` is set by the target's kind; a command is kept as text,

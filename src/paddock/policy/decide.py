@@ -18,9 +18,10 @@ Also here:
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec.structs import replace
 
 from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max

@@ -24,11 +24,13 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
 from itertools import chain
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import GeneratedPathError, ProtectedPathError, SecretPathError
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
@@ -92,8 +94,7 @@ class Writer(Enum):
     COMMAND = "command"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPlaces:
+class OwnPlaces(Struct, frozen=True):
     """What is Paddock's own on a plane: files, the directories that hold them, state.
 
     None where there are none: those of a project are all outside of it.
@@ -134,8 +135,7 @@ class OwnPlaces:
         return [_denial(folder, path, "own", ProtectedPathError.code, _CLIENT)]
 
 
-@dataclass(frozen=True, slots=True)
-class PathGuards:
+class PathGuards(Struct, frozen=True):
     """The compiled path lists of a policy."""
 
     ours: OwnPlaces
@@ -344,8 +344,7 @@ LOOSENING_KEYS: Final = ("allow", "confine", "otherwise")
 _DOES: Final = {Outcome.ALLOW: "allows", Outcome.CONFINE: "confines"}
 
 
-@dataclass(frozen=True, slots=True)
-class PolicySource:
+class PolicySource(Struct, frozen=True):
     """A policy file as text. `name` is how places show it; JSON if it ends in `.json`."""
 
     name: str
@@ -353,8 +352,7 @@ class PolicySource:
     trusted: bool = True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Policy:
+class Policy(Struct, frozen=True, eq=False):
     """All that decides, compiled once. Immutable; equal policies have equal digests.
 
     `digest` is `sha256:…` over the texts, their trust and the built-in values.

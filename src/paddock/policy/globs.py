@@ -21,10 +21,11 @@ import re
 import sys
 import unicodedata
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.limits import path_bytes_max
 from paddock.policy.places import PatternError, quote_toml
@@ -38,8 +39,7 @@ class Wild(Enum):
     DEPTH = "**"
 
 
-@dataclass(frozen=True, slots=True)
-class CharClass:
+class CharClass(Struct, frozen=True):
     """`[…]`: one character in (or, negated, in none of) these ranges; never `/`."""
 
     negated: bool
@@ -70,8 +70,7 @@ _POSIX: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Glob:
+class Glob(Struct, frozen=True):
     """A parsed pattern. `anywhere`: no slash, so it matches at any depth."""
 
     text: str

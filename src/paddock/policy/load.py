@@ -12,10 +12,12 @@ Also here:
 import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields, replace
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, cast
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from paddock import limits as hard
 from paddock.limits import policy_rules_max
@@ -57,8 +59,7 @@ _LOWERABLE: Final = "those that a policy may lower: " + ", ".join(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PathsTable:
+class PathsTable(Struct, frozen=True):
     """`[paths]` as a file gives it; None for a list that it does not give."""
 
     protected: tuple[PathPattern, ...] | None = None
@@ -317,8 +318,7 @@ class Scope(Enum):
     USER = "user"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyDocument:
+class PolicyDocument(Struct, frozen=True):
     """A file that loads. `settings` are the given ones over those of the caller."""
 
     document: Document

@@ -5,9 +5,10 @@ Also here:
 - An agent's own path lists, compiled into a profile above its profile.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError, ForbiddenPathError
 from paddock.policy.actions import HeadPattern, TargetKind
@@ -91,8 +92,7 @@ NAMES_ONLY = frozenset({("search", "find"), ("search", "ls")})
 _EVERYTHING = Permissions()
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPermissions:
+class AgentPermissions(Struct, frozen=True):
     """The three lists of one agent; None for one that permits or forbids nothing less."""
 
     agent: Agent

@@ -17,10 +17,11 @@ Also here:
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.policy.globs import (
     DEPTH,
@@ -46,8 +47,7 @@ Entry = tuple[int, bool]
 GRAM_LENGTH = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
+class Indexed(Struct, frozen=True):
     """A pattern with its number, and whether it is compared folded."""
 
     number: int
@@ -302,8 +302,7 @@ class Comparison(Enum):
     PERMITTING = "permitting"
 
 
-@dataclass(frozen=True, slots=True)
-class PathPattern:
+class PathPattern(Struct, frozen=True):
     glob: Glob
     place: Place = BUILT_IN_PLACE
 

@@ -16,8 +16,9 @@ Also here:
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.limits import message_value_chars_max, policy_bytes_max
@@ -45,8 +46,7 @@ class PatternError(ValueError):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One reason why a file does not load. `line` is 1-based; 0 means the whole file."""
 
     message: str
@@ -130,8 +130,7 @@ BUILT_IN: Final = "built-in"
 """The file name of what Paddock brings itself; its line is 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A line of a file. `line` is 1-based; 0 where there is none."""
 
     file: str
@@ -144,8 +143,7 @@ class Place:
 BUILT_IN_PLACE: Final = Place(BUILT_IN, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A parsed text: its file name, its top table, and the line of each key."""
 
     file: str

@@ -11,10 +11,11 @@ Also here:
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from paddock.policy.matching import comparison_of, means_head, names_directory
 from paddock.policy.pathset import PathSet
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from paddock.policy.commands import SimpleCommand
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One say in a decision. Among equally strict ones the lowest `rank` decides.
 
     `rule` is None where nothing matched.
@@ -40,16 +40,14 @@ class Finding:
     """0: a rule; 1: `otherwise`; 2: nothing matched."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What one profile says to one action or command: its finding, and all that matched."""
 
     finding: Finding
     matched: tuple[Rule, ...] = ()
 
 
-@dataclass(slots=True)
-class _HeadRules:
+class _HeadRules(Struct):
     untargeted: list[Rule] = field(default_factory=list[Rule])
     by_path: list[Rule] = field(default_factory=list[Rule])
     by_name: list[Rule] = field(default_factory=list[Rule])

@@ -5,8 +5,9 @@ and its default returned, so that one load names everything that is wrong.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeVar, cast
+
+from msgspec import Struct, field
 
 from paddock.policy.places import Document, Key, PatternError, Place, Problem, quote_toml, suggest
 from paddock.values.calls import Json
@@ -14,16 +15,14 @@ from paddock.values.calls import Json
 Word = TypeVar("Word", bound=str)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A string of the file with its place."""
 
     text: str
     place: Place
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """What was found wrong in one file so far."""
 
     document: Document

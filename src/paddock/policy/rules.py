@@ -1,9 +1,11 @@
 """Rules and profiles as a file writes them, each with its place."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.policy.actions import ActionPattern, HeadPattern, TargetKind, parse_head, parse_pattern
 from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, quote_toml, suggest
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
 OUTCOME_WORDS: Final = tuple(outcome.word for outcome in Outcome)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A pattern with an outcome. `command` is set where its target is a command.
 
     `network` holds for just this command. `match` and `not_match` are its
@@ -34,21 +35,20 @@ class Rule:
     command: "CommandPattern | None" = None
     match: tuple[Text, ...] = ()
     not_match: tuple[Text, ...] = ()
-    shown: RuleMatch = field(init=False)
-    """The rule as a decision shows it."""
-    said: str = field(init=False)
-    """The reason that a decision gives: the rule's own, else where it stands."""
 
-    def __post_init__(self) -> None:
+    @property
+    def shown(self) -> RuleMatch:
+        """Return the rule as a decision shows it."""
         file, line = self.place.file, self.place.line
-        shown = RuleMatch(self.outcome, self.pattern.text, self.source, file, line, self.reason)
-        said = self.reason or f"{quote_toml(self.pattern.text)} stands in {self.source}"
-        object.__setattr__(self, "shown", shown)
-        object.__setattr__(self, "said", said)
+        return RuleMatch(self.outcome, self.pattern.text, self.source, file, line, self.reason)
+
+    @property
+    def said(self) -> str:
+        """Return the reason that a decision gives: the rule's own, else where it stands."""
+        return self.reason or f"{quote_toml(self.pattern.text)} stands in {self.source}"
 
 
-@dataclass(frozen=True, slots=True)
-class Otherwise:
+class Otherwise(Struct, frozen=True):
     """An outcome for a head, where no rule matches."""
 
     head: HeadPattern
@@ -62,8 +62,7 @@ class Otherwise:
         return RuleMatch(self.outcome, self.head.text, self.source, place.file, place.line)
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """A named set of rules. Their order means nothing."""
 
     name: str

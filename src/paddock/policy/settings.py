@@ -9,8 +9,10 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal, TypeVar, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 from paddock import limits as hard
 from paddock.policy.places import quote_toml
@@ -58,8 +60,7 @@ SYSTEM_READ: Final = (
 """System directories (hier(7)): programs and libraries; no home, no secrets."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShellLimits:
+class ShellLimits(Struct, frozen=True):
     """What one command may use.
 
     Processes and memory: its whole process tree. Processor time and file size: each process.
@@ -86,8 +87,7 @@ def _smaller(one: int, other: int) -> int:
     return min(one or other, other or one)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfineMax:
+class ConfineMax(Struct, frozen=True):
     """What one confined command may change without a question, of what could be lost."""
 
     files: int = 500
@@ -97,8 +97,7 @@ class ConfineMax:
     deleted: int = 50
 
 
-@dataclass(frozen=True, slots=True)
-class ShellSettings:
+class ShellSettings(Struct, frozen=True):
     """`[shell]`: what a command may see and reach, and what an ask is about."""
 
     network: Network = "loopback"
@@ -116,8 +115,7 @@ class ShellSettings:
     confine_max: ConfineMax = field(default_factory=ConfineMax)
 
 
-@dataclass(frozen=True, slots=True)
-class HookSettings:
+class HookSettings(Struct, frozen=True):
     """`[hook]`. `also_write` is None where each client's own default holds.
 
     `outside` are patterns of commands that are left to the client as they are.
@@ -134,8 +132,7 @@ class HookSettings:
     """Whether agents are told where scratch work goes."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentBinding:
+class AgentBinding(Struct, frozen=True):
     """`[agents."NAME"]`: a profile for an agent or a client's agent type.
 
     With a `workspace` or a `parent` it declares an agent, which `paddock trust` makes so.
@@ -154,8 +151,7 @@ class AgentBinding:
         return bool(self.workspace or self.parent)
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredLimits:
+class LoweredLimits(Struct, frozen=True):
     """`[limits]`: what a file may lower of `paddock.limits`.
 
     None is ever raised but `shell_timeout_s`, and that for `run_shell` alone. The others are
@@ -185,22 +181,19 @@ class LoweredLimits:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySettings:
+class HistorySettings(Struct, frozen=True):
     """`[history]`: how much of what was replaced is kept."""
 
     bytes_max: int = 2_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class McpSettings:
+class McpSettings(Struct, frozen=True):
     """`[mcp]`: calls that the server runs at once."""
 
     calls_max: int = 32
 
 
-@dataclass(frozen=True, slots=True)
-class AnchorSettings:
+class AnchorSettings(Struct, frozen=True):
     """`[ledger] anchor`: where checkpoints of the governance ledger go.
 
     Exactly one of the three is given; all empty is the default, a directory
@@ -212,8 +205,7 @@ class AnchorSettings:
     command: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerSettings:
+class LedgerSettings(Struct, frozen=True):
     """`[ledger]`. `anchor` and `signer` are read from the user's own configuration alone."""
 
     keep_model_contents: bool = False
@@ -222,8 +214,7 @@ class LedgerSettings:
     """The program that signs checkpoints; empty where this process does."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderSettings:
+class ProviderSettings(Struct, frozen=True):
     """`[providers.NAME]`: how a model is reached. Empty where a default holds.
 
     A key never stands in a file: `api_key_env` names a variable,
@@ -239,8 +230,7 @@ class ProviderSettings:
     api_key_command: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """All tables that are no rules, as they hold together."""
 
     shell: ShellSettings = field(default_factory=ShellSettings)
@@ -288,8 +278,7 @@ Counted = TypeVar("Counted", ShellLimits, ConfineMax)
 Under = TypeVar("Under", ShellSettings, "ShellChanges")
 
 
-@dataclass(frozen=True, slots=True)
-class ShellChanges:
+class ShellChanges(Struct, frozen=True):
     """The keys of `[shell]` that are given; None for the others."""
 
     network: Network | None = None

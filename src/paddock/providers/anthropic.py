@@ -7,8 +7,9 @@ Also here:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -291,8 +292,7 @@ def _call_block(call_id: str, name: str, arguments: Mapping[str, Json]) -> dict[
     return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
 
 
-@dataclass(frozen=True, slots=True)
-class AnthropicWire:
+class AnthropicWire(Struct, frozen=True):
     """The API's words; the client is made by `paddock.providers.anthropic`."""
 
     model: str
@@ -384,8 +384,7 @@ DEFAULT_MODEL: Final = "claude-opus-5-5"
 _CACHED: Final[Mapping[str, Json]] = {"cache_control": {"type": "ephemeral"}}
 
 
-@dataclass(frozen=True, slots=True)
-class _Wire(AnthropicWire):
+class _Wire(AnthropicWire, frozen=True):
     """The API's words, and where they are sent."""
 
     base_url: str

@@ -17,8 +17,9 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.providers import builtin_meanings as meanings
@@ -430,8 +431,7 @@ _MARKED: Final = re.compile(r"<user_message>(.*?)</user_message>", re.DOTALL)
 """Where a prompt holds more than the user's own words, these stand in between."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
+class _Reply(Struct, frozen=True):
     """What it does next: say something, or make a call."""
 
     text: str

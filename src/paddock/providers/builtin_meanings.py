@@ -6,14 +6,14 @@ depends on the agent.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.values.calls import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """One way to do what was asked."""
 
     tool: str

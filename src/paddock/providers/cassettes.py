@@ -10,10 +10,10 @@ here; the key is scrubbed from every text as well, in case it was repeated.
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import httpx2
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError
@@ -28,8 +28,7 @@ KEPT_HEADERS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """One exchange. Bodies are text; a request's is one JSON value."""
 
     method: str

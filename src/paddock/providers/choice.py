@@ -1,9 +1,10 @@
 """Which provider answers: from configuration to something that can be asked."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, cast
+
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.policy.settings import ProviderSettings

@@ -13,11 +13,12 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.providers.failures import HINTS, FailureKind, ProviderError, kind_of
@@ -170,8 +171,7 @@ def _result(future: "Future[T]") -> T:
     return future.result()
 
 
-@dataclass(frozen=True, slots=True)
-class SdkErrors:
+class SdkErrors(Struct, frozen=True):
     """An SDK's exception classes by what they mean. `transport` is the HTTP client's own."""
 
     status: type[Exception]
@@ -353,8 +353,7 @@ class Assembly(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A request in the wire's words, and the tool name issued for its answer, if any."""
 
     request: ModelRequest
@@ -510,8 +509,7 @@ _PLAIN: Final = frozenset(
 _OF_THE_SDK: Final = "x-stainless-"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnHeaders:
+class OwnHeaders(Struct, frozen=True):
     """A request hook of httpx; `credential` are the headers that carry the key."""
 
     credential: Mapping[str, str]

@@ -5,8 +5,10 @@ not arrive, so no effect is repeated.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Protocol, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import BudgetExhaustedError
@@ -17,8 +19,7 @@ from paddock.values.calls import Cancel
 from paddock.values.models import ModelRequest, ModelTurn, Stop
 
 
-@dataclass(frozen=True, slots=True)
-class RetryLimits:
+class RetryLimits(Struct, frozen=True):
     """How often, and how long altogether. Seconds."""
 
     attempts: int = limits.model_attempts_max

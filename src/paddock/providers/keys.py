@@ -2,8 +2,9 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError

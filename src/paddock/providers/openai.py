@@ -6,8 +6,9 @@ Also here:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import CallDroppedError
@@ -156,8 +157,7 @@ def _broken(what: str) -> ProviderError:
     return ProviderError(f"openai sent {what}", kind=FailureKind.BROKEN)
 
 
-@dataclass(frozen=True, slots=True)
-class ResponsesWire:
+class ResponsesWire(Struct, frozen=True):
     """The API's words; the client is made by `paddock.providers.openai`."""
 
     model: str
@@ -251,8 +251,7 @@ ADDRESS: Final = "https://api.openai.com/v1"
 DEFAULT_MODEL: Final = "gpt-6.1-terra"
 
 
-@dataclass(frozen=True, slots=True)
-class _Server:
+class _Server(Struct, frozen=True):
     """Where requests go, and by which way."""
 
     base_url: str
@@ -296,8 +295,7 @@ class _Server:
         return Client(sdk, sdk.responses if api == "responses" else sdk.chat.completions, errors)
 
 
-@dataclass(frozen=True, slots=True)
-class _Responses(ResponsesWire):
+class _Responses(ResponsesWire, frozen=True):
     server: _Server
 
     def connect(self, key: Key) -> Client:
@@ -305,8 +303,7 @@ class _Responses(ResponsesWire):
         return self.server.connect(key, "responses")
 
 
-@dataclass(frozen=True, slots=True)
-class _Chat(ChatWire):
+class _Chat(ChatWire, frozen=True):
     server: _Server
 
     def connect(self, key: Key) -> Client:

@@ -11,8 +11,9 @@ Also here:
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.providers.client import Prepared
 from paddock.providers.failures import FailureKind, ProviderError
@@ -59,8 +60,7 @@ STOPS: Final = {
 """Every reason of the API; what is not here is `Stop.UNKNOWN`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatForm:
+class ChatForm(Struct, frozen=True):
     """Where the official service and other servers want different words."""
 
     limit_member: str
@@ -141,8 +141,7 @@ def _call(call_id: str, name: str, arguments: Json) -> Json:
     }
 
 
-@dataclass(slots=True)
-class _OpenCall:
+class _OpenCall(Struct):
     """A call whose parts arrive."""
 
     id: str
@@ -234,8 +233,7 @@ class ChatAssembly:
         return {**self._reply, "choices": [choice]}
 
 
-@dataclass(frozen=True, slots=True)
-class ChatWire:
+class ChatWire(Struct, frozen=True):
     """The API's words; the client is made by `paddock.providers.openai`."""
 
     model: str

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
@@ -114,8 +115,7 @@ def _read(raw: str, subject: str) -> Mapping[str, Json] | Refusal:
     return Refusal(InvalidArgumentsError.code, said, "write whole characters")
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """What a wire says beside the calls. `usage` is None where it says nothing."""
 
     text: str

@@ -14,9 +14,10 @@ Also here:
 import json
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self, TypeVar, cast
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError, wait_or_cancel
@@ -34,8 +35,7 @@ HOLD_S: Final = 600.0
 """How long a step that holds waits to be cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedCall:
+class ScriptedCall(Struct, frozen=True):
     """A call that the script makes. `raw` stands for `arguments`: text, whole or cut."""
 
     name: str
@@ -48,8 +48,7 @@ class ScriptedCall:
         return json.dumps(dict(self.arguments)) if self.raw is None else self.raw
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(Struct, frozen=True):
     """One turn. Without `stop` it ends as its calls suggest.
 
     `structured` is the answer as a provider's native form gives it: its text.
@@ -68,8 +67,7 @@ class Say:
     holds: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """No turn: an error of this kind."""
 
     kind: FailureKind

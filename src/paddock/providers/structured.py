@@ -13,9 +13,10 @@ Also here:
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.providers.wire import read_object
@@ -126,8 +127,7 @@ COMPATIBLE_NAME: Final = "output_json"
 _WITH_AN_ANSWER: Final = frozenset({Stop.END_TURN, Stop.STOP_SEQUENCE, Stop.TOOL_USE})
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerNames:
+class AnswerNames(Struct, frozen=True):
     """The tool names that are no tools: a call to one of them is the answer.
 
     Threat: a tool of the user's may have any name, so our own holds random letters and

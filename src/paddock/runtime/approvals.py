@@ -8,8 +8,9 @@ Also here:
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import ApprovalRefusedError, ApprovalUnavailableError, IntegrityError
@@ -30,8 +31,7 @@ class Parking(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(Struct, frozen=True):
     """What is shown to whoever is asked. `digest` names exactly this call."""
 
     digest: str
@@ -53,14 +53,13 @@ class ApprovalRequest:
     """What policy warns of besides; it changes nothing, and whoever answers is to know it."""
     diff: str = ""
     """Where the question is about what the call would change: the difference."""
-    parking: "Parking | None" = field(default=None, compare=False, repr=False)
+    parking: "Parking | None" = None
     """What was held back for that question, to be kept if nobody can answer now."""
-    cancel: Cancel = field(default=NEVER, compare=False, repr=False)
+    cancel: Cancel = NEVER
     """Cancelled when nobody waits for the answer any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """The answer. `by` says who or what gave it, for the ledger.
 
     `code` is that of the refusal where it was not granted.

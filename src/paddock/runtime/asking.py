@@ -11,8 +11,10 @@ Also here:
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import (
     ApprovalExpiredError,
@@ -62,8 +64,7 @@ class Granted(NamedTuple):
     judged: Judged
 
 
-@dataclass(frozen=True, slots=True)
-class Withheld:
+class Withheld(Struct, frozen=True):
     """It may not, and why; `approval` where somebody was asked."""
 
     refusal: Refusal

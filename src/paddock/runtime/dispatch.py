@@ -12,9 +12,10 @@ Also here:
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import (
@@ -446,8 +447,7 @@ def _groups(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
     yield group
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(Struct, frozen=True):
     dispatcher: Dispatcher
     bounds: Bounds
     watcher: CallWatcher

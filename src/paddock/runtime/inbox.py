@@ -17,9 +17,11 @@ Also here:
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -46,8 +48,7 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenRequest:
+class BrokenRequest(Struct, frozen=True):
     """What is known of it: its name, and why it does not load.
 
     Nobody can tell whether it held a no, so its call is refused until a person moves it away.
@@ -148,8 +149,7 @@ _FILE_MODE: Final = 0o600
 _ANSWER_THEM: Final = "ask a person to answer what waits: paddock approvals list"
 
 
-@dataclass(frozen=True, slots=True)
-class Inbox:
+class Inbox(Struct, frozen=True):
     """The kept requests of one plane. Safe to use from several threads and processes.
 
     Raises, each method: HostError, ConfigError (others can write to the directory, or a

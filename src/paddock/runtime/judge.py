@@ -8,8 +8,9 @@ Also here:
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from paddock.ledger.ports import Ledger
 from paddock.policy.decide import decide, judge_for, writer_of
@@ -137,8 +138,7 @@ def _do_nothing() -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What a dispatcher works with; all of it given by the host.
 
     `randomness(n)` returns n unpredictable bytes; `monotonic_ns` measures durations.

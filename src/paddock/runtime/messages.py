@@ -13,8 +13,9 @@ Also here:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
+
+from msgspec import Struct
 
 from paddock.errors import CallDroppedError, InvalidArgumentsError, UsageError
 from paddock.text.json import parse_object
@@ -24,8 +25,7 @@ from paddock.tools.spec import ToolSpec
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """A call whose arguments do not parse, or whose turn was cut: answered, never run."""
 
     call: ToolCall
@@ -42,8 +42,7 @@ _CHAT_ENDS: Final = frozenset({"tool_calls", "function_call", "stop"})
 _COMPLETED: Final = frozenset({"completed"})
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Struct, frozen=True):
     """How one provider writes calls and wants their results."""
 
     read: Callable[[object], list[Asked]]

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
+from msgspec import Struct
+
 from paddock.errors import (
     ApprovalExpiredError,
     ConfigError,
@@ -58,8 +60,7 @@ _TIME_MAX: Final = 253_402_300_799
 STATES: Final[tuple[State, ...]] = ("waiting", "granted", "refused")
 
 
-@dataclass(frozen=True, slots=True)
-class Parked:
+class Parked(Struct, frozen=True):
     """A request of the inbox. Times are whole seconds since 1970."""
 
     id: str
@@ -240,13 +241,11 @@ class CommitArguments(ArgumentType):
     agent: str = needed_text("The agent whose command made them.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     actions: tuple[Action, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitParked:
+class CommitParked(Struct, frozen=True):
     """Commits one parked set: all of it or nothing."""
 
     parked: ParkedSet

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import UsageError
 from paddock.ledger.format.encoding import format_timestamp
@@ -32,8 +34,7 @@ killed before its result was on record, or is at work; `unreadable`, where its r
 that this version knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class PastCall:
+class PastCall(Struct, frozen=True):
     """One call that changed something, or may have."""
 
     call_id: str

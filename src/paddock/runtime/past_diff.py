@@ -1,8 +1,9 @@
 """What a call changed, and what changed since, as a person reads it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PathError, TextError
@@ -20,8 +21,7 @@ _COMPARED_BYTES_MAX: Final = 64_000_000
 _LINES_MAX: Final = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class PathDiff:
+class PathDiff(Struct, frozen=True):
     """One path of a call: what happened, and the difference or why there is none to show."""
 
     path: str
@@ -29,16 +29,14 @@ class PathDiff:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Diffs:
+class Diffs(Struct, frozen=True):
     """Some paths; `hidden` more are secret."""
 
     paths: tuple[PathDiff, ...]
     hidden: int
 
 
-@dataclass(frozen=True, slots=True)
-class Differ:
+class Differ(Struct, frozen=True):
     """Compares what a call found, what it left, and what stands there now."""
 
     workspace: Workspace

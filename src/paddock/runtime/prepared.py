@@ -6,8 +6,10 @@ All calls of one turn are prepared before any of them runs (`together.py`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import InternalError
 from paddock.sandbox.values import OnOutput
@@ -16,8 +18,7 @@ from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolC
 from paddock.values.decisions import Decision
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What whoever asks leaves of an agent's tools: never more than the agent has.
 
     `tools` None: all of them. `order_id` stands in the entries of a work order's calls;
@@ -65,8 +66,7 @@ class Prepared(NamedTuple):
     bounds: Bounds
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """It ran and did not do it. `effect` is set where it was stopped on the way."""
 
     refusal: Refusal

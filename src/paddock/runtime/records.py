@@ -11,9 +11,10 @@ Also here:
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
+
+from msgspec import Struct
 
 from paddock.errors import ApprovalRefusedError, CallCancelledError
 from paddock.limits import effects_listed_max
@@ -55,8 +56,7 @@ _SHARED_KEPT_MAX: Final = 256
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Who calls, as the host knows it; the same for every call of a dispatcher."""
 
     chain: AgentChain

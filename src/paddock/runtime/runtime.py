@@ -8,8 +8,10 @@ Also here:
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError, UsageError
 from paddock.policy.actions import find_judged_as
@@ -33,8 +35,7 @@ _HINT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedPlan:
+class EmbeddedPlan(Struct, frozen=True):
     """Bound arguments, judged as `tool:client:<name>`."""
 
     arguments: Any

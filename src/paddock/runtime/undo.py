@@ -12,8 +12,10 @@ import contextlib
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.errors import FileChangedError, PathNotFoundError, ToolError
 from paddock.runtime.past import PastCall
@@ -141,8 +143,7 @@ def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """The workspace as a call left it, or as it found it.
 
     Below a link or a file nothing stands. Where a call put a link in the place of a
@@ -200,8 +201,7 @@ def _was(change: Change, now: EntryState | None) -> bool:
     return now.version == change.before
 
 
-@dataclass(slots=True)
-class UndoPlan:
+class UndoPlan(Struct):
     """What takes a call back."""
 
     left: Tree
@@ -342,8 +342,7 @@ class UndoArguments(ArgumentType):
     agent: str = needed_text("The agent whose workspace it changed.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
+class _Move(Struct, frozen=True):
     """The way back of a moved entry: a move too, so that it stays the same entry."""
 
     entry: EntryPath
@@ -351,8 +350,7 @@ class _Move:
     version: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Ready(Struct, frozen=True):
     """What will be done."""
 
     actions: tuple[Action, ...]
@@ -360,8 +358,7 @@ class _Ready:
     moved: _Move | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(Struct, frozen=True):
     """Takes one call back: all of its paths or none."""
 
     call: PastCall

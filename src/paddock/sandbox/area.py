@@ -12,10 +12,11 @@ import secrets
 import stat
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.claims import claim, sweep
@@ -36,8 +37,7 @@ _OPAQUE: Final = "user.overlay.opaque"
 """On a directory: nothing of the layers below is seen in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Overlaid:
+class Overlaid(Struct, frozen=True):
     """Files that commands see in place of what stands there, or stands nowhere."""
 
     files: Mapping[str, bytes]
@@ -154,8 +154,7 @@ class StagingArea:
         return name
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
+class _Layer(Struct, frozen=True):
     whiteouts: Sequence[str]
     parents: Mapping[str, os.stat_result]
     """What is merged with the directory below; parents before children."""

@@ -16,9 +16,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, SandboxUnavailableError
 from paddock.kernel.landlock import landlock_abi
@@ -303,8 +304,7 @@ def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
 _REFUSALS: Final = (errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that the host has or lacks, what follows, and the remedy."""
 
     name: str

@@ -13,10 +13,11 @@ import os
 import stat
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError
@@ -36,8 +37,7 @@ _DEPTH_MAX: Final = 128
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Caches:
+class Caches(Struct, frozen=True):
     """Of one workspace, in a directory of ours."""
 
     folder: Path

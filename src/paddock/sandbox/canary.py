@@ -12,9 +12,10 @@ the host: it is not remembered, and no weaker backend takes over for it.
 import errno
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, SandboxUnavailableError
 from paddock.policy.settings import ShellLimits
@@ -67,8 +68,7 @@ echo end
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """What of the host the canary's command may read: enough for `sh` and `readlink`."""
 
     readable: tuple[str, ...]

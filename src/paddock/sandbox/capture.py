@@ -9,8 +9,9 @@ spool is given, the whole stream goes there as well, up to its limit.
 import fcntl
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.kernel.files import start_writing_back
 from paddock.sandbox.values import Captured
@@ -26,8 +27,7 @@ _WRITTEN_BACK_BYTES: Final = 2_097_152
 """What is kept is handed to the device in pieces of this size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spool:
+class Spool(Struct, frozen=True):
     """Where a stream is kept whole: a file, opened for its first bytes, and how many at most."""
 
     open: Callable[[], int]

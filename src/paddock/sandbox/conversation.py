@@ -6,8 +6,9 @@ import os
 import select
 import socket
 import time
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.caches import cache_variables
@@ -38,14 +39,12 @@ _ENDINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Spools:
+class Spools(Struct, frozen=True):
     stdout: Spool | None = None
     stderr: Spool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """Who wants to hear of a command while it runs, and who may end it."""
 
     spools: Spools = Spools()

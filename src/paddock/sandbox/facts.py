@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.plane.agents import AgentStore
 from paddock.plane.environment import real_path
@@ -29,8 +30,7 @@ _LISTED_MAX: Final = 2_000
 """Names in a directory that holds a closed place; with more it is left out whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(Struct, frozen=True):
     policy: Policy
     agents: AgentStore
     agent: str

@@ -11,9 +11,11 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import ProtectedPathError
 from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
@@ -46,8 +48,7 @@ _TWO: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedGit:
+class OpenedGit(Struct, frozen=True):
     outside: GitOutside
     beside: Beside
     layer: GitLayer

@@ -31,9 +31,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import SandboxUnavailableError
@@ -49,8 +50,7 @@ _Identity = tuple[int, int, int, int]
 """Device, inode, mtime and ctime in ns."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownDirectory:
+class KnownDirectory(Struct, frozen=True):
     identity: _Identity
     """All zero where we may not look into it."""
     mode: int
@@ -59,8 +59,7 @@ class KnownDirectory:
     below: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """A workspace at one moment."""
 
     closed: tuple[str, ...]

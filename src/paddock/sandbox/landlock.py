@@ -23,9 +23,10 @@ import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.kernel import landlock as kernel
@@ -63,16 +64,14 @@ _PROBE: Final = "new-name"
 """Stands for any name that a command could make in a directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
+class Area(Struct, frozen=True):
     """One right over the workspace: the names that are closed to it, and who says so."""
 
     closed: tuple[str, ...]
     judge: NameJudge
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """The workspace as it is held open, and the private directories of one command."""
 
     root_fd: int
@@ -200,8 +199,7 @@ def identity_for(euid: int, owner: tuple[int, int]) -> tuple[int, int] | None:
     return owner
 
 
-@dataclass(slots=True)
-class _Rules:
+class _Rules(Struct):
     fd: int
     abi: int
     count: int = 0
@@ -234,8 +232,7 @@ class _Rules:
                 kernel.allow_path(self.fd, fd, rights)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
+class _Tree(Struct, frozen=True):
     root_fd: int
     resolution: Resolution
 
@@ -305,15 +302,13 @@ _PREFIX: Final = "paddock-command-"
 _STOP_WAIT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Workplace:
+class Workplace(Struct, frozen=True):
     fd: int
     read: Area
     write: Area
 
 
-@dataclass(frozen=True, slots=True)
-class HeldEnd:
+class HeldEnd(Struct, frozen=True):
     end: CommandEnd
     enforced: Enforced
 

@@ -15,9 +15,11 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.area import Overlaid
@@ -33,8 +35,7 @@ from paddock.storage.atomic import host_error
 _ETC: Final = "/etc"
 
 
-@dataclass(frozen=True, slots=True)
-class GitLayer:
+class GitLayer(Struct, frozen=True):
     """A git directory outside of the workspace, as one command sees it."""
 
     fd: int

@@ -11,10 +11,12 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.ledger.format.encoding import encode_json
 from paddock.policy.decide import judge_for
@@ -71,8 +73,7 @@ _VALUE_CHARS_MAX: Final = 1024
 _DEFAULT_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledPlan:
+class CompiledPlan(Struct, frozen=True):
     """The plan, and for people what is not in it although it was asked for or found."""
 
     plan: SandboxPlan
@@ -223,12 +224,11 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
     }
 
 
-@dataclass(slots=True)
-class _Making:
+class _Making(Struct):
     facts: HostFacts
-    by_asked: dict[str, Standing] = field(init=False)
-    holes: tuple[str, ...] = field(init=False)
-    changeable: tuple[str, ...] = field(init=False)
+    by_asked: dict[str, Standing] = field(default_factory=dict[str, Standing])
+    holes: tuple[str, ...] = ()
+    changeable: tuple[str, ...] = ()
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     used_links: list[Link] = field(default_factory=list[Link])
 

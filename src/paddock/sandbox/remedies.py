@@ -9,9 +9,10 @@ AppArmor's documentation of unprivileged user namespaces, seccomp(2).
 """
 
 import errno
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 
 class Step(Enum):
@@ -26,8 +27,7 @@ class Step(Enum):
     NOT_ROOT = "a user other than root"
 
 
-@dataclass(frozen=True, slots=True)
-class Symptom:
+class Symptom(Struct, frozen=True):
     """What failed: the step, the errno of the call, and more words where there are any."""
 
     step: Step
@@ -35,8 +35,7 @@ class Symptom:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HostSwitches:
+class HostSwitches(Struct, frozen=True):
     """The switches of the host that explain a refusal; None where the file is not there."""
 
     apparmor_restricts: str | None = None
@@ -49,8 +48,7 @@ class HostSwitches:
     security_modules: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     cause: str
     remedy: str
 

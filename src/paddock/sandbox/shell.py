@@ -11,9 +11,11 @@ import re
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
 from paddock.policy.decide import names_line, shell_for
@@ -73,8 +75,7 @@ _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/nul
 _GIT: Final = re.compile(r"\bgit\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     chain: AgentChain
     place: Place
     facts: Callable[[], HostFacts]

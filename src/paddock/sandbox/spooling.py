@@ -5,10 +5,11 @@ import os
 import tempfile
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Final, Self
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.sandbox.capture import Spool
@@ -26,8 +27,7 @@ OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 _HASHED_BYTES: Final = 2_097_152
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(Struct, frozen=True):
     stdout: Stream
     stderr: Stream
 

@@ -7,9 +7,10 @@ import stat
 import subprocess
 import threading
 import weakref
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from paddock.errors import HostError
 from paddock.sandbox.area import StagingArea
@@ -170,8 +171,7 @@ Identity = tuple[int, ...]
 """Device and inode, and a time where one look stands for many places."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """What a sandbox was made from; two of the same are as good as each other."""
 
     base: bytes

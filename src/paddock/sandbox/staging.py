@@ -9,8 +9,10 @@ Until `commit` the workspace is untouched, whatever the command did.
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import ApprovalUnavailableError, HostError
 from paddock.policy.settings import ConfineMax
@@ -46,8 +48,7 @@ _LOOKS_MAX: Final = 3
 _NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(Struct, frozen=True):
     """What every staged command of one agent works with."""
 
     launcher: Launcher
@@ -61,15 +62,13 @@ class Room:
     git: GitRoom
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     committed: Committed
     refused: tuple[RefusedChange, ...]
     settled: tuple[Settled, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     request: CommandRequest
     ground: Ground
     end: CommandEnd

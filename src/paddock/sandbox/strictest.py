@@ -7,8 +7,9 @@ it is within both.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.policy.decide import ChainJudge, judge_for, shell_for
@@ -31,8 +32,7 @@ Places = Callable[[tuple[str, ...]], tuple[str, ...]]
 """Paths as a policy writes them → those that a plan may have, real and absolute."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChainShell:
+class ChainShell(Struct, frozen=True):
     """What every agent of a chain is held to together. Paths are real."""
 
     network: Network

@@ -4,8 +4,10 @@ import re
 import shlex
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.policy.engine import Policy
 from paddock.policy.places import BUILT_IN
@@ -192,8 +194,7 @@ _WORDS_MAX: Final = 400
 _NAME_CHARS_MAX: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
+class _Cause(Struct, frozen=True):
     word: str
     rule: str
     what: str

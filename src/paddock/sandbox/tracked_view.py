@@ -21,8 +21,10 @@ import re
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.sandbox.changes.differences import Comparing, Layers
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE, SUBMODULE_MODE
@@ -81,21 +83,18 @@ printf '%s' "$converted" | git cat-file --filters --batch="$mark %(objectsize)"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ShownNames:
+class ShownNames(Struct, frozen=True):
     names: tuple[str, ...]
     differing: tuple[str, ...]
     """Those whose working copy is not what was shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedFiles:
+class TrackedFiles(Struct, frozen=True):
     files: Mapping[str, ShownFile]
     tracked: Tracked
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
+class _Content(Struct, frozen=True):
     content: bytes
     is_faithful: bool
 
@@ -152,8 +151,7 @@ class TrackedView:
         return [_shown(each, found.get(each.path, _EMPTY)) for each in names]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     launcher: Launcher
     plan: SandboxPlan
     root_fd: int
@@ -191,8 +189,7 @@ class _Place:
         return self._stamps[name]
 
 
-@dataclass(frozen=True, slots=True)
-class _Asking:
+class _Asking(Struct, frozen=True):
     place: _Place
     repository: str
 
@@ -274,8 +271,7 @@ class _Asking:
         return name.path[len(self.repository) + 1 :]
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(Struct, frozen=True):
     size_bytes: int
     is_converted: bool
     is_encoded: bool

@@ -9,9 +9,10 @@ Also here:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from paddock.policy.settings import Commit, EnforcementMode, Git, Network, ShellLimits
 from paddock.sandbox.host.host_facts import GitOutside
@@ -20,8 +21,7 @@ from paddock.values.decisions import HELD_WHOLE, Held
 from paddock.workspace.changes import ChangedPath
 
 
-@dataclass(frozen=True, slots=True)
-class GitConfig:
+class GitConfig(Struct, frozen=True):
     """What a command has of the user's git configuration: made by `git_config`."""
 
     values: tuple[tuple[str, str], ...] = ()
@@ -33,8 +33,7 @@ class GitConfig:
     """On the host commits or tags are signed; in a command they are not."""
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxPlan:
+class SandboxPlan(Struct, frozen=True):
     """All that the kernel has to hold one command to.
 
     Paths of the host are real and absolute, sorted, and none lies below another of
@@ -73,8 +72,7 @@ class SandboxPlan:
     """Whether a command has sockets with a path: nothing of the host's is in its reach."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownFile:
+class ShownFile(Struct, frozen=True):
     """What commands see in place of a closed name that git tracks: what the index has."""
 
     path: str
@@ -87,8 +85,7 @@ class ShownFile:
     """Whether git would check out just this: no change that a command records of another lands."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
+class CommandRequest(Struct, frozen=True):
     """One command to run. `cwd` is workspace-relative, `.` for the root."""
 
     plan: SandboxPlan
@@ -101,8 +98,7 @@ class CommandRequest:
     env: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """One stream: all of it, or its first and its last bytes."""
 
     head: bytes
@@ -124,8 +120,7 @@ class Ending(Enum):
     FAILED = "not started"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandEnd:
+class CommandEnd(Struct, frozen=True):
     """How a command ended. `exit_code` is 128 + N for signal N, -1 on time-out."""
 
     ending: Ending
@@ -151,8 +146,7 @@ class Enforcement(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Enforced:
+class Enforced(Struct, frozen=True):
     """What a result says about the sandbox: `{backend, enforcement, gaps}`."""
 
     backend: str
@@ -160,8 +154,7 @@ class Enforced:
     gaps: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What trying one backend on this host showed. `Enforcement.NONE`: it does not work here."""
 
     backend: str
@@ -184,8 +177,7 @@ The command waits while it is not read, as it would for any pipe. What is raised
 """
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """One line for the shell. `cwd` is workspace-relative, resolved, `.` for the root."""
 
     text: str
@@ -197,8 +189,7 @@ class CommandLine:
     env: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedLine:
+class PreparedLine(Struct, frozen=True):
     """A line that may run, with all that it is held to."""
 
     line: CommandLine
@@ -257,8 +248,7 @@ class HeldLine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingChanges:
+class WaitingChanges(Struct, frozen=True):
     """What a line changed, held back for a person: nothing of it stands. To be closed."""
 
     held: HeldLine
@@ -266,8 +256,7 @@ class WaitingChanges:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedChange:
+class RefusedChange(Struct, frozen=True):
     """One path that a command changed and that stays as it was."""
 
     path: str
@@ -276,8 +265,7 @@ class RefusedChange:
     """The rule with its place; where no rule of the policy refused, the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptOutput:
+class KeptOutput(Struct, frozen=True):
     """Where a stream is kept of which more was printed than is shown."""
 
     digest: str
@@ -285,20 +273,17 @@ class KeptOutput:
     total_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Struct, frozen=True):
     text: str
     kept: KeptOutput | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
+class Warned(Struct, frozen=True):
     text: str
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class ShellOutcome:
+class ShellOutcome(Struct, frozen=True):
     shell: str
     ending: Ending
     exit_code: int

@@ -17,9 +17,11 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import HostError, StorageFullError
 from paddock.storage.atomic import require_private
@@ -89,8 +91,7 @@ class Exempt(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Running:
+class Running(Struct):
     """One call at work, and the notes of what it did so far."""
 
     mark: CallMark
@@ -123,8 +124,7 @@ def current_call() -> Running | None:
     return _RUNNING.get()
 
 
-@dataclass(slots=True)
-class _KeptChange(Kept):
+class _KeptChange(Struct, Kept):
     history: "History"
     running: Running | None
     note: int | None
@@ -282,8 +282,7 @@ class History(CallHistory):
         return HistoryKeeper(self, exempt)
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryKeeper(Keeper):
+class HistoryKeeper(Struct, Keeper, frozen=True):
     history: History
     exempt: Exempt | None = None
 

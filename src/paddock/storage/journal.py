@@ -39,10 +39,11 @@ import os
 import re
 import secrets
 from collections.abc import Generator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self, TypeVar
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PaddockError, StorageFullError
@@ -90,8 +91,7 @@ class MarkKind(StrEnum):
     LINK = "link"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """One entry, so that it can be told from any other: equal as long as nobody changed it."""
 
     kind: MarkKind
@@ -103,8 +103,7 @@ class Mark:
     """Of a directory: the digest of all that it holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class SwapStep:
+class SwapStep(Struct, frozen=True):
     """What stands at a path and what stands under a temporary name beside it change places.
 
     Either of them may be nothing: then it is a creation, or a removal.
@@ -119,16 +118,14 @@ class SwapStep:
     new: Mark | None
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Struct, frozen=True):
     """Permission bits, all twelve, and perhaps a modification time."""
 
     mode: int
     modified_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataStep:
+class MetadataStep(Struct, frozen=True):
     directory: str
     name: str
     inode: int
@@ -139,8 +136,7 @@ class MetadataStep:
 Step = SwapStep | MetadataStep
 
 
-@dataclass(frozen=True, slots=True)
-class SecondRoot:
+class SecondRoot(Struct, frozen=True):
     """A directory elsewhere that stands for a name at the root."""
 
     name: str
@@ -149,8 +145,7 @@ class SecondRoot:
     root_inode: int
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """Where the steps will be: all that is needed to find what a dead owner left."""
 
     root: str
@@ -163,8 +158,7 @@ class Intent:
     beside: SecondRoot | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(Struct, frozen=True):
     intent: Intent | None = None
     """None: the owner died before it began."""
     steps: tuple[Step, ...] | None = None
@@ -234,8 +228,7 @@ def _digest(previous: str, text: bytes) -> str:
     return hashlib.sha256(previous.encode("ascii") + b"\n" + text).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(Struct, frozen=True):
     """An entry's records, and where and after which digest the next line goes."""
 
     records: Records
@@ -461,8 +454,7 @@ class JournalEntry:
             self._disk.sync(self._dir_fd)
 
 
-@dataclass(frozen=True, slots=True)
-class UnclaimedEntry:
+class UnclaimedEntry(Struct, frozen=True):
     """An entry that may be a dead owner's, and that this process cannot open."""
 
     name: str

@@ -17,8 +17,9 @@ import secrets
 import threading
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, Self, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from paddock.storage.disk import DIRECTORY, READ, Disk, converting
 from paddock.storage.locks import call_after_fork, try_lock
@@ -34,8 +35,7 @@ _RUNNING_S_MAX: Final = 86_400
 """No call runs for a day; an older note holds nothing back from being pruned."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallMark:
+class CallMark(Struct, frozen=True):
     """Which call is at work, as its ledger entries name it.
 
     Threat: a model chooses `call_id`, and may give one twice; what tells a call from
@@ -59,8 +59,7 @@ DoingEntry: TypeAlias = Literal["file", "link", "directory"]
 """What it is done to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doing:
+class Doing(Struct, frozen=True):
     """What is about to be done to one entry of a workspace.
 
     `before` and `after` are versions, None for absence.
@@ -84,8 +83,7 @@ class Doing:
     """Permission bits of what is to stand there, where they are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """A note as it stands in `file`; `written_s` is in seconds since 1970."""
 
     file: str
@@ -185,8 +183,7 @@ class Notes:
             os.close(fd)
 
 
-@dataclass(slots=True)
-class _OwnFile:
+class _OwnFile(Struct):
     disk: Disk
     dir_fd: int
     name: str

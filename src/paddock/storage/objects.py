@@ -30,9 +30,10 @@ import threading
 import time
 from collections.abc import Collection, Generator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from paddock.errors import FileChangedError, HostError, StorageFullError
 from paddock.storage.atomic import require_private
@@ -95,8 +96,7 @@ def hold(shelf: Shelf, fd: int) -> tuple[str, int] | None:
         raise
 
 
-@dataclass(slots=True)
-class HeldFile:
+class HeldFile(Struct):
     """A large file that is about to lose its place. End it with `settle` or `release`."""
 
     shelf: Shelf

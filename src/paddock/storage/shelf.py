@@ -26,8 +26,9 @@ import threading
 import zlib
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError
@@ -138,8 +139,7 @@ _DRAFT: Final = ".part"
 _HELD: Final = ".held"
 
 
-@dataclass(slots=True)
-class Staged:
+class Staged(Struct):
     """A content that has no digest for a name yet."""
 
     fd: int
@@ -148,8 +148,7 @@ class Staged:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Shelf:
+class Shelf(Struct, frozen=True):
     """The descriptors of the store's directories, and the disk they are on."""
 
     disk: Disk
@@ -310,8 +309,7 @@ def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
     return fd
 
 
-@dataclass(frozen=True, slots=True)
-class OpenObject:
+class OpenObject(Struct, frozen=True):
     """One object, open; whoever opened it closes `fd`."""
 
     digest: str
@@ -516,8 +514,7 @@ def count_usage(dir_fd: int) -> int:
     return sum(row.size_bytes for row in list_objects(dir_fd))
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRow:
+class ObjectRow(Struct, frozen=True):
     name: str
     size_bytes: int
     touched_ns: int

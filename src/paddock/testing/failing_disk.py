@@ -12,9 +12,10 @@ import functools
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from paddock.storage.disk import Disk
 
@@ -39,8 +40,7 @@ class Trouble(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Fault:
+class Fault(Struct):
     """The step with this index (from 0) fails with an errno."""
 
     step: int
@@ -51,8 +51,7 @@ class Fault:
         raise OSError(self.code, os.strerror(self.code))
 
 
-@dataclass(slots=True)
-class Death:
+class Death(Struct):
     """At the step with this index (from 0) the process is killed."""
 
     step: int

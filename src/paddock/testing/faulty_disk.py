@@ -9,9 +9,10 @@ had open, which frees its locks.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
+
+from msgspec import Struct
 
 from paddock.ledger.disk import SystemDisk
 
@@ -33,8 +34,7 @@ class How(StrEnum):
     """Half of the bytes of a write; as BEFORE for other calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Which call fails, and how.
 
     `call` is its number, from 0, or the name of the next one to fail. `error`

@@ -6,7 +6,8 @@ It keeps the port of `paddock.collector.store` and passes the same contract suit
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from paddock.collector.chains import (
     NOTHING_YET,

@@ -17,8 +17,9 @@ Also here:
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import BinaryFileError, TextEncodingError, TextTooLargeError
@@ -30,8 +31,7 @@ _BARE_NEWLINE = re.compile(rb"(?<!\r)\n")
 _CR_LOCATE, _LF_LOCATE, _CRLF = b"\r", b"\n", b"\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Bytes `start` up to but not including `end`."""
 
     start: int
@@ -135,8 +135,7 @@ def lines_of(content: bytes, spans: list[Span]) -> list[int]:
 _CR, _LF = 13, 10
 
 
-@dataclass(frozen=True, slots=True)
-class Spliced:
+class Spliced(Struct, frozen=True):
     """A content in which `inserted` stands for what was at `replaced`.
 
     Not joined: the one place of a large file is changed without a copy of the file.
@@ -326,8 +325,7 @@ _WALKED_LINE_CHARS: Final = 32
 """What a line costs beside its characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class NearLine:
+class NearLine(Struct, frozen=True):
     number: int
     text: str
     is_end: bool = False

@@ -13,8 +13,9 @@ Also here:
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, cast
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import ConfigError, InvalidArgumentsError
@@ -155,8 +156,7 @@ _SCALAR: Final = re.compile(
 _MARK: Final = "\ufeff"
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     """A value: from its first character up to behind its last."""
 
     kind: Literal["object", "array", "scalar"]
@@ -169,8 +169,7 @@ class Node:
         return next((member.node for member in self.members if member.name == name), None)
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """A member of an object: its name, where that begins, its value."""
 
     name: str
@@ -346,8 +345,7 @@ def with_item(text: str, where: Node, value: Json) -> str:
     return text[: last.end] + f",{style.gap}{json.dumps(value)}" + text[last.end :]
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
+class _Style(Struct, frozen=True):
     """How a container is laid out: what stands before a member, and the member's indent."""
 
     gap: str

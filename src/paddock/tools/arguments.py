@@ -13,9 +13,11 @@ Also here:
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
@@ -27,8 +29,7 @@ _KEY: Final = "paddock.argument"
 _OutOfRange = Literal["refused", "clamped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True):
     """What one field accepts. `kind` is the exact Python type of its JSON value."""
 
     kind: type

@@ -5,8 +5,11 @@ Also here:
 - `grep_dev`: `grep` with an account of what was searched, for the development toolset.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from paddock import limits
 from paddock.errors import PathNotFoundError
@@ -82,8 +85,7 @@ class GrepArguments(ArgumentType):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class GrepPlan:
+class GrepPlan(Struct, frozen=True):
     """What will be searched for, and where."""
 
     path: ReadPath

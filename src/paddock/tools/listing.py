@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from msgspec import Struct
+
 from paddock import limits
 from paddock.errors import InvalidPatternError, PathNotADirectoryError, PathNotFoundError
 from paddock.text.show import name_notices, quote
@@ -114,8 +116,7 @@ class LsArguments(ArgumentType):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LsPlan:
+class LsPlan(Struct, frozen=True):
     """What will be listed."""
 
     path: ReadPath
@@ -223,8 +224,7 @@ class ListFilesArguments(ArgumentType):
     glob: str = filled_text("Only files whose name matches, such as *.py.", "*")
 
 
-@dataclass(frozen=True, slots=True)
-class ListFilesPlan:
+class ListFilesPlan(Struct, frozen=True):
     """What will be listed; `given` is the path as it was asked for."""
 
     given: str
@@ -405,8 +405,7 @@ class FindArguments(ArgumentType):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FindPlan:
+class FindPlan(Struct, frozen=True):
     """What will be looked for, and where."""
 
     path: ReadPath

@@ -5,8 +5,11 @@ Also here:
 - `delete_file`: remove a file, an empty directory or a link.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.text.show import show_name
 from paddock.tools.arguments import (
@@ -37,8 +40,7 @@ class MoveFileArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION)
 
 
-@dataclass(frozen=True, slots=True)
-class MoveFilePlan:
+class MoveFilePlan(Struct, frozen=True):
     entry: EntryPath
     to: WritePath
     if_version: str | EntryVersion | None
@@ -119,8 +121,7 @@ class DeleteFileArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteFilePlan:
+class DeleteFilePlan(Struct, frozen=True):
     entry: EntryPath
     if_version: str | EntryVersion | None
     actions: tuple[Action, ...]

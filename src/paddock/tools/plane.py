@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec import Struct
+
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
 from paddock.gates.results import (
@@ -70,8 +72,7 @@ class QueryLedgerArguments(ArgumentType):
     offset: int = optional_integer("How many of the newest entries to pass over.", 0, minimum=0)
 
 
-@dataclass(frozen=True, slots=True)
-class QueryLedgerPlan:
+class QueryLedgerPlan(Struct, frozen=True):
     """What will be looked for."""
 
     ledger: LedgerName
@@ -227,8 +228,7 @@ class ListPackagesArguments(ArgumentType):
     """Arguments of `list_packages`: none."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListPackagesPlan:
+class ListPackagesPlan(Struct, frozen=True):
     """There is nothing to choose."""
 
     actions: tuple[Action, ...] = (Action("package", "list", "*"),)
@@ -326,8 +326,7 @@ class GateCheckArguments(ArgumentType):
     gate: str = filled_text("One gate, or all.", ALL, (ALL, *PLANE_GATES))
 
 
-@dataclass(frozen=True, slots=True)
-class GateCheckPlan:
+class GateCheckPlan(Struct, frozen=True):
     names: tuple[str, ...]
     actions: tuple[Action, ...]
 

@@ -9,9 +9,12 @@ Also here:
 - `edit_file_dev`: replace exact text in a file, once or everywhere, behind the dual gate.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -67,8 +70,7 @@ _WITHOUT_CR = (
 _COPY_EXACTLY = "view the file and copy the text exactly"
 
 
-@dataclass(frozen=True, slots=True)
-class Wording:
+class Wording(Struct, frozen=True):
     """A tool's messages. `{name}` is the file, `{count}` how often, `{lines}` where."""
 
     not_found: str
@@ -76,15 +78,14 @@ class Wording:
     ambiguous_hint: str
 
 
-@dataclass(slots=True)
-class _Edit:
+class _Edit(Struct):
     """What a tool wants replaced, as the workspace asks for it under its lock."""
 
     name: str
     old: bytes
     new: bytes
     wording: Wording
-    may_view: bool = field(kw_only=True)
+    may_view: bool
 
     def require_editable(self, content: bytes) -> None:
         """Raises: TextError unless it is UTF-8, or the edit leaves what is not as it is."""
@@ -97,11 +98,10 @@ class _Edit:
             require_apart(content, (span.start for span in spans), self.name)
 
 
-@dataclass(slots=True)
 class Replacement(_Edit):
     """The only place. Afterwards `spliced` says where the new text stands."""
 
-    spliced: Spliced | None = field(default=None, init=False)
+    spliced: Spliced | None = None
 
     def apply(self, content: bytes) -> Pieces:
         """The content with the one place changed.
@@ -117,11 +117,10 @@ class Replacement(_Edit):
         return self.spliced.pieces
 
 
-@dataclass(slots=True)
 class ReplacementOfAll(_Edit):
     """Every place, from the front and none inside another; afterwards `count` says how many."""
 
-    count: int = field(default=0, init=False)
+    count: int = 0
 
     def apply(self, content: bytes) -> Pieces:
         """The content with all places changed.
@@ -230,8 +229,7 @@ class StrReplaceArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION)
 
 
-@dataclass(frozen=True, slots=True)
-class StrReplacePlan:
+class StrReplacePlan(Struct, frozen=True):
     path: WritePath
     old: bytes
     new: bytes
@@ -328,8 +326,7 @@ class EditFileDevArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION)
 
 
-@dataclass(frozen=True, slots=True)
-class EditFileDevPlan:
+class EditFileDevPlan(Struct, frozen=True):
     """What will be replaced where; `given` is the path as it was asked for."""
 
     given: str

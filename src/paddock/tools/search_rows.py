@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.text.show import quote, show_line, show_name
@@ -50,8 +51,7 @@ def path_text(path: str) -> str:
     return path
 
 
-@dataclass(frozen=True, slots=True)
-class LineText:
+class LineText(Struct, frozen=True):
     shown: str
     cut_bytes: int
     """At least so long is the line where it was cut; else 0."""

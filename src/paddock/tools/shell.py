@@ -13,8 +13,11 @@ Also here:
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -338,8 +341,7 @@ class ShellDevArguments(ArgumentType):
     dry_run: bool = flag(_DRY_RUN, default=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ShellPlan:
+class ShellPlan(Struct, frozen=True):
     """The line that will run, with all that it would be judged as."""
 
     line: CommandLine

@@ -8,7 +8,6 @@ Also here:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -21,6 +20,8 @@ from typing import (
     TypeVar,
     runtime_checkable,
 )
+
+from msgspec import Struct, field
 
 from paddock.errors import CallCancelledError
 from paddock.policy.settings import LoweredLimits
@@ -44,8 +45,7 @@ SCHEMA_VERSION = 1
 """Part of every approval's digest: a changed schema voids old approvals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(Struct, frozen=True):
     """What a call may do, as clients want to know it (MCP annotations)."""
 
     reads_only: bool
@@ -58,8 +58,7 @@ READS = Effects(reads_only=True, is_idempotent=True)
 """The effects of a tool that only reads inside the workspace."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What a call did to one path, with the content's digests before and after.
 
     None stands for absence, and for the content of a directory. The rest is what undoing
@@ -176,8 +175,7 @@ FULL_LIMITS = LoweredLimits()
 """Nothing is lowered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(Struct, frozen=True):
     """What a handler may touch; None is not there. `workspace` is the only way to a file."""
 
     workspace: Workspace
@@ -251,8 +249,7 @@ class Staging(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec(Generic[A]):
+class ToolSpec(Struct, Generic[A], frozen=True):
     """A tool's declaration; its schema is that of its argument type."""
 
     name: str

@@ -8,8 +8,11 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -142,8 +145,7 @@ class ViewArguments(ArgumentType):
     limit: int | None = optional_integer("How many lines, or entries, to show.", None, minimum=1)
 
 
-@dataclass(frozen=True, slots=True)
-class ViewPlan:
+class ViewPlan(Struct, frozen=True):
     """What will be shown."""
 
     path: ReadPath
@@ -348,8 +350,7 @@ def viewing_actions(path: ReadPath, ports: Ports) -> tuple[Action, ...]:
         return ()  # no file, or none that can be read: the search itself says which
 
 
-@dataclass(frozen=True, slots=True)
-class ShownWith:
+class ShownWith(Struct, frozen=True):
     """What an agent is shown, and one file besides: viewing it was decided on for this call."""
 
     shown: Shown
@@ -385,8 +386,7 @@ class ReadFileArguments(ArgumentType):
     limit: int | None = optional_integer("How many lines to return.", None, minimum=1)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFilePlan:
+class ReadFilePlan(Struct, frozen=True):
     """What will be read; `given` is the path as it was asked for."""
 
     given: str

@@ -7,8 +7,11 @@ Also here:
 - `write_output`: a new file under `outputs/`, never in the place of another.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -84,8 +87,7 @@ class CreateFileArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
-@dataclass(frozen=True, slots=True)
-class CreateFilePlan:
+class CreateFilePlan(Struct, frozen=True):
     path: WritePath
     content: bytes
     if_version: str | None
@@ -190,8 +192,7 @@ class WriteFileDevArguments(ArgumentType):
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteFileDevPlan:
+class WriteFileDevPlan(Struct, frozen=True):
     """What will be written where; `given` is the path as it was asked for."""
 
     given: str
@@ -301,8 +302,7 @@ class WriteOutputArguments(ArgumentType):
     content: str = plain_text("The whole text.", is_content=True)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOutputPlan:
+class WriteOutputPlan(Struct, frozen=True):
     """What will be written: under the first name that is free, told by its number."""
 
     name: str

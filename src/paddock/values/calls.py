@@ -6,10 +6,11 @@ Also here:
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from paddock.errors import TOOL_ERRORS, ToolError
 
@@ -17,8 +18,7 @@ Json = Any
 """A JSON value as `json.loads` gives it. The one place where `Any` crosses a door."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """What a model asks for. Nothing in it says who is asking."""
 
     id: str
@@ -26,8 +26,7 @@ class ToolCall:
     arguments: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a call did not do what it was asked: stable code, text, what to do next."""
 
     code: str

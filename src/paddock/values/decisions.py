@@ -7,10 +7,12 @@ Also here:
 - What kinds of plane there are.
 """
 
-from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import PermissionDeniedError
 from paddock.values.calls import Json
@@ -43,8 +45,7 @@ HELD_WHOLE: Final = "full"
 _BY_WORD = {outcome.word: outcome for outcome in Outcome}
 
 
-@dataclass(frozen=True, slots=True)
-class RuleMatch:
+class RuleMatch(Struct, frozen=True):
     """A rule that had a say: what it says, where it stands.
 
     `source` names the list or profile it belongs to (`paths.protected`,
@@ -108,8 +109,7 @@ def match_in_brief(match: RuleMatch) -> Json:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The answer for one call: the strictest over all its actions.
 
     `rule` decided; None means that nothing matched and unknown is no. `matched`
@@ -227,8 +227,7 @@ class Action(NamedTuple):
         return f"{head} {self.target}" if self.target else head
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
+class Permissions(Struct, frozen=True):
     """An agent's own path lists, judged above any profile.
 
     Patterns as in a policy's path lists. `forbidden` beats both others. An
@@ -240,8 +239,7 @@ class Permissions:
     forbidden: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Struct, frozen=True):
     """A model's identity as the host knows it; never taken from arguments."""
 
     name: str
@@ -251,7 +249,7 @@ class Agent:
     parent: str | None = None
     source: str = ""
     """The file that declares it, for messages and for the rules made from it."""
-    declaration: bytes = field(default=b"", repr=False)
+    declaration: bytes = b""
     """That file's text: where a rule stands is looked up when there is something to say."""
 
     def as_json(self) -> dict[str, Json]:

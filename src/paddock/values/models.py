@@ -10,9 +10,11 @@ Also here:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.values.calls import Json, Refusal, ToolResult
@@ -39,8 +41,7 @@ class Stop(StrEnum):
     """Missing, or a word that we do not know: `stop_raw` holds it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSchema:
+class ToolSchema(Struct, frozen=True):
     """A tool as a model sees it: `parameters` is the JSON Schema of its arguments."""
 
     name: str
@@ -48,8 +49,7 @@ class ToolSchema:
     parameters: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class OutputSchema:
+class OutputSchema(Struct, frozen=True):
     """The object that the answer must be. The root of `schema` is an object."""
 
     name: str
@@ -57,8 +57,7 @@ class OutputSchema:
     schema: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolUse(Struct, frozen=True):
     """One call that a model asks for.
 
     `problem` is set exactly when the arguments could not be read, or the call came with
@@ -91,8 +90,7 @@ class Usage(NamedTuple):
         return Usage(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(Struct, frozen=True):
     """A turn in the provider's own words, to be sent back unchanged.
 
     Thinking with its signature, for example: opaque to us, and refused when altered.
@@ -103,13 +101,11 @@ class Native:
     blocks: tuple[Json, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UserMessage:
+class UserMessage(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class AssistantMessage:
+class AssistantMessage(Struct, frozen=True):
     """A model's own turn as it stands in the conversation."""
 
     text: str
@@ -117,8 +113,7 @@ class AssistantMessage:
     native: Native | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolAnswer:
+class ToolAnswer(Struct, frozen=True):
     call_id: str
     tool: str
     content: str
@@ -129,8 +124,7 @@ class ToolAnswer:
         return cls(result.call_id, result.tool, result.content, result.refusal is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolAnswers:
+class ToolAnswers(Struct, frozen=True):
     """The results of one turn's calls: exactly one for each call id, in the calls' order."""
 
     answers: tuple[ToolAnswer, ...]
@@ -139,8 +133,7 @@ class ToolAnswers:
 Message = UserMessage | AssistantMessage | ToolAnswers
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """One request: the whole conversation, and what the answer may be.
 
     `tools` are the tools that the model may call; `output` is the object that its
@@ -156,8 +149,7 @@ class ModelRequest:
     temperature: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTurn:
+class ModelTurn(Struct, frozen=True):
     """What came back.
 
     `structured` is the object that `output` asked for, checked against its schema;
@@ -205,8 +197,7 @@ class BudgetMode(StrEnum):
     """Spending is counted, nothing is said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """One scope's tokens. `limit` is None where there is none."""
 
     name: str

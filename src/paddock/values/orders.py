@@ -8,9 +8,11 @@ never more. Its state only moves forward, each tier making its own moves:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import InternalError
 from paddock.values.calls import Json
@@ -78,16 +80,14 @@ RETRY_IS_USELESS: Final = frozenset(
 """Asking again would end the same way, or was not wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class OrderError:
+class OrderError(Struct, frozen=True):
     """Why an order failed, for people."""
 
     code: OrderFailure
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(Struct, frozen=True):
     """The most that an executor may use. None: no limit of this order's own."""
 
     prompt_contract_id: str
@@ -98,8 +98,7 @@ class Constraints:
     timeout_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OrderCost:
+class OrderCost(Struct, frozen=True):
     """What an order took. Tokens are a lower bound where a provider gave no usage."""
 
     usage: Usage = field(default_factory=Usage)
@@ -138,8 +137,7 @@ class OrderCost:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class WorkOrder:
+class WorkOrder(Struct, frozen=True):
     """One typed assignment. Moves make a new value; see the module for who may."""
 
     wo_id: str

@@ -26,8 +26,10 @@ Also here:
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import Final, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import HostError, PaddockError
 from paddock.storage.disk import sync_file_systems
@@ -75,8 +77,7 @@ from paddock.workspace.write import Site
 _NINE_BITS: Final = 0o777
 
 
-@dataclass(frozen=True, slots=True)
-class SetName:
+class SetName(Struct, frozen=True):
     """How the journal finds the tree again, and what it says of the set."""
 
     real_root: str
@@ -130,8 +131,7 @@ def commit(
             entry.release()
 
 
-@dataclass(slots=True)
-class _Commit:
+class _Commit(Struct):
     """One set on its way. `fds` are its directories, locked."""
 
     site: Site
@@ -330,8 +330,7 @@ class _Commit:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class NotingWitness(Witness):
+class NotingWitness(Struct, Witness, frozen=True):
     """The witness of a set (`Workspace.commit`) that a call makes; without a call it notes nothing.
 
     What the set replaces is in the store by then; with the notes a killed call is found

@@ -13,8 +13,9 @@ import errno
 import hashlib
 import os
 import stat
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.storage.disk import Disk
 from paddock.values.entries import DIGEST_PREFIX
@@ -207,8 +208,7 @@ _CHUNK_BYTES: Final = 1 << 20
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 
 
-@dataclass(slots=True)
-class Drafts:
+class Drafts(Struct):
     """Builds, and remembers what was built, for the receipt."""
 
     disk: Disk

@@ -16,8 +16,9 @@ Also here:
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InternalError, InvalidPathError
@@ -28,13 +29,11 @@ from paddock.workspace.paths import ChangeableKind, WorkspacePath
 # What stood there
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """Nothing stands there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The very entry that had this status: nobody replaced, rewrote or chmod-ed it since.
 
     Of a directory the identity and the permissions count; what it holds is another matter.
@@ -45,8 +44,7 @@ class Seen:
     """Of a file whose content counts as well: its status says nothing to who sets it back."""
 
 
-@dataclass(frozen=True, slots=True)
-class AtVersion:
+class AtVersion(Struct, frozen=True):
     """A file with this content, or a link with this text; see `version_of`."""
 
     version: str
@@ -66,25 +64,21 @@ class Opener(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class OpenContent:
+class OpenContent(Struct, frozen=True):
     """Content of an open file, from its first byte; it stays open and stays the caller's."""
 
     fd: int
 
 
-@dataclass(frozen=True, slots=True)
-class LazyContent:
+class LazyContent(Struct, frozen=True):
     opener: Opener
 
 
-@dataclass(frozen=True, slots=True)
-class StoredContent:
+class StoredContent(Struct, frozen=True):
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class GivenContent:
+class GivenContent(Struct, frozen=True):
     """A whole file that is given away: it becomes the new entry itself where it can.
 
     `path` lies below `dir_fd`, in a tree that nobody else uses any more and without a link on
@@ -99,8 +93,7 @@ class GivenContent:
 Content = OpenContent | LazyContent | StoredContent | GivenContent
 
 
-@dataclass(frozen=True, slots=True)
-class WriteFile:
+class WriteFile(Struct, frozen=True):
     """A file is created, or replaces a file or a link.
 
     `mode`: nine bits; None for those of the replaced file, or of any new file. Owner,
@@ -119,8 +112,7 @@ class WriteFile:
     let a command do it, by the permissions of the directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class MakeDirectory:
+class MakeDirectory(Struct, frozen=True):
     """A directory is created, or replaces a file or a link. `mode`: nine bits, or None."""
 
     path: WorkspacePath
@@ -134,8 +126,7 @@ class MakeDirectory:
     `path`, each given from in there, with the mode and time that it has."""
 
 
-@dataclass(frozen=True, slots=True)
-class MakeLink:
+class MakeLink(Struct, frozen=True):
     """A symbolic link is created, or replaces a file or a link."""
 
     path: WorkspacePath
@@ -146,8 +137,7 @@ class MakeLink:
     overrides_read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveFile:
+class RemoveFile(Struct, frozen=True):
     """A file or a link goes away."""
 
     path: WorkspacePath
@@ -156,16 +146,14 @@ class RemoveFile:
     overrides_read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveDirectory:
+class RemoveDirectory(Struct, frozen=True):
     """A directory goes away, after everything in it. `old` None: whatever directory it is."""
 
     path: WorkspacePath
     old: Seen | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SetMetadata:
+class SetMetadata(Struct, frozen=True):
     """The nine permission bits, and of a file the modification time, change in place.
 
     setuid, setgid and sticky bits stay as they are.
@@ -186,8 +174,7 @@ Phases = Sequence[Sequence[StagedChange]]
 # What came of it
 
 
-@dataclass(frozen=True, slots=True)
-class EntryState:
+class EntryState(Struct, frozen=True):
     kind: ChangeableKind
     mode: int
     """Nine bits."""
@@ -199,8 +186,7 @@ class EntryState:
     link_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedPath:
+class ChangedPath(Struct, frozen=True):
     path: WorkspacePath
     before: EntryState | None
     after: EntryState | None
@@ -208,8 +194,7 @@ class ChangedPath:
     """Whether the file that stood there is in the store, under `before.version`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeReceipt:
+class ChangeReceipt(Struct, frozen=True):
     """The whole set happened, and is on the device."""
 
     changes: tuple[ChangedPath, ...]
@@ -287,8 +272,7 @@ class Objects(Protocol):
 _Change = TypeVar("_Change", Creation, Removal)
 
 
-@dataclass(frozen=True, slots=True)
-class Branch(Generic[_Change]):
+class Branch(Struct, Generic[_Change], frozen=True):
     change: _Change
     children: "tuple[Branch[_Change], ...]"
 
@@ -301,8 +285,7 @@ CreatedBranch = Branch[Creation]
 RemovedBranch = Branch[Removal]
 
 
-@dataclass(frozen=True, slots=True)
-class SwapPlan:
+class SwapPlan(Struct, frozen=True):
     """What stands at `path` gives way to what is to stand there; either may be nothing."""
 
     path: WorkspacePath
@@ -311,8 +294,7 @@ class SwapPlan:
     created: CreatedBranch | None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Swaps by phase, then by path; then changes in place, a directory after what is in it."""
 
     swaps: tuple[SwapPlan, ...]
@@ -324,8 +306,7 @@ class Plan:
         return tuple(dict.fromkeys(acts))
 
 
-@dataclass(slots=True)
-class _Sorted:
+class _Sorted(Struct):
     """The changes of a set by kind and path, and in which phase each path changes last."""
 
     created: dict[WorkspacePath, Creation]

@@ -31,8 +31,9 @@ import os
 import resource
 import secrets
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Final, Self
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import FileChangedError, PaddockError, PathError, StorageFullError
@@ -352,8 +353,7 @@ _PRIVATE_MODE: Final = 0o600
 _EXCHANGES_MAX: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A name in a directory that is open and locked."""
 
     disk: Disk
@@ -384,8 +384,7 @@ def changed(path: WorkspacePath) -> FileChangedError:
     )
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """A file that nobody sees yet. Leaving the context without placing it leaves nothing."""
 
     place: Place

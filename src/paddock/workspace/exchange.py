@@ -19,9 +19,10 @@ step needs no record of its own.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Mark, MarkKind, Metadata, MetadataStep, Step, SwapStep
@@ -44,8 +45,7 @@ class StepState(Enum):
     """Its temporary is gone without the step being done."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoundSwap:
+class BoundSwap(Struct, frozen=True):
     """See the module. `draft`, `aside`, `going` are temporary names in the same directory."""
 
     disk: Disk
@@ -276,8 +276,7 @@ def _same(one: FileStatus, other: FileStatus | None) -> bool:
     return other is not None and (one.device, one.inode) == (other.device, other.inode)
 
 
-@dataclass(frozen=True, slots=True)
-class BoundMetadata:
+class BoundMetadata(Struct, frozen=True):
     """Permission bits and modification time, by the entry's own descriptor."""
 
     disk: Disk

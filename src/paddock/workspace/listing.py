@@ -13,8 +13,9 @@ import heapq
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.errors import PathError, PathTraversalError
 from paddock.workspace.failures import converting
@@ -38,8 +39,7 @@ _HIDDEN_LIKELY: Final = 16
 """Names of one directory that are usually hidden, at most: a first guess."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """Where a walk takes place: the root's descriptor, the way to open, the root's names."""
 
     root_fd: int
@@ -152,8 +152,7 @@ def _byte_order(path: WorkspacePath) -> bytes:
     return os.fsencode(path.relative)
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     """Collects the names; opens directories only."""
 
     about: EntryFilter

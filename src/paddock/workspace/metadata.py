@@ -13,8 +13,9 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.errors import ReadOnlyPathError
 from paddock.storage.disk import Disk
@@ -31,8 +32,7 @@ _BY_THE_SYSTEM: Final = "security."
 _NO_ATTRIBUTES: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
+class FileStatus(Struct, frozen=True):
     """Identity and shape of a file at one moment, as `os.stat` told it."""
 
     device: int
@@ -203,8 +203,7 @@ def _set_attribute(disk: Disk, fd: int, name: str, value: bytes, path: Workspace
 # under the descriptor of the one before, without passing a link.
 
 
-@dataclass(slots=True)
-class Parents:
+class Parents(Struct):
     """Makes missing directories and remembers which ones are its own."""
 
     root_fd: int

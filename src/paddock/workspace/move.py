@@ -11,8 +11,9 @@ Rules kept here:
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import (
     DirectoryNotEmptyError,
@@ -48,8 +49,7 @@ DIRECTORY_VERSION: Final = "directory"
 """Stands for the content of a directory, which is empty whenever it matters."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(Struct, frozen=True):
     """An entry as it was looked at, under the lock of its directory."""
 
     status: FileStatus

@@ -8,9 +8,10 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidPathError, PathTraversalError
@@ -18,7 +19,6 @@ from paddock.text.show import quote
 from paddock.values.quick import quick
 
 
-@dataclass(frozen=True, slots=True, init=False)
 class WorkspacePath:
     """A canonical name inside one workspace; `.` is the root.
 
@@ -28,14 +28,24 @@ class WorkspacePath:
     the disk gave may hold lone surrogates, where it is not UTF-8.
     """
 
+    __slots__ = ("relative",)
+
     relative: str
 
     def __init__(self) -> None:
         raise TypeError("only a workspace makes a WorkspacePath: use its resolve methods")
 
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a WorkspacePath does not change")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WorkspacePath) and self.relative == other.relative
+
     def __hash__(self) -> int:
-        # The one a dataclass makes is three times as slow, and sets hash by the thousand.
         return hash(self.relative)
+
+    def __repr__(self) -> str:
+        return f"WorkspacePath(relative={self.relative!r})"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -159,8 +169,7 @@ _PLAIN_CHARS_MAX: Final = 250
 """So short a text can exceed neither the limits of a name and a path nor that of depth."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskedPath:
+class AskedPath(Struct, frozen=True):
     """A path's text taken apart: components with `..` still in place."""
 
     text: str
@@ -291,8 +300,7 @@ ChangeableKind: TypeAlias = Literal[EntryKind.FILE, EntryKind.DIRECTORY, EntryKi
 """The kinds that a tool or a command can change."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryEntry:
+class DirectoryEntry(Struct, frozen=True):
     """One entry. `size_bytes` is 0 for all but files.
 
     `target` and `target_kind` (FILE, DIRECTORY or SPECIAL) are set for a LINK
@@ -312,8 +320,7 @@ class DirectoryEntry:
         return self.kind is EntryKind.DIRECTORY
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """Entries in byte order of their paths, cut at a limit; `total` counts all of them."""
 
     entries: tuple[DirectoryEntry, ...]
@@ -327,8 +334,7 @@ class Listing:
         return self.total - len(self.entries)
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """The first entries of one directory, and whether there are more."""
 
     entries: tuple[DirectoryEntry, ...]
@@ -361,8 +367,7 @@ class EveryEntry:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class WriteReceipt:
+class WriteReceipt(Struct, frozen=True):
     """A file was created, replaced or edited, and is on the device."""
 
     path: WorkspacePath
@@ -395,8 +400,7 @@ class EntryVersion(NamedTuple):
         return f"link {self.version}" if self.kind is EntryKind.LINK else self.version
 
 
-@dataclass(frozen=True, slots=True)
-class MoveReceipt:
+class MoveReceipt(Struct, frozen=True):
     """An entry has another name now."""
 
     path: WorkspacePath
@@ -409,8 +413,7 @@ class MoveReceipt:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteReceipt:
+class DeleteReceipt(Struct, frozen=True):
     """An entry is gone."""
 
     path: WorkspacePath

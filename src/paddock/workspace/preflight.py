@@ -9,8 +9,9 @@ Also here:
 """
 
 import os
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
@@ -42,8 +43,7 @@ _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 _Replacing = Creation | RemoveFile
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(Struct, frozen=True):
     """What stands at the path of a step, and how the journal will know it again."""
 
     status: FileStatus
@@ -52,8 +52,7 @@ class Looked:
     """See `sight_of`: for the last look before it gives way."""
 
 
-@dataclass(slots=True)
-class Preflight:
+class Preflight(Struct):
     """One look at everything: what stood there, and who was in the way."""
 
     objects: Objects

@@ -22,8 +22,10 @@ import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
@@ -47,8 +49,7 @@ _PIECE_BYTES: Final = 2 * _CHUNK_BYTES_WINDOW
 _LF: Final = b"\n"
 
 
-@dataclass(frozen=True, slots=True)
-class WindowLine:
+class WindowLine(Struct, frozen=True):
     """One line: its number from 1, its bytes without LF, its whole length without LF."""
 
     number: int
@@ -61,8 +62,7 @@ class WindowLine:
         return len(self.content) < self.length_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """Lines `first_line` and following of a file, and what there is besides."""
 
     lines: tuple[WindowLine, ...]
@@ -91,16 +91,14 @@ class Window:
         return replace(self, changed_while_reading=True)
 
 
-@dataclass(frozen=True, slots=True)
-class WindowLimits:
+class WindowLimits(Struct, frozen=True):
     """How much a window may hold: in all, and of one line. At least 1 each."""
 
     bytes_max: int
     line_bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class LineIndex:
+class LineIndex(Struct, frozen=True):
     """How many line ends stand before each chunk of a file, and how many lines it has."""
 
     size_bytes: int
@@ -270,8 +268,7 @@ _SETTLED_NS: Final = 1_000_000_000
 """Far longer than the coarsest clock tick of a file system that has ticks (10 ms)."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFile:
+class KnownFile(Struct, frozen=True):
     """Of one file at one moment."""
 
     version: str | None
@@ -378,8 +375,7 @@ def read_bytes(fd: int, size_bytes: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class FileContent:
+class FileContent(Struct, frozen=True):
     """All bytes of a file, and what they were when they were read."""
 
     content: bytes

@@ -20,9 +20,11 @@ import errno
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import FileChangedError, PaddockError, PathError
 from paddock.storage.disk import Disk, sync_file_systems
@@ -57,8 +59,7 @@ class Settled(Enum):
     """It is still as it was left; `why` says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """One entry of the journal whose owner was dead."""
 
     entry: str
@@ -142,8 +143,7 @@ def _standing(
     return there, gone
 
 
-@dataclass(frozen=True, slots=True)
-class _Recovery:
+class _Recovery(Struct, frozen=True):
     """One entry, ours, in its root, whose directories are locked."""
 
     entry: JournalEntry

@@ -26,8 +26,10 @@ import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, Self
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, InvalidPathError
@@ -199,8 +201,7 @@ def detect_resolution() -> Resolution:
 #   * behind something that is missing, or is no directory, the rest is a matter of text.
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What a path came to."""
 
     asked: WorkspacePath
@@ -237,8 +238,7 @@ def find_real(root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, last: b
         trail.close()
 
 
-@dataclass(slots=True)
-class _Trail:
+class _Trail(Struct):
     """The state of one walk. `held[i]` is the directory of `real[:i]`; `held[0]` is not ours."""
 
     root_fd: int
@@ -411,8 +411,7 @@ def _name_as_given(root: str, real_root: str, fd: int) -> str:
 # File tools know nothing of this: only sets of commands, and their undoing, are made so.
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """The other root, held by its descriptor, which stays whoever's opened it."""
 
     name: str

@@ -1,8 +1,9 @@
 """The workspace: what tools act through. One root, held by its descriptor."""
 
 import os
-from dataclasses import replace
 from typing import Final, Self
+
+from msgspec.structs import replace
 
 from paddock.errors import (
     PathNotADirectoryError,

@@ -16,10 +16,11 @@ Rules kept here:
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from dataclasses import replace as dataclass_replace
 from enum import Enum
 from typing import Final, Protocol, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace as replace_fields
 
 from paddock import limits
 from paddock.errors import (
@@ -80,8 +81,7 @@ class Edit(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """Where acts take place: the root's descriptor, the way to open, the disk, the keeper."""
 
     root_fd: int
@@ -228,8 +228,7 @@ def _create(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _OldFile:
+class _OldFile(Struct, frozen=True):
     fd: int
     status: FileStatus
 
@@ -312,4 +311,4 @@ def parted_note(path: WorkspacePath, others: int) -> str:
 def with_directories(receipt: WriteReceipt, parents: Parents) -> WriteReceipt:
     if not parents.made:
         return receipt
-    return dataclass_replace(receipt, created_directories=tuple(parents.made))
+    return replace_fields(receipt, created_directories=tuple(parents.made))

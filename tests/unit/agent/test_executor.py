@@ -1,9 +1,9 @@
 """One order: what the model is asked, what runs, what is on record, how it ends."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.agent.events import (
     CallDecided,

@@ -1,9 +1,9 @@
 """A user's message: what is planned, judged, asked again, and put on record on every path."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.agent.contracts import SYNTHESIZE, Boundary, PromptContract, parse_template

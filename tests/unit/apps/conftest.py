@@ -1,17 +1,16 @@
 """A terminal-less user with a home of its own, standing in a project."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from tests.support.places import Ran, run_command
 
 
-@dataclass
-class User:
+class User(Struct):
     home: Path
     project: Path
 

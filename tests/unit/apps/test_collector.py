@@ -4,17 +4,16 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.support.places import run_command
 from tests.support.postgres import empty_database, running_server
 
 
-@dataclass
-class Machine:
+class Machine(Struct):
     """A home, a project, and the collector that its environment names."""
 
     base: Path

@@ -1,9 +1,9 @@
 """What governs does not load, or the project is gone: nothing is done, and all that was is told."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 ASKED = {
     "query": ("query", "--ledger", "ho1m", "--agent", "main", "--json"),

@@ -12,10 +12,10 @@ import sys
 import time
 import tty
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.prompt import PromptApprover
@@ -28,8 +28,7 @@ PATIENCE_S = 60.0
 """Far above what anything here takes; reached only where an answer never comes."""
 
 
-@dataclass
-class Terminal:
+class Terminal(Struct):
     """The person's side of a pseudo-terminal, and whoever sits on the other."""
 
     master: int

@@ -8,11 +8,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 import paddock
 from paddock.errors import (

@@ -2,10 +2,10 @@
 
 import json
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.agent.events import (
     ApprovalAnswered,

@@ -3,10 +3,10 @@
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from paddock.assembly.approvals import Answers
 from paddock.ledger.query import Filter, query
@@ -22,8 +22,7 @@ ask = ["tool:file:create asked/**"]
 """
 
 
-@dataclass
-class Used:
+class Used(Struct):
     """A grant that was used, and its file put back by whoever can write there."""
 
     user: User

@@ -1,9 +1,9 @@
 """What holds of every gate: on a good plane it passes, and with its input gone it never does."""
 
 import shutil
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS
 from paddock.gates.results import (

@@ -2,9 +2,9 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError, IntegrityError
 from paddock.gates.results import Status

@@ -3,9 +3,9 @@
 import json
 import os
 import shutil
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.gates.checks import NOTHING_OUTSIDE

@@ -3,10 +3,10 @@ a repair takes it up, and what the record has no room for does not happen."""
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import HostError, UsageError
 from paddock.packages.change import Decided, settle

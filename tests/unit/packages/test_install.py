@@ -1,11 +1,11 @@
 """Installing, upgrading, removing: what stands in the plane afterwards, and what is refused."""
 
 import os
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import (
     ConfigError,

@@ -1,10 +1,10 @@
 import json
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError, PaddockError, UsageError

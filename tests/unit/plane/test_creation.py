@@ -5,10 +5,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError, HostError
 from paddock.plane.agents import AgentStore

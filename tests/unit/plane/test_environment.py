@@ -3,13 +3,22 @@ import pwd
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.plane.environment import Environment, process_environment, read_environment
 
 
+def places(variables: dict[str, str]) -> Environment:
+    return replace(read_environment(variables), variables=())
+
+
+def test_the_variables_are_not_shown():
+    assert "hunter2" not in repr(read_environment({"HOME": "/h", "API_KEY": "hunter2"}))
+
+
 def test_the_defaults_are_below_the_home_directory():
-    assert read_environment({"HOME": "/home/ada"}) == Environment(
+    assert places({"HOME": "/home/ada"}) == Environment(
         home=Path("/home/ada"),
         paddock_home=Path("/home/ada/.local/state/paddock"),
         config_home=Path("/home/ada/.config/paddock"),
@@ -25,7 +34,7 @@ def test_every_place_can_be_set():
         "XDG_CONFIG_HOME": "/config",
         "PADDOCK_PLANE": "/srv/plane",
     }
-    assert read_environment(variables) == Environment(
+    assert places(variables) == Environment(
         home=Path("/home/ada"),
         paddock_home=Path("/state/mine"),
         config_home=Path("/config/paddock"),
@@ -40,8 +49,8 @@ def test_the_state_home_counts_where_no_paddock_home_is_set():
 
 @pytest.mark.parametrize("value", ["", "relative/state", "./state", "~/state"])
 def test_xdg_values_that_are_not_absolute_are_ignored(value):
-    found = read_environment({"HOME": "/h", "XDG_STATE_HOME": value, "XDG_CONFIG_HOME": value})
-    assert found == read_environment({"HOME": "/h"})
+    found = places({"HOME": "/h", "XDG_STATE_HOME": value, "XDG_CONFIG_HOME": value})
+    assert found == places({"HOME": "/h"})
 
 
 def test_a_relative_paddock_home_is_refused():

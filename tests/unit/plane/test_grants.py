@@ -1,8 +1,8 @@
 import json
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields
 
 from paddock.errors import ConfigError
 from paddock.plane.grants import list_grants, list_restraints, summarise

@@ -1,8 +1,7 @@
 """Decisions: path lists, permissions, profiles, ancestors, warnings."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, Writer, decide, load_policy, shell_for

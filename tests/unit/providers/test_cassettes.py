@@ -1,8 +1,7 @@
 """Exchanges are recorded on the wire and played through the same SDK."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.providers.cassettes import Player, PlayingTransport, Recorder, parse_cassette

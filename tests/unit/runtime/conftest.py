@@ -1,11 +1,11 @@
 """A door: a dispatcher on a real directory, a real policy and a ledger in memory."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 from paddock.errors import PaddockError
 from paddock.policy.engine import PolicySource, load_policy
@@ -32,8 +32,7 @@ deny = ["tool:file:create migrations/**"]
 MAIN: AgentChain = (Agent("main", "standard"),)
 
 
-@dataclass
-class Answers:
+class Answers(Struct):
     """An approver that remembers what it was asked and answers as it was told."""
 
     approval: Approval = field(default_factory=lambda: Approval(True, "test"))
@@ -46,8 +45,7 @@ class Answers:
         return self.approval
 
 
-@dataclass
-class Recorded:
+class Recorded(Struct):
     """An approval log in memory."""
 
     events: list[tuple[str, str, bool | None]] = field(default_factory=list)
@@ -62,8 +60,7 @@ class Recorded:
         self.events.append(("answered", request.digest, approval.is_granted))
 
 
-@dataclass
-class Door:
+class Door(Struct):
     root: Path
     workspace: Workspace
     ledger: MemoryLedger

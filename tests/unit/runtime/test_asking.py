@@ -1,10 +1,11 @@
 """A question about what a call would change: done first, held back, and then granted or let go."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 from paddock.errors import SandboxUnavailableError, StorageFullError
 from paddock.runtime.answers import STOPPED
@@ -24,8 +25,7 @@ class Given(ArgumentType):
     effect: bool = flag("Whether the question is about the effect.", default=True)
 
 
-@dataclass(frozen=True)
-class Staged:
+class Staged(Struct, frozen=True):
     """A plan, with what it holds back."""
 
     effect: bool
@@ -33,8 +33,7 @@ class Staged:
     actions: tuple[Action, ...] = (Action("client", "stager", ""),)
 
 
-@dataclass
-class HeldBack:
+class HeldBack(Struct):
     """What was done and does not stand yet."""
 
     log: list[str]
@@ -49,8 +48,7 @@ class HeldBack:
         self.log.append("close")
 
 
-@dataclass
-class Stager:
+class Stager(Struct):
     """Says in its log what it was told to do, in order."""
 
     log: list[str] = field(default_factory=list)
@@ -85,8 +83,7 @@ class Stager:
             plan.held.close()
 
 
-@dataclass
-class Button:
+class Button(Struct):
     """A token; something presses it."""
 
     is_cancelled: bool = False
@@ -98,8 +95,7 @@ class Button:
         self.is_cancelled = True
 
 
-@dataclass
-class Scene:
+class Scene(Struct):
     door: Door
     stager: Stager = field(default_factory=Stager)
     bounds: Bounds = FREE

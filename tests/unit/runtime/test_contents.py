@@ -1,16 +1,15 @@
 """Contents of arguments: safe before the entry that names them, or the call does not run."""
 
-from dataclasses import dataclass, field, replace
-
 import pytest
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError, HostError, StorageFullError
 from paddock.runtime.dispatch import Dispatcher
 from paddock.values.calls import ToolCall
 
 
-@dataclass
-class Watched:
+class Watched(Struct):
     """Contents in memory, with the order of what happened."""
 
     door: object

@@ -3,9 +3,11 @@
 import hashlib
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -555,8 +557,7 @@ class Deep(ArgumentType):
     depth: int = clamped_integer("How deep.", 3, minimum=1, maximum=5)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     actions: tuple[Action, ...] = (Action("client", "test"),)
 
 
@@ -587,8 +588,7 @@ class _Where(ArgumentType):
     pass
 
 
-@dataclass(frozen=True)
-class _NoActions:
+class _NoActions(Struct, frozen=True):
     actions: tuple[Action, ...] = (Action("file", "create", "x"),)
 
 

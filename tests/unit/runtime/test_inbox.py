@@ -4,9 +4,11 @@ import json
 import os
 import stat
 import threading
-from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -34,8 +36,7 @@ from paddock.runtime.parked import Parked
 from paddock.runtime.records import GRANTED, USED
 
 
-@dataclass
-class Book:
+class Book(Struct):
     granted: list[Parked] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
 
@@ -62,8 +63,7 @@ class Book:
         return True
 
 
-@dataclass
-class Contents:
+class Contents(Struct):
     """The history: what is kept for changes that wait."""
 
     pins: set[str] = field(default_factory=set)
@@ -72,8 +72,7 @@ class Contents:
         self.pins.discard(pin)
 
 
-@dataclass
-class Changes:
+class Changes(Struct):
     """What a command left."""
 
     contents: Contents
@@ -84,8 +83,7 @@ class Changes:
         return ["x" * self.size]
 
 
-@dataclass
-class Place:
+class Place(Struct):
     inbox: Inbox
     book: Book
     contents: Contents = field(default_factory=Contents)
@@ -296,10 +294,11 @@ def test_an_answer_that_was_settled_does_not_count_again_when_its_file_is_put_ba
     assert not place.inbox.settle(request(), yes_to(kept.id))
 
 
-class PuttingBack(Book):
+class PuttingBack(Book, frozen=True):
     """As a book is, while somebody puts the file back as soon as its grant is looked up."""
 
-    file = content = None
+    file: Path
+    content: bytes
 
     def is_granted(self, parked: Parked, now: float) -> bool:
         self.file.write_bytes(self.content)
@@ -309,9 +308,8 @@ class PuttingBack(Book):
 def test_a_grant_whose_file_is_put_back_while_it_is_taken_counts_once(place):
     kept = place.inbox.keep(request())
     place.inbox.grant(kept.id, "operator")
-    book = PuttingBack(place.book.granted)
-    book.file = file_of(place, kept)
-    book.content = book.file.read_bytes()
+    file = file_of(place, kept)
+    book = PuttingBack(place.book.granted, file=file, content=file.read_bytes())
     inbox = replace(place.inbox, book=book)
     assert inbox.take(request()).is_granted
     # Before the call that took it has come to anything.

@@ -1,8 +1,7 @@
 """What a person reads before an approval, at a terminal and in a client's form."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paddock.apps.admin.reveal import reveal
 from paddock.runtime.approvals import ApprovalRequest, question_of

@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass
 
 import pytest
+from msgspec import Struct
 
 from paddock.errors import LedgerDamagedError
 from paddock.providers.failures import CancelToken
@@ -27,8 +28,7 @@ class Named(ArgumentType):
     name: str = plain_text("Which.")
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True):
     name: str
     actions: tuple[Action, ...]
 

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import (
     FileChangedError,
@@ -41,8 +42,7 @@ from tests.support.shown import Shows
 from tests.support.stores import NoSyncDisk
 
 
-@dataclass
-class Bench:
+class Bench(Struct):
     root: Path
     workspace: Workspace
     history: History

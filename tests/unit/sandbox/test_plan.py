@@ -1,8 +1,7 @@
 """The plan: what policy lists and the host has, less what is closed; the strictest of a chain."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import ConfigError
 from paddock.policy.decide import shell_for

@@ -1,9 +1,9 @@
 import errno
 import os
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import StorageFullError
 from paddock.storage.notes import CallMark, Doing, Notes

@@ -1,11 +1,11 @@
 """A desk: one workspace on a real directory, and tools that run on it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from paddock.tools.spec import Ports, Tool, ToolOutput
 from paddock.tools.toolsets import all_tools
@@ -16,8 +16,7 @@ from tests.support.shown import Shows
 TOOLS = {tool.name: tool for tool in all_tools()}
 
 
-@dataclass(frozen=True)
-class Desk:
+class Desk(Struct, frozen=True):
     root: Path
     ports: Ports
 

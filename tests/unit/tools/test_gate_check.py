@@ -1,9 +1,8 @@
 """`gate_check`: what the gates say, as a model sees it."""
 
-from dataclasses import replace
-
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import InvalidArgumentsError
 from paddock.gates.results import PLANE_GATES, GateResult, Status, judged, not_applicable

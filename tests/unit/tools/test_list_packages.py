@@ -1,9 +1,8 @@
 """`list_packages`: what is installed, as a model sees it."""
 
-from dataclasses import replace
-
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from paddock.packages.rows import Failure, PackageRow, State
 from paddock.tools.plane import LIST_PACKAGES

@@ -1,9 +1,9 @@
 """What `[limits]` of a policy lowers: each of them is felt, and is said where it is."""
 
 from collections.abc import Iterator
-from dataclasses import fields, replace
 
 import pytest
+from msgspec.structs import fields, replace
 
 from paddock.errors import InvalidArgumentsError
 from paddock.policy.settings import LoweredLimits

@@ -1,8 +1,7 @@
 """`query_ledger`: the newest entries of one ledger, newest last."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError

@@ -1,9 +1,10 @@
 """The shell tools over a shell that runs nothing: what they hand on, and what they answer."""
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -45,8 +46,7 @@ FULL = Enforced("stage", Enforcement.FULL)
 OUTCOME = ShellOutcome("bash", Ending.EXITED, 0, Stream("out\n"), Stream(""), 0.1234, FULL)
 
 
-@dataclass
-class TestShell:
+class TestShell(Struct):
     """Says what it was told to say, and remembers what it was asked."""
 
     __test__ = False
@@ -72,8 +72,7 @@ class TestShell:
         return "sha256:kept"
 
 
-@dataclass
-class HeldOutcome:
+class HeldOutcome(Struct):
     outcome: ShellOutcome
     digest: str = "sha256:diff"
     diff: str = "the difference"

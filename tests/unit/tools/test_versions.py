@@ -1,9 +1,10 @@
 """The version that a call acts on: refused where it holds no more, with what changed since."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import FileChangedError, PathNotFoundError
 from paddock.tools.toolsets import all_tools
@@ -23,8 +24,7 @@ ACTS = [
 CREATORS = {"create_file", "write_file_dev"}
 
 
-@dataclass(frozen=True)
-class Remembers:
+class Remembers(Struct, frozen=True):
     """Contents by path and version."""
 
     contents: Mapping[tuple[str, str], bytes]

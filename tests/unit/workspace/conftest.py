@@ -1,9 +1,9 @@
 """A workspace in every test, by either resolution."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from paddock.workspace import Openat2Resolution, Resolution, WalkResolution, Workspace
 
@@ -13,8 +13,7 @@ RESOLUTIONS = [
 ]
 
 
-@dataclass
-class Ground:
+class Ground(Struct):
     """The workspace under test, where it stands, and the outside with its bait."""
 
     workspace: Workspace

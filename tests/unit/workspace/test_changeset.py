@@ -4,10 +4,10 @@ import hashlib
 import os
 import stat
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from paddock.errors import (
     FileChangedError,
@@ -327,8 +327,7 @@ class TestConflicts:
         assert "'none19' and 5 more were changed" in refusal.value.message
 
 
-@dataclass
-class AllMustHold:
+class AllMustHold(Struct):
     """A condition that looks whether these directories are locked, and then may refuse."""
 
     root: Path

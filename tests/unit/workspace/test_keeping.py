@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
 from paddock.storage.notes import Doing
@@ -16,8 +16,7 @@ from tests.support.disks import DISKS, temporaries, tree
 OLD = b"old content\n"
 
 
-@dataclass
-class Kept:
+class Kept(Struct):
     keeper: "Keeper"
 
     def require_untouched(self) -> None:
@@ -32,8 +31,7 @@ class Kept:
         self.keeper.ends.append("released")
 
 
-@dataclass
-class Keeper:
+class Keeper(Struct):
     """Remembers what it was given, and looks at the tree at that moment."""
 
     root: Path
@@ -67,8 +65,7 @@ class Upper:
         return (content.upper(),)
 
 
-@dataclass
-class Act:
+class Act(Struct):
     """Something that changes the tree, and what the keeper has to be given for it."""
 
     name: str

@@ -3,10 +3,10 @@
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk
@@ -43,8 +43,7 @@ def rewrite_unseen(path: Path, text: bytes) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-@dataclass
-class Meanwhile:
+class Meanwhile(Struct):
     """A witness that does something just before the set happens."""
 
     act: Callable[[], object]
@@ -102,8 +101,7 @@ def test_two_names_of_one_file_change_in_one_set(bench):
     assert [(bench.root / name).read_bytes() for name in ("a", "b")] == [b"new"] * 2
 
 
-@dataclass
-class Keeper:
+class Keeper(Struct):
     """Keeps a file, and then somebody rewrites it."""
 
     keeper: object

@@ -4,10 +4,10 @@ import fcntl
 import os
 import resource
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from paddock.errors import PathError, StorageFullError
 from paddock.workspace.draft import LockedDirectories
@@ -98,8 +98,7 @@ def test_opposite_orders_never_wait_for_each_other(ground, root_fd, resolution):
     assert len(done) == 200
 
 
-@dataclass
-class Replacing:
+class Replacing(Struct):
     """A resolution behind which somebody puts another directory at the name, once."""
 
     real: Resolution

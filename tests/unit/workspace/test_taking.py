@@ -2,10 +2,10 @@
 
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk

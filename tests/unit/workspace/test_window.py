@@ -3,10 +3,10 @@
 import hashlib
 import os
 import tracemalloc
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from paddock.workspace import Resolution, Window, WindowLimits, WindowLine, Workspace
 from paddock.workspace.read import (
@@ -176,8 +176,7 @@ def test_an_unfinished_character_is_left_out_and_nothing_else():
 LARGE = b"".join(b"%07d\n" % number for number in range(400_000))
 
 
-@dataclass
-class Reading:
+class Reading(Struct):
     """Files are read anew each time, with what is known of them and a clock of their own."""
 
     ground: Any

@@ -10,8 +10,9 @@ Also here:
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from paddock.agent.recorded import RecordedSession, list_sessions
 from paddock.apps.admin.completion import Vocabulary
@@ -475,8 +476,7 @@ class Command(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedCommand:
+class ParsedCommand(Struct, frozen=True):
     name: str
     rest: str
 

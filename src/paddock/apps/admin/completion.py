@@ -7,15 +7,14 @@ Also here:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from msgspec import Struct, field
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One way to go on. `replaces` characters before the cursor give way to `text`."""
 
     text: str
@@ -23,8 +22,7 @@ class Candidate:
     about: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
+class Vocabulary(Struct, frozen=True):
     """What there is. `parameters` are the names of each tool's arguments."""
 
     commands: Mapping[str, str] = field(default_factory=dict[str, str])

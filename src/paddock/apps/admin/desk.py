@@ -7,8 +7,9 @@ Also here:
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 from paddock.agent.events import (
     CallDecided,
@@ -145,8 +146,7 @@ class TurnView:
         self._partial = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """What the shell was started with."""
 
     project: Project
@@ -300,8 +300,7 @@ class Desk:
         return open_session(setting.project, wish)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
+class _Stop(Struct, frozen=True):
     screen: Screen
     token: CancelToken
 

@@ -1,9 +1,10 @@
 """Putting the shell together, on a terminal or without one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TextIO
+
+from msgspec import Struct
 
 from paddock.apps.admin.desk import Desk, Setting
 from paddock.apps.admin.plain import JsonScreen, Keyboard, PlainKeyboard, PlainScreen, Screen
@@ -15,8 +16,7 @@ from paddock.assembly.project import Project
 _DUMB: Final = frozenset({"dumb", "unknown", ""})
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(Struct, frozen=True):
     """Where the operator is."""
 
     source: TextIO
@@ -75,8 +75,7 @@ def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
         return Shell(desk).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Workspaces:
+class _Workspaces(Struct, frozen=True):
     """Where the agents of a plane work."""
 
     project: Project

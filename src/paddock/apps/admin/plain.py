@@ -16,10 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from enum import Enum
 from types import FrameType
 from typing import Final, Protocol, TextIO
+
+from msgspec import Struct
 
 from paddock.agent.results import TurnResult
 from paddock.apps.admin.completion import Vocabulary
@@ -32,20 +33,17 @@ from paddock.values.calls import Json
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """A message, or a command. It may have several lines."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(Struct, frozen=True):
     """Ctrl-C on an empty line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """Ctrl-D, or the end of the input."""
 
 
@@ -61,8 +59,7 @@ class Choice(Enum):
     EXPAND = "expand"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """Something that is asked. `id` is its own: an answer to another counts for nothing."""
 
     id: str
@@ -74,8 +71,7 @@ class Question:
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     question_id: str
     choice: Choice
 

@@ -16,8 +16,9 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.apps.admin.plain import Answer, Choice, Keyboard, Question, Silence
@@ -40,8 +41,7 @@ _READ_BYTES_MAX: Final = 400_000
 _WORDING: Final = Wording("the old text does not stand there", "it is ambiguous", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """A unified diff, or a word about why there is none. `is_whole`: nothing is left out."""
 
     text: str
@@ -55,8 +55,7 @@ class Previews(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspacePreviews:
+class WorkspacePreviews(Struct, frozen=True):
     """Of calls on the workspaces of one plane. `root_of(agent)` is where an agent works."""
 
     root_of: Callable[[str], str]
@@ -144,8 +143,7 @@ _IN_DIFF: Final = frozenset({"content", "old_str", "new_str", "old_string", "new
 """Arguments that the diff shows, where there is one that is whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """How much of each piece is shown."""
 
     lines_max: int = LINES_MAX
@@ -156,8 +154,7 @@ BRIEF: Final = Extent()
 WHOLE: Final = Extent(EXPANDED_LINES_MAX, EXPANDED_CHARS_MAX)
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     """The question while it is put together."""
 
     extent: Extent

@@ -9,8 +9,9 @@ see, so they must see all of it.
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.text.show import is_seen, show_unseen
 
@@ -23,8 +24,7 @@ _WIDE: Final = re.compile(r"(?<=.\S) {41,}(?=\S)")
 """What takes the rest of a row of a diff out of sight: behind its mark and more than that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Revealed:
+class Revealed(Struct, frozen=True):
     """Lines that show every character, and what there is to say about them."""
 
     rows: tuple[str, ...]

@@ -9,9 +9,10 @@ Also here:
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from paddock.agent.events import CallDecided, CallFinished
 from paddock.errors import CallCancelledError
@@ -46,24 +47,21 @@ SPOKEN: Final = "┃ "
 """Before every line of a model's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Lines that wrap. `gutter` stands before each of them, and where they go on."""
 
     rows: tuple[Row, ...]
     gutter: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """Columns that line up; the last one wraps."""
 
     rows: tuple[Row, ...]
     head: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Struct, frozen=True):
     """One line that never wraps: where it is too long, `middle` is cut and says so."""
 
     left: Row
@@ -120,8 +118,7 @@ _VALUE_CHARS_MAX: Final = 200
 _MARKS: Final = {Look.GOOD: "ok", Look.WARN: "no", Look.BAD: "no"}
 
 
-@dataclass(frozen=True, slots=True)
-class ShownCall:
+class ShownCall(Struct, frozen=True):
     """One call that is over. `decided` is None where it was refused before a decision."""
 
     number: int
@@ -270,8 +267,7 @@ _EXACT_BELOW: Final = 10_000
 """Tokens; more are counted in thousands where there is little room."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sandboxed:
+class Sandboxed(Struct, frozen=True):
     """How far the kernel holds commands on this host. `refused`: none runs at all."""
 
     enforcement: Enforcement
@@ -282,8 +278,7 @@ class Sandboxed:
         return self.enforcement.value
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """Everything that the status line says. `tokens_left` None: there is no limit."""
 
     agent: str

@@ -1,7 +1,8 @@
 """What `paddock collector` shows: answers, the state of each chain, reports."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from paddock.apps.cli.console import Console
 from paddock.collector.accept import Answer, Left, Report
@@ -43,8 +44,7 @@ def say_answer(answer: Answer, console: Console) -> None:
         console.say(f"{name}: entries {offer.start} to {offer.stop - 1} are taken in")
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """How far one chain came, what waits, and what was refused of it."""
 
     chain: Chain

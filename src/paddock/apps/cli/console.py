@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, PaddockError, UsageError
@@ -22,8 +23,7 @@ def wait(seconds: float) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Console:
+class Console(Struct, frozen=True):
     """A command's view of the process. Tests make one of their own."""
 
     stdin: TextIO

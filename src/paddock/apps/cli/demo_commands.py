@@ -13,9 +13,10 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.agent.events import CallFinished, Event
 from paddock.agent.sessions import Session
@@ -39,8 +40,7 @@ TOUR: Final = "paddock-demo"
 """What the tour's own names begin with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copied:
+class Copied(Struct, frozen=True):
     source: Path
     files: int
     left: int
@@ -113,8 +113,7 @@ def _plain_files(source: Path) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """A title, what was done, what came of it in a word, and in detail."""
 
     title: str
@@ -138,8 +137,7 @@ _BEFORE: Final = "one\ntwo\n"
 _AFTER: Final = "1\ntwo\n"
 
 
-@dataclass(slots=True)
-class CommandTour:
+class CommandTour(Struct):
     """Runs commands, each after somebody's yes; where this host confines none, says so."""
 
     project: Project
@@ -235,8 +233,7 @@ _NOTE: Final = f"{TOUR}-session.md"
 _ROWS_MAX: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """What is said, and the code that its last call ends with; "" where that is allowed."""
 
     title: str

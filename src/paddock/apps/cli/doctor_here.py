@@ -2,9 +2,10 @@
 
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
@@ -23,8 +24,7 @@ _RECORDS: Final = "its records"
 _TRACKED: Final = "tracked secrets"
 
 
-@dataclass(frozen=True, slots=True)
-class Here:
+class Here(Struct, frozen=True):
     """The project of a directory, and what would keep every call on it from running.
 
     `enforcement` is what policy says for the agent that is used where none is named.

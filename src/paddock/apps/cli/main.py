@@ -5,8 +5,9 @@ The table of commands is plain data, so that `paddock --help` loads nothing else
 
 import contextlib
 import sys
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.apps.cli.console import Console, forget
 from paddock.apps.cli.exits import (
@@ -21,8 +22,7 @@ from paddock.apps.cli.exits import (
 from paddock.errors import ConfigError, HostError, PaddockError, PermissionDeniedError, UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """One row of the table: what it does, and the module that does it.
 
     A module with a folder is another app's own command: apps know each other by name alone.

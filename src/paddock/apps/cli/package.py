@@ -2,9 +2,10 @@
 
 import argparse
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_NO

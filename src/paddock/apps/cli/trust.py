@@ -1,7 +1,8 @@
 """`paddock trust`."""
 
 import argparse
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, require_named

@@ -9,11 +9,12 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal, cast
+
+from msgspec import Struct
 
 from paddock.apps.hook.full import FullPorts, Given, guarded, identity_of
 from paddock.apps.hook.ground import PROJECT_VARIABLE, Ground, find_ground
@@ -40,8 +41,7 @@ Callback = Callable[[str, dict[str, Any], Any], Awaitable[Any]]
 """The SDK's `CanUseTool`: tool, input and context in, one of its two results out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(Struct, frozen=True):
     """The answer to one call. `message` says why, to the model; empty for an allow.
 
     `updated_input` is what is to run instead: a command in Paddock's sandbox.
@@ -52,8 +52,7 @@ class Permission:
     updated_input: Mapping[str, Json] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Requested:
+class Requested(Struct, frozen=True):
     tool: str
     input: Mapping[str, Any]
     directory: str

@@ -9,8 +9,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TypeVar, cast
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.apps.hook.early import find_named, record_refusal
@@ -51,8 +52,7 @@ from paddock.values.decisions import AgentChain
 Said = TypeVar("Said")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """What the process was started with, and what stood on its input."""
 
     data: bytes

@@ -3,9 +3,10 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.apps.hook.confinement import why_client_cannot, why_host_cannot
 from paddock.apps.hook.lean.asked import Asked
@@ -31,8 +32,7 @@ PROJECT_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
 """Where Claude Code was started; the shell's own directory may be another by now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """Everything that a judgement needs."""
 
     project: Project

@@ -9,8 +9,9 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.apps.hook.lean.asked import ShapeError
 from paddock.apps.hook.lean.patches import read_patch
@@ -62,8 +63,7 @@ Ground = tuple[str, ...]
 Grounded = tuple[Ground, str]
 
 
-@dataclass(slots=True)
-class Targets:
+class Targets(Struct):
     """What was read off a line, from which ground. `unsure` are reasons to ask.
 
     `patches` are what patches in the line touch, with the operation; `sets_globs` says that the

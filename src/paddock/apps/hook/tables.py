@@ -6,9 +6,10 @@ there is no image.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from string import ascii_letters, digits
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.apps.hook.lean.indexes import DEPTH as DEPTH_CODE
 from paddock.apps.hook.lean.indexes import ONE, RUN
@@ -56,8 +57,7 @@ INTERPRETERS: Final = frozenset(
 _PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     pattern: Indexed
     segments: tuple[Segment, ...]
 

@@ -13,8 +13,9 @@ another way was let through by a person, or is one that policy leaves to the cli
 import os
 import secrets
 import time
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import ApprovalUnavailableError
 from paddock.plane.layout import PlaneLayout
@@ -28,8 +29,7 @@ _DIGITS: Final = frozenset("0123456789abcdef")
 _CONTENT_BYTES_MAX: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class CommandAsked:
+class CommandAsked(Struct, frozen=True):
     command: str
     agent: str
     kind: str

@@ -17,10 +17,11 @@ import sys
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final, Literal, cast
+
+from msgspec import Struct
 
 from paddock.apps.hook.confinement import forget_host
 from paddock.apps.hook.tickets import CommandAsked, TicketApprover, Tickets
@@ -58,8 +59,7 @@ _TELL: Final = 3
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class WrappedCommand:
+class WrappedCommand(Struct, frozen=True):
     """A command as the client's shell hands it over."""
 
     command: str

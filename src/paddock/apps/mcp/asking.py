@@ -10,7 +10,6 @@ import asyncio
 import concurrent.futures
 import json
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 from mcp.server.session import ServerSession
@@ -23,6 +22,8 @@ from mcp_types import (
     ElicitResult,
     InputRequiredResult,
 )
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from paddock import limits
@@ -97,8 +98,7 @@ def client_name(name: str) -> str:
     return f"client {show_name(name[:_NAME_CHARS_MAX])}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingAsker:
+class WaitingAsker(Struct, frozen=True):
     """Asks over the connection while the call waits in its thread."""
 
     session: ServerSession
@@ -135,8 +135,7 @@ class WaitingAsker:
         return approval
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
+class _Stop(Struct, frozen=True):
     """Gives up the question of a call that is cancelled."""
 
     future: "concurrent.futures.Future[Any]"
@@ -145,8 +144,7 @@ class _Stop:
         self.future.cancel()
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Struct, frozen=True):
     """What came back with a call that is made again: the sealed state, opened, and the answer."""
 
     identity: str

@@ -15,7 +15,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -30,6 +29,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import JSONRPCError, RequestId
+from msgspec import Struct, field
 from starlette.applications import Starlette
 from starlette.authentication import AuthenticationError
 from starlette.datastructures import Headers
@@ -58,8 +58,7 @@ from paddock.plane.tokens import (
 from paddock.text.show import quote
 
 
-@dataclass(frozen=True, slots=True)
-class TokenVerifier:
+class TokenVerifier(Struct, frozen=True):
     """Looks a token up at each request: one that was replaced counts no more.
 
     What stands in the way is said on stderr, once: requests come by the thousand.
@@ -109,8 +108,7 @@ def not_looked_up(connection: HTTPConnection, error: AuthenticationError) -> Res
     return PlainTextResponse("no token can be looked up until a person has looked", 503)
 
 
-@dataclass(frozen=True, slots=True)
-class ByToken:
+class ByToken(Struct, frozen=True):
     """The agent of a request is the one whose token it carries."""
 
     agents: Agents
@@ -184,8 +182,7 @@ class RunningRequests:
 # origin in Origin; a browser lets no page change either. An address in Host is no name.
 
 
-@dataclass(frozen=True, slots=True)
-class Hosts:
+class Hosts(Struct, frozen=True):
     """By which hosts the server may be addressed."""
 
     is_loopback: bool
@@ -212,8 +209,7 @@ class Hosts:
         return parts.scheme in ("http", "https") and self.permits(parts.netloc)
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(Struct, frozen=True):
     """Refuses requests for another host, and those that a page of another origin sends."""
 
     app: ASGIApp
@@ -233,8 +229,7 @@ class Gate:
             await self.app(scope, receive, send)
 
 
-@dataclass(frozen=True, slots=True)
-class Unambiguous:
+class Unambiguous(Struct, frozen=True):
     """Refuses what two readers could take for different things.
 
     That is no JSON, a name that is given twice (the SDK's readers take the last), and the
@@ -297,8 +292,7 @@ async def _read(receive: Receive) -> tuple[list[Message], bytes | None]:
 PATH: Final = "/mcp"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where to listen."""
 
     host: str
@@ -357,8 +351,7 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     return Gate(app, hosts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lifespan:
+class _Lifespan(Struct, frozen=True):
     manager: StreamableHTTPSessionManager
 
     def __call__(self, app: Starlette) -> AbstractAsyncContextManager[None]:

@@ -9,9 +9,10 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, cast
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.clients import CLAUDE, CODEX, ClientFile, Edit, read_client_file
@@ -207,8 +208,7 @@ _SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
 _HEADER_UNINSTALL: Final = f"[mcp_servers.{NAME}"
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(Struct, frozen=True):
     """Another file of the client in which our entry stands, or of which nobody can tell."""
 
     scope: Scope

@@ -7,11 +7,12 @@ Also here:
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from mcp_types import Tool
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.apps.mcp.asking import (
     ANSWERED_BEFORE,
@@ -60,8 +61,7 @@ class _Stamp(NamedTuple):
     changed_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Looks:
+class Looks(Struct, frozen=True):
     """How some places looked; None where there was nothing, or nothing readable."""
 
     places: tuple[Path, ...]
@@ -82,8 +82,7 @@ class Looks:
         return [None if stamp is None else (stamp.device, stamp.inode) for stamp in self.stamps]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What governed an agent when it was last looked through."""
 
     files: Looks
@@ -107,8 +106,7 @@ class Seen:
         return are_same and self.files == other.files
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     agent: str
     project: Project
     runtime: Runtime

@@ -11,7 +11,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -33,6 +32,7 @@ from mcp_types import (
     TextContent,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import Struct
 
 from paddock import __version__, limits
 from paddock.apps.mcp.asking import (
@@ -185,8 +185,7 @@ class Door(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class McpServer:
+class McpServer(Struct, frozen=True):
     """Handlers over one door; see `make_server`."""
 
     door: Door
@@ -292,14 +291,12 @@ def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[An
     return server
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(Struct, frozen=True):
     result: ToolResult
     asker: Asker | None
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(Struct, frozen=True):
     context: Context
     params: CallToolRequestParams
     loop: asyncio.AbstractEventLoop

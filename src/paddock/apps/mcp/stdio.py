@@ -17,7 +17,6 @@ import re
 import select
 import signal
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Final, Protocol, TextIO, cast
 
@@ -38,6 +37,7 @@ from mcp_types import (
     JSONRPCResponse,
     RequestId,
 )
+from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import from_json
 
@@ -66,8 +66,7 @@ _WANTED: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Unusable:
+class Unusable(Struct, frozen=True):
     """A line that is no message; where nobody is answered, stderr is told."""
 
     why: str
@@ -264,8 +263,7 @@ _LAST_S: Final = 0.5
 _STANDARD_ERROR: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class OneAgent:
+class OneAgent(Struct, frozen=True):
     """Every request is for the agent that the server was started for."""
 
     agents: Agents
@@ -327,8 +325,7 @@ class Wire(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptors:
+class Descriptors(Struct, frozen=True):
     """A wire of two descriptors. They stay blocking, for other processes may hold them too."""
 
     incoming: int
@@ -350,8 +347,7 @@ class Descriptors:
             rest = rest[os.write(self.outgoing, rest[: select.PIPE_BUF]) :]
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Struct, frozen=True):
     """A wire of two streams that have no descriptor."""
 
     incoming: anyio.AsyncFile[str] | anyio.AsyncFile[bytes]

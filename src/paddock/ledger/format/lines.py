@@ -15,10 +15,11 @@ import re
 from base64 import b64encode
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final, cast
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
@@ -75,16 +76,14 @@ class LineFault(StrEnum):
     RE_ENCODED = "re_encoded"
 
 
-@dataclass(frozen=True, slots=True)
-class BadLine:
+class BadLine(Struct, frozen=True):
     """Why a line holds no entry."""
 
     fault: LineFault
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
+class StoredEntry(Struct, frozen=True):
     """An entry with its place in the chain, and the bytes that say so (without LF)."""
 
     seq: int
@@ -208,8 +207,7 @@ _KEY_BYTES: Final = 32
 _NAME: Final = re.compile(r"[!-*,-~]{1,255}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Genesis:
+class Genesis(Struct, frozen=True):
     """What line 0 says.
 
     `origin` names this log among all others and is the key's name; `tier` is
@@ -235,8 +233,7 @@ class Genesis:
         return Entry(GENESIS, metadata=metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifierKey:
+class VerifierKey(Struct, frozen=True):
     """The public half of a ledger's key: its name and the 32 bytes."""
 
     name: str

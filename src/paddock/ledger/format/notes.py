@@ -14,8 +14,9 @@ from base64 import b64encode
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
@@ -33,8 +34,7 @@ class NoteError(LedgerDamagedError):
     """A text that is no signed note, no checkpoint, or not signed by the key it has to be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """What is signed: so many entries, and the root of their tree."""
 
     origin: str
@@ -47,8 +47,7 @@ class Checkpoint:
         return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class NoteSignature:
+class NoteSignature(Struct, frozen=True):
     """One signature line: a name, a key id of four bytes, and the signature after it."""
 
     name: str
@@ -56,14 +55,12 @@ class NoteSignature:
     signature: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     text: str
     signatures: tuple[NoteSignature, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SignedCheckpoint:
+class SignedCheckpoint(Struct, frozen=True):
     """A checkpoint whose signature was verified, and the note that holds it."""
 
     checkpoint: Checkpoint

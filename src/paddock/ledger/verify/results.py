@@ -6,9 +6,10 @@ Also here:
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
+
+from msgspec import Struct
 
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.checkpoint import checkpoints_folder, opened_tree, read_notes, tree_root
@@ -40,8 +41,7 @@ class ChainFault(StrEnum):
     """The anchor holds no checkpoint, and some were signed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something that is not as it was written.
 
     `line` counts from 1 over all the ledger's files, `offset_bytes` is where that
@@ -56,8 +56,7 @@ class Problem:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(Struct, frozen=True):
     """A TOOL_INTENT without its TOOL_RESULT: the outcome is unknown, or the call still runs."""
 
     seq: int
@@ -67,8 +66,7 @@ class Unanswered:
     tool: str
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A checkpoint that the ledger is compared with, and where it was kept.
 
     `is_outside`: not beside the ledger, so that whoever cuts the ledger would have
@@ -82,15 +80,13 @@ class Held:
     is_authentic: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     source: str
     size: int
     is_outside: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(Struct, frozen=True):
     """What a verification may build on: sealed files that were found whole.
 
     `files` are their starts, sizes, inodes and times, as the system said then; what
@@ -106,8 +102,7 @@ class Remembered:
     intents: tuple[Unanswered, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """What verification found.
 
     `torn_bytes` follow the last whole line: an append on its way, or a torn one
@@ -151,8 +146,7 @@ class Verification:
 # are here, or another root.
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A held note, and the checkpoint in it; None, and why, where it is no checkpoint."""
 
     held: Held

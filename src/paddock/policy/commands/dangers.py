@@ -10,8 +10,9 @@ allow-lists by "harmless" commands.
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 WRITES: Final = "writes a file"
 RUNS: Final = "runs a program"
@@ -21,8 +22,7 @@ READS: Final = "reads files of any place"
 LOADS: Final = "loads code or configuration from a place of its own"
 
 
-@dataclass(frozen=True, slots=True)
-class Caution:
+class Caution(Struct, frozen=True):
     """Words of `programs` that only a literal word of a rule covers, and what they do.
 
     `long` options without dashes (an abbreviation counts as well), `short`
@@ -39,8 +39,7 @@ class Caution:
     holding: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Trusted:
+class Trusted(Struct, frozen=True):
     """The only options of `programs` that a wildcard covers; the rest is dangerous.
 
     `short` letters without and `valued` letters with a value, `long` options.

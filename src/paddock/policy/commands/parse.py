@@ -1,8 +1,9 @@
 """A line of shell to a `CommandLine`. Total: whatever the text, it ends and never raises."""
 
 import re
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from paddock.limits import (
     command_chars_max,
@@ -43,8 +44,7 @@ _UNSEEN: Final = re.compile(
 _Command: TypeAlias = tuple[RawCommand, Seen, Touch]
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     found: list[_Command] = field(default_factory=list[_Command])
     writes: dict[str, None] = field(default_factory=dict[str, None])
     reads: dict[str, None] = field(default_factory=dict[str, None])

@@ -6,8 +6,9 @@ literally. What no simple command can ever match does not compile.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.policy.commands.dangers import KNOWN
 from paddock.policy.commands.exact import Way, find_danger, find_loose_word, see_exactly
@@ -31,8 +32,7 @@ WORDS_DIFFER: Final = "the words do not match"
 """The first of the obstacles: the others say why words that match do not suffice."""
 
 
-@dataclass(frozen=True, slots=True)
-class PatternWord:
+class PatternWord(Struct, frozen=True):
     """One word of a pattern: literal parts, with `*` between them.
 
     One that `is_folded`, in lower case, is compared whatever the letter case.
@@ -87,8 +87,7 @@ class PatternWord:
         return known.startswith(self.parts[0]) or self.parts[0].startswith(known)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandPattern:
+class CommandPattern(Struct, frozen=True):
     """A compiled command pattern.
 
     `text` is the pattern as written, `words` its words without a final `*`,

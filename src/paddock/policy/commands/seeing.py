@@ -9,10 +9,11 @@ allow never uses them.
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
 from paddock.policy.commands.exact import find_subcommand, is_caught
@@ -77,8 +78,7 @@ OPTIONS_MAX: Final = 64
 """Words after a program's name that are read as its options before a subcommand."""
 
 
-@dataclass(slots=True)
-class Seen:
+class Seen(Struct):
     """What one command turned out to be. `changes` and `run_time` concern the whole line."""
 
     readings: list[Reading] = field(default_factory=list[Reading])

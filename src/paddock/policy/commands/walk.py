@@ -7,9 +7,10 @@ line a problem.
 """
 
 import re
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from paddock.policy.commands.words import Word, WordProblem, parse_word
 from paddock.policy.commands.wrappers import HARMLESS
@@ -217,8 +218,7 @@ _FORCED = re.compile(rb">[>&|]*!(?:[ \t]|\\\n)*")
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 
 
-@dataclass(slots=True)
-class RawCommand:
+class RawCommand(Struct):
     text: str
     words: list[Word] = field(default_factory=list[Word])
     assignments: list[str] = field(default_factory=list[str])
@@ -227,8 +227,7 @@ class RawCommand:
     is_piped: bool = False
 
 
-@dataclass(slots=True)
-class Findings:
+class Findings(Struct):
     """What a walk found; each list of sentences without repetitions, in order."""
 
     commands: list[RawCommand] = field(default_factory=list[RawCommand])

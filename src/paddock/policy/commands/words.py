@@ -15,8 +15,10 @@ Also here:
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.limits import path_bytes_max
 
@@ -33,8 +35,7 @@ class WordProblem(ValueError):
     """A word whose source is not understood."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """A word of a command.
 
     `text` is the word without its quotes; of an unknown word, its source.
@@ -354,8 +355,7 @@ def exact_program(path: str) -> str:
     return name if directory + slash in SYSTEM_DIRECTORIES else path
 
 
-@dataclass(frozen=True, slots=True)
-class Sift:
+class Sift(Struct, frozen=True):
     """What becomes of what find finds below `start`, where all its tests hold.
 
     `act` is an operation of `tool:file:`; with `target` the files come to stand in that.
@@ -367,8 +367,7 @@ class Sift:
     target: str = ""
 
 
-@dataclass(slots=True)
-class Touch:
+class Touch(Struct):
     """The paths that a command touches, as they stand in it.
 
     `copied` are sources with the target that they, or what is below them, come to stand in.
@@ -389,8 +388,7 @@ class Touch:
         self.makes_link |= other.makes_link
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """One way to read a command: `head`, then `words` from `start` to `end`."""
 
     words: tuple[Word, ...]
@@ -413,8 +411,7 @@ class Reading:
         return self.first(len(self))
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True):
     """One simple command of a line.
 
     `text` is its source, `words` its words in order, `assignments` what stands
@@ -437,7 +434,7 @@ class SimpleCommand:
     obstacles: tuple[str, ...] = ()
     is_anything: bool = False
     is_open: bool = False
-    touch: Touch = field(default_factory=Touch, compare=False)
+    touch: Touch = field(default_factory=Touch)
     writes: tuple[str, ...] = ()
     is_neutral: bool = False
     is_moved: bool = False
@@ -448,8 +445,7 @@ class SimpleCommand:
         return self.words[0].text
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """A line of shell, taken apart.
 
     `commands` are its simple commands in source order: of pipelines, lists,

@@ -9,8 +9,9 @@ Sources: the programs' own manual pages (util-linux, coreutils, findutils, sudo)
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.policy.commands.words import Word
 
@@ -36,8 +37,7 @@ INTERPRETERS: Final = re.compile(
 LOADERS: Final = re.compile(r"ld-linux.*\.so.*|ld-musl.*\.so.*|ld\.so.*|ld64\.so.*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapper:
+class Wrapper(Struct, frozen=True):
     """How `names` take their options before the command that they start.
 
     `flags` and `valued` are letters, `words` long options without a value,
@@ -119,8 +119,7 @@ GIT_BEFORE_VALUED: Final = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """Where commands may start among words: at `places`, or (`unsure`) at any from `after` on."""
 
     places: tuple[int, ...] = ()
@@ -188,8 +187,7 @@ def find_executed(words: tuple[Word, ...], at: int, end: int) -> list[tuple[int,
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class ShellCall:
+class ShellCall(Struct, frozen=True):
     """What a shell is given: a script as text, a file, or (neither) its input."""
 
     script: int = 0

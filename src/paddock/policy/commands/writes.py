@@ -7,9 +7,10 @@ net and no wall: what is not in the table, or not told by words, may still be wr
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.policy.commands.words import Reading, Sift, Touch, program_name
 from paddock.policy.commands.wrappers import WRAPPERS
@@ -21,8 +22,7 @@ _CLEANS: Final = "git clean removes every file that git does not keep"
 _STASHES: Final = "git stash takes away every file that git does not track"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """What the words of `programs` mean; options stand with their dashes, between blanks.
 
     `operands` says which of them are written (`all`, `first`, `second`, `rest` but the first), or
@@ -197,8 +197,7 @@ def all_below(directory: str) -> tuple[str, str]:
     return (f"{directory.rstrip('/')}/.", directory)
 
 
-@dataclass(slots=True)
-class _Words:
+class _Words(Struct):
     """The words of a command, told apart. `given` are options with their values."""
 
     operands: list[str] = field(default_factory=list[str])

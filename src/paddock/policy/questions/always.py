@@ -8,8 +8,9 @@ nearly the same is decided as before. What cannot be proved is refused with the 
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.policy.actions import parse_concrete
@@ -27,24 +28,21 @@ _PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """The files that the policy in force was made from. `project` may be empty text."""
 
     project: PolicySource
     user: PolicySource | None
 
 
-@dataclass(frozen=True, slots=True)
-class Always:
+class Always(Struct, frozen=True):
     """What would be appended to the project's policy file, and the whole file then."""
 
     addition: str
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """One rule to add to one profile."""
 
     profile: Profile

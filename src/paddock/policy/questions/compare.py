@@ -16,9 +16,10 @@ Also here:
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.policy.decide import ChainJudge, judge_for
 from paddock.policy.engine import Policy
@@ -61,8 +62,7 @@ Rules = dict[RuleKey | None, RuleMatch | None]
 """Rules that decide, by their keys; None for no rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call that is answered differently, with some of the agents for whom it is."""
 
     action: Action
@@ -79,8 +79,7 @@ class Call:
         return _with_warning(old), _with_warning(new)
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Struct, frozen=True):
     rules: tuple[RuleMatch | None, ...]
     changed: tuple[RuleMatch, ...]
 
@@ -94,8 +93,7 @@ class _Side:
         return "; ".join(parts) + _and_more(len(self.rules) - len(named), "other rule")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """Calls that are answered alike in both policies."""
 
     said: tuple[str, str]
@@ -121,8 +119,7 @@ class Row:
         return "\n".join(lines)
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     said: tuple[str, str]
     agents: dict[str, None]
     calls: dict[Action, Hashable]
@@ -255,8 +252,7 @@ ChainOf = Callable[[str], AgentChain]
 client's kind of agent stands. May raise, where the agents do not load."""
 
 
-@dataclass(slots=True)
-class Witness:
+class Witness(Struct):
     """A call that is answered differently, and those that are by the same rules and answers."""
 
     action: Action
@@ -292,8 +288,7 @@ class Witness:
         }
 
 
-@dataclass(slots=True)
-class Diff:
+class Diff(Struct):
     """What differs, and the calls that show it."""
 
     differences: Differences
@@ -389,8 +384,7 @@ def diff(old: Policy, new: Policy, chain_of: ChainOf) -> Diff:
     return search.report
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(Struct, frozen=True):
     """An agent before both policies."""
 
     title: str

@@ -8,9 +8,11 @@ never said to cover another one.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.policy.actions import ActionPattern
 from paddock.policy.engine import Layers, PathGuards
@@ -38,8 +40,7 @@ _FILLS: Final = ("", FILL[0], FILL, FILL * 2)
 GUARDING_LISTS: Final = ("protected", "generated", "secret")
 
 
-@dataclass(frozen=True, slots=True)
-class IdleException:
+class IdleException(Struct, frozen=True):
     """A `!` that takes nothing out of the list `name`: `above` closes a directory above it."""
 
     name: str

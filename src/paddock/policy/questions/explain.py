@@ -10,9 +10,11 @@ Also here:
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.policy.actions import ActionPattern, NamePattern
 from paddock.policy.decide import decide, judge_for
@@ -45,8 +47,7 @@ NO_TELLING: Final = 0.75
 COMPARED_CHARS_MAX: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class NearMiss:
+class NearMiss(Struct, frozen=True):
     """A rule that does not match, and what keeps it from matching."""
 
     rule: RuleMatch
@@ -150,8 +151,7 @@ def _similarity(one: str, other: str) -> float:
     return min(ratio, NO_TELLING)
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """A decision with its surroundings. `near_misses_left_off` were not kept."""
 
     decision: Decision
@@ -292,8 +292,7 @@ SHOWN_MAX: Final = 5
 """Actions of one call that are explained; the others are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Now:
+class Now(Struct, frozen=True):
     """What the policy in force adds to a recorded call; `note` says why, where it is nothing."""
 
     note: str = ""

@@ -12,8 +12,10 @@ Also here:
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
@@ -33,8 +35,7 @@ CLOSING_LISTS: Final = ("protected", "generated", "secret")
 ANY_COMMAND: Final = "tool:shell:run *"
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileEdit:
+class ProfileEdit(Struct, frozen=True):
     """A profile without some of its rules and with some more."""
 
     profile: Profile
@@ -57,8 +58,7 @@ class ProfileEdit:
         return (rule for rule in self.added if rule.command is None)
 
 
-@dataclass(frozen=True, slots=True)
-class ListEdit:
+class ListEdit(Struct, frozen=True):
     """The list `name` of `[paths]` without what closes a path."""
 
     name: str
@@ -66,8 +66,7 @@ class ListEdit:
     removed: tuple[PathPattern, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
+class Edits(Struct, frozen=True):
     """What is to be written otherwise, all of it together."""
 
     lists: tuple[ListEdit, ...]
@@ -262,8 +261,7 @@ _BESIDES: Final = "and besides: "
 _APPROVAL: Final = "have it approved when it is asked about"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What to do. `outcome` is what the changed policy answers, if that was tried.
 
     Where several are proposed, they belong together, and the last one has the outcome.
@@ -284,8 +282,7 @@ class Change:
         return self.outcome is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Tried:
+class _Tried(Struct, frozen=True):
     """What edits come to. `trust` is said where they flip nothing without it."""
 
     outcome: Outcome

@@ -11,8 +11,9 @@ Also here:
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.policy.actions import HeadPattern, parse_concrete
 from paddock.policy.engine import Policy, Writer
@@ -102,8 +103,7 @@ _OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
 """What changes a file besides `create`; of the first two people think as of writing."""
 
 
-@dataclass(frozen=True, slots=True)
-class LintFinding:
+class LintFinding(Struct, frozen=True):
     """One thing to look at: a stable code, where, and what to do."""
 
     code: str
@@ -115,8 +115,7 @@ class LintFinding:
         return f"{self.place}: {self.code}: {self.message}\n  hint: {self.hint}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Danger:
+class _Danger(Struct, frozen=True):
     """A setting that gives more than it seems to, or has another name now."""
 
     key: tuple[str, str]
@@ -426,8 +425,7 @@ def _ways(document: PolicyDocument, key: tuple[str, str]) -> Iterator[tuple[str,
 # report shows which promises were kept, and how many.
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleResult:
+class ExampleResult(Struct, frozen=True):
     """One example: `wanted` is whether it should match, `holds` whether that is so."""
 
     profile: str

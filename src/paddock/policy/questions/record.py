@@ -10,9 +10,11 @@ Also here:
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Final, cast, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.places import BUILT_IN, place_text, quote_toml
@@ -91,8 +93,7 @@ MEANINGS: Final[Mapping[Why, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """Where a call stands in the ledger, and whose it is."""
 
     seq: int
@@ -103,8 +104,7 @@ class Recorded:
     tool: str
 
 
-@dataclass(frozen=True, slots=True)
-class PastDecision:
+class PastDecision(Struct, frozen=True):
     """A recorded call with all that is needed to decide it again.
 
     `rule` is the one that decided then. Its `source` is who approved, where somebody did.
@@ -121,8 +121,7 @@ class PastDecision:
     """How far the command of a decision to confine was held; empty where that is not on record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """A recorded call that cannot be decided again. `detail` may be empty."""
 
     where: Recorded
@@ -296,15 +295,13 @@ _ASKED: Final = ("confine", "ask")
 DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     seq: int
     time: str
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedCall:
+class RecordedCall(Struct, frozen=True):
     """One call: the entry that decided it, and the one that says what came of it."""
 
     decided: Kept

@@ -14,9 +14,11 @@ Also here:
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Final, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 from paddock.policy.actions import ActionPattern, HeadPattern, TargetKind, parse_head
 from paddock.policy.decide import decide, judge_for, writer_of
@@ -66,8 +68,7 @@ class Policies(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """One call of a group, with the action that decides now."""
 
     where: Recorded
@@ -85,8 +86,7 @@ class Example:
         }
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """Calls of one agent whose answer changed from one rule's to another's."""
 
     kind: Kind
@@ -114,8 +114,7 @@ class Group:
         }
 
 
-@dataclass(slots=True)
-class LostGroup:
+class LostGroup(Struct):
     """Calls of one agent that could not be decided again, for one reason."""
 
     why: Why
@@ -135,8 +134,7 @@ class LostGroup:
         }
 
 
-@dataclass(slots=True)
-class Replay:
+class Replay(Struct):
     """What came of it. Groups: denied, asked, confined, allowed, and of these most calls first."""
 
     decided: int = 0
@@ -322,8 +320,7 @@ ENDS: Final = "deny of all that no rule names"
 PATH_LISTS: Final = ("protected", "generated", "secret", "warned", "safe")
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One thing that can decide: a rule, an entry of `otherwise`, a pattern of a list.
 
     `profile` is empty for a path list. `kind` is None where every target is meant.
@@ -346,8 +343,7 @@ class Item:
         return f"{self.says} {self.text} ({self.place})"
 
 
-@dataclass(frozen=True, slots=True)
-class SettingChange:
+class SettingChange(Struct, frozen=True):
     """A setting that differs: no single decision shows it."""
 
     key: str
@@ -355,8 +351,7 @@ class SettingChange:
     new: str
 
 
-@dataclass(frozen=True, slots=True)
-class Differences:
+class Differences(Struct, frozen=True):
     """What differs. `common` are items of both: what a witness may have to match besides."""
 
     removed: tuple[Item, ...]
@@ -499,7 +494,7 @@ def _settings(old: Policy, new: Policy) -> Iterator[SettingChange]:
 
 
 def _flat(key: str, value: object) -> Iterator[tuple[str, str]]:
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         for field in fields(value):
             name = f"{key}.{field.name}" if key else field.name
             yield from _flat(name, getattr(value, field.name))

@@ -18,8 +18,10 @@ Also here:
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.policy.engine import Policy
@@ -93,8 +95,7 @@ _CREATIONS: Final = (WriteFile, MakeDirectory, MakeLink)
 _REMOVALS: Final = (RemoveFile, RemoveDirectory)
 
 
-@dataclass(frozen=True, slots=True)
-class Footing:
+class Footing(Struct, frozen=True):
     """What has to hold for a set as it lands; see `changes.Condition`."""
 
     root_fd: int
@@ -202,8 +203,7 @@ def _node(change: StagedChange) -> NodeKind:
     return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a set goes: the workspace, its history, and the journal of both."""
 
     workspace: Workspace
@@ -213,8 +213,7 @@ class Place:
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """With a `conflict` nothing has changed."""
 
     changed: tuple[ChangedPath, ...] = ()

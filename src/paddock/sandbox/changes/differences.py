@@ -24,9 +24,11 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
@@ -58,8 +60,7 @@ class Ancestor(Enum):
     """It took another one's place, or stands below one that did."""
 
 
-@dataclass(slots=True)
-class Ancestry:
+class Ancestry(Struct):
     """Asked for each path, looks at each directory once; makes no system call."""
 
     directories: Mapping[str, KnownDirectory]
@@ -108,8 +109,7 @@ _NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.E
 _NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errno.EPERM})
 
 
-@dataclass(frozen=True, slots=True)
-class Comparing:
+class Comparing(Struct, frozen=True):
     """Both by the descriptors of their roots; nothing is followed."""
 
     upper_fd: int
@@ -222,8 +222,7 @@ _STICKY: Final = "would come without the sticky bit that it was given, and so be
 _WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """Descriptors of the layer's root and of the workspace's."""
 
     upper_fd: int
@@ -232,8 +231,7 @@ class Layers:
     """Of the workspace's: it knows where a git directory outside of it stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     started_ns: int
     """A moment; see `moments`."""
     hidden: frozenset[str]
@@ -242,8 +240,7 @@ class Ground:
     """Of the hidden names, and of what is below them: what it saw instead, by path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     change: CommandChange
     lower: Look | None
     """What stands in the workspace, and has to give way or to be changed."""
@@ -254,8 +251,7 @@ class Difference:
     """Another kind of entry takes the place: this is what has to go first, or comes then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Differences:
+class Differences(Struct, frozen=True):
     """All of them, parents before children."""
 
     found: tuple[Difference, ...]
@@ -315,8 +311,7 @@ def status_of_look(look: Look) -> FileStatus:
     )
 
 
-@dataclass(slots=True)
-class _Finding:
+class _Finding(Struct):
     layers: Layers
     ground: Ground
     comparing: Comparing

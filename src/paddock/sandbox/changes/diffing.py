@@ -6,8 +6,9 @@ be secret. The digest binds an answer to all of it, shown or cut.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.ledger.format.encoding import encode_json
@@ -32,8 +33,7 @@ _USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
 """Of what is new: under these nothing is said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     text: str
     digest: str
     warnings: tuple[str, ...]

@@ -8,9 +8,11 @@ denies there, a rule or an agent's own lists, denies still.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import (
     DirectoryNotEmptyError,
@@ -53,8 +55,7 @@ class ChangeKind(Enum):
     MODE = "mode"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandChange:
+class CommandChange(Struct, frozen=True):
     """One difference between the workspace and what a command left."""
 
     path: str
@@ -71,8 +72,7 @@ class CommandChange:
     """Why this user cannot do it, whatever policy says; found by whoever looked at the disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class StagedJudgement:
+class StagedJudgement(Struct, frozen=True):
     """What is to become of one change, and why."""
 
     change: CommandChange
@@ -95,8 +95,7 @@ class StagedJudgement:
         return self.outcome is Outcome.ALLOW
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
+class Bench(Struct, frozen=True):
     """Who judges: the policy for one chain of agents, and what there is to know of the ground."""
 
     policy: Policy

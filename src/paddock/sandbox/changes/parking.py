@@ -8,8 +8,9 @@ meanwhile is a conflict and not a surprise.
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from typing import Any, Final, NamedTuple, cast
+
+from msgspec.structs import astuple
 
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError

@@ -8,8 +8,10 @@ everybody's.
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -173,16 +175,14 @@ def _directories(found: Sequence[Difference], kind: ChangeKind) -> frozenset[str
 _PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     commit: Commit
     bytes_max: int
     grants_asks: bool = False
     """Somebody was shown the differences, and said yes to what policy asks about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Struct, frozen=True):
     difference: Difference
     judgement: StagedJudgement
 

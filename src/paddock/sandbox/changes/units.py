@@ -18,8 +18,10 @@ does not matter what is named.
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import HostError, PermissionDeniedError
 from paddock.sandbox.changes.differences import Difference, Layers, is_only_touched
@@ -42,8 +44,7 @@ _BYTES_MAX: Final = 256_000_000
 """Of a file of git's that a command did not write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unseen:
+class Unseen(Struct, frozen=True):
     """What of a workspace a command was not shown, or may not change unseen."""
 
     closed: Sequence[str] = ()
@@ -54,8 +55,7 @@ class Unseen:
     """Directories below which nobody looked for changes."""
 
 
-@dataclass(slots=True)
-class _Repository:
+class _Repository(Struct):
     name: str
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])

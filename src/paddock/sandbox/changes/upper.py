@@ -26,9 +26,11 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import HostError
@@ -97,8 +99,7 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     kind: Kind
     mode: int
     owner: int
@@ -112,8 +113,7 @@ class Look:
     """A directory where another file system begins: commands see what it covers."""
 
 
-@dataclass(frozen=True, slots=True)
-class RawChange:
+class RawChange(Struct, frozen=True):
     """One name of the upper layer. `path` is workspace-relative, as the disk gave it."""
 
     path: str
@@ -127,8 +127,7 @@ class RawChange:
     link_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UpperLayer:
+class UpperLayer(Struct, frozen=True):
     """All changes, parents before children, each directory's names in order."""
 
     changes: tuple[RawChange, ...]

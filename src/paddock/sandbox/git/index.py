@@ -23,8 +23,9 @@ Source: gitformat-index(5), `verify_path` of git's read-cache.c, and git's racy-
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from paddock.errors import HostError
 from paddock.sandbox.git.objects import SHA1_BYTES, find_digest, join_split_index
@@ -118,8 +119,7 @@ taken over from the entry before, and where the next one begins. No class: that 
 than all the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFile:
+class IndexFile(Struct, frozen=True):
     content: bytes
     end: int
     """Where the checksum begins."""
@@ -322,8 +322,7 @@ def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
+class _Entries(Struct, frozen=True):
     end: int
     has_directories: bool
     whole: dict[int, int]
@@ -397,8 +396,7 @@ def _are_blocks_true(file: IndexFile, entries: _Entries, places: dict[bytes, int
     return passed == file.count
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
+class Landing(Struct, frozen=True):
     """An index that may land, or what it changes outside of the folder."""
 
     content: bytes

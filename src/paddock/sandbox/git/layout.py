@@ -23,8 +23,10 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.errors import HostError
 from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
@@ -55,8 +57,7 @@ Raises: HostError: it cannot be read.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Touched:
+class Touched(Struct, frozen=True):
     """What a command did to names, without what it did to contents."""
 
     present: frozenset[str]
@@ -131,8 +132,7 @@ def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
     return armed
 
 
-@dataclass(slots=True)
-class _Looking:
+class _Looking(Struct):
     lower_fd: int
     touched: Touched
     resolution: Resolution
@@ -195,8 +195,7 @@ def _join(directory: str, name: str) -> str:
     return name if directory == "." else f"{directory}/{name}"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkTree:
+class WorkTree(Struct, frozen=True):
     """One work tree, and where git keeps what it knows of it. Paths are workspace-relative."""
 
     place: str
@@ -285,8 +284,7 @@ def _look(git: str, directory: GitDirectory, files: "_Files") -> WorkTree:
         return WorkTree(git, git, directory.path, ".", hash_bytes, is_sure=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
+class _Files(Struct, frozen=True):
     read: Read
     workspace: str
 

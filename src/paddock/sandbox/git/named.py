@@ -9,9 +9,10 @@ import os
 import re
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.sandbox.git.index import NO_INDEX, IndexEntry, IndexFile, open_index
 from paddock.sandbox.git.layout import Read, WorkTree
@@ -26,8 +27,7 @@ _ELSEWHERE: Final = b"refs/heads/.invalid"
 """What HEAD says where refs are kept in tables (`reftable`), which are not read here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sides:
+class Sides(Struct, frozen=True):
     before: Read
     after: Read
     fds: tuple[int, int]
@@ -35,8 +35,7 @@ class Sides:
     resolution: Resolution
 
 
-@dataclass
-class Naming:
+class Naming(Struct):
     """One work tree's names. Paths are relative to it, as bytes."""
 
     tree: WorkTree

@@ -23,9 +23,10 @@ seen to write (tests/unit/sandbox/git/test_git_operations.py).
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.policy.settings import Git
 from paddock.sandbox.git.index import is_harmless_index
@@ -66,8 +67,7 @@ class Phase(IntEnum):
     GONE_OBJECTS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Ordinary:
+class Ordinary(Struct, frozen=True):
     name: re.Pattern[str]
     phase: Phase
     check: Check | None = None
@@ -274,8 +274,7 @@ class NodeKind(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class GitDirectory:
+class GitDirectory(Struct, frozen=True):
     """One git directory of the workspace.
 
     `nested` are the git directories of submodules and worktrees inside it that stood
@@ -297,8 +296,7 @@ class GitDirectory:
     """What the workspace is of its work tree; empty for all of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitChange:
+class GitChange(Struct, frozen=True):
     """One change in a git directory. `name` is relative to it; `.` is itself."""
 
     name: str
@@ -310,8 +308,7 @@ class GitChange:
     is_removed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GitRuling:
+class GitRuling(Struct, frozen=True):
     """Whether one change lands, and if not, why.
 
     `is_aside` says of what is refused that the repository is whole without it: the rest
@@ -324,8 +321,7 @@ class GitRuling:
     phase: Phase = Phase.STATE
 
 
-@dataclass(frozen=True, slots=True)
-class GitPlace:
+class GitPlace(Struct, frozen=True):
     directory: str
     name: str
     """In it; `.` for itself."""

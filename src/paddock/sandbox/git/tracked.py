@@ -19,9 +19,10 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.sandbox.git.index import (
     FILE_MODES,
@@ -48,8 +49,7 @@ FileIdentity = tuple[int, ...]
 """Device, inode, size, mtime and ctime in ns; empty for what is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedName:
+class TrackedName(Struct, frozen=True):
     """One name that is closed to commands, stands in the workspace, and is in an index."""
 
     path: str
@@ -64,14 +64,22 @@ class TrackedName:
     """Of what stands there: what is shown in its place has another time."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexPlace:
+class IndexPlace(Struct, frozen=True, eq=False):
     repository: str
-    fd: int = field(compare=False)
+    fd: int
     directory: str
     """Below that, with a slash, or empty."""
     above: str = ""
     """What the index has before the workspace's own paths, with a slash."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IndexPlace) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, str, str]:
+        return self.repository, self.directory, self.above
 
     def read(self, name: str) -> bytes | None:
         return find_content(self.fd, self.directory + name, _INDEX_BYTES_MAX)
@@ -85,8 +93,7 @@ class IndexPlace:
             return identity_of_look(os.fstat(fd))
 
 
-@dataclass(frozen=True, slots=True)
-class Tracked:
+class Tracked(Struct, frozen=True):
     names: tuple[TrackedName, ...]
     indexes: Mapping[IndexPlace, FileIdentity]
 
@@ -94,8 +101,7 @@ class Tracked:
         return all(place.identity() == known for place, known in self.indexes.items())
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     identity: FileIdentity
     names: frozenset[str]
     entries: tuple[IndexEntry, ...]
@@ -153,8 +159,7 @@ class TrackedNames:
         return _Read(identity, names, find_indexed(place, files, folders))
 
 
-@dataclass(slots=True)
-class _Looking:
+class _Looking(Struct):
     root_fd: int
     workspace: str
     outside: IndexPlace | None

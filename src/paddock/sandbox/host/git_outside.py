@@ -14,8 +14,10 @@ import os
 import re
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.errors import HostError
 from paddock.sandbox.host.host_facts import GitOutside, Resolver, is_below, read_content
@@ -37,8 +39,7 @@ _IS_SPARSE: Final = re.compile(
 _NAMES: Final = ("HEAD", "objects", "refs")
 
 
-@dataclass(frozen=True, slots=True)
-class HeldGit:
+class HeldGit(Struct, frozen=True):
     """What was found, held by a descriptor of its common directory, to be closed."""
 
     outside: GitOutside

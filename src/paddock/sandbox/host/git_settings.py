@@ -21,9 +21,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from paddock.errors import PaddockError
 from paddock.sandbox.git.objects import GIT_OPTIONS
@@ -93,8 +94,7 @@ _NAMED: Final = re.compile(r"(?:^|\s)filter=(\S+)")
 _SIGNING: Final = frozenset({"commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated"})
 
 
-@dataclass(frozen=True, slots=True)
-class GitSetting:
+class GitSetting(Struct, frozen=True):
     """One entry, in git's order: of two with the same key the later one counts."""
 
     scope: str
@@ -105,8 +105,7 @@ class GitSetting:
     value: str
 
 
-@dataclass(slots=True)
-class GitLook:
+class GitLook(Struct):
     """One look at git on the host, and what came of it so far."""
 
     workspace: str

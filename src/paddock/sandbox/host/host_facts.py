@@ -12,7 +12,8 @@ Also here:
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import HostError
@@ -24,31 +25,27 @@ Link = tuple[str, str]
 """(absolute name of a link, the text in it)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     asked: str
     real: str
     links: tuple[Link, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Struct, frozen=True):
     """A real path that no command may reach, and what stands there, in words."""
 
     path: str
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """A place that was asked for, or found, and is not in the plan: and why."""
 
     path: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Toolchain:
+class Toolchain(Struct, frozen=True):
     name: str
     readable: tuple[str, ...]
     links: tuple[Link, ...] = ()
@@ -56,8 +53,7 @@ class Toolchain:
     """Without which its programs look for it in the home directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """What a directory holds; asked for only where something in it has to be left out."""
 
     directory: str
@@ -65,8 +61,7 @@ class Listing:
     links: tuple[Link, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GitOutside:
+class GitOutside(Struct, frozen=True):
     """A git directory outside of the workspace whose repository the workspace belongs to."""
 
     common: str
@@ -89,8 +84,7 @@ class GitOutside:
         return f"{self.own}/{name}" if self.own else name
 
 
-@dataclass(frozen=True, slots=True)
-class GitFilter:
+class GitFilter(Struct, frozen=True):
     """A filter of gitattributes(5) as git's configuration on the host has it."""
 
     name: str
@@ -102,8 +96,7 @@ class GitFilter:
     """For each line where its program may be: real paths, in the order of PATH."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitFacts:
+class GitFacts(Struct, frozen=True):
     """What git on the host is set up to do in the workspace, vetted: see `git_settings`."""
 
     values: tuple[tuple[str, str], ...] = ()
@@ -118,8 +111,7 @@ class GitFacts:
     left_out: tuple[LeftOut, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     workspace: str
     home: str
     """Real, of the user who runs Paddock. Never readable as such."""
@@ -198,8 +190,7 @@ def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
     return topmost(both)
 
 
-@dataclass(slots=True)
-class Carving:
+class Carving(Struct):
     """What is left of places around holes in them. `unknown` are those that were not listed."""
 
     listings: Mapping[str, Listing]

@@ -12,9 +12,11 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock.sandbox.host.host_facts import (
     LeftOut,
@@ -50,8 +52,7 @@ _MORE_MARKS: Final = {"node": ("include/node/node.h",), "go": ("VERSION",)}
 """Without which a directory is not believed by its marks alone: a project may have a `bin/node`."""
 
 
-@dataclass(slots=True)
-class Marks:
+class Marks(Struct):
     """Looks for marks; `changeable` are the real places where commands put what they like."""
 
     resolver: Resolver
@@ -118,8 +119,7 @@ _SHARED: Final = re.compile(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
 """One directory for all of uv's or pipx's: hundreds of tools would be hundreds of mounts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     search_path: tuple[Standing, ...]
     toolchains: tuple[Toolchain, ...]
     left_out: tuple[LeftOut, ...]
@@ -162,8 +162,7 @@ def find_toolchains(
     return Found(tuple(believed), tuple(search.found.values()), tuple(search.left_out))
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     home: str
     workspace: str
     variables: Mapping[str, str]

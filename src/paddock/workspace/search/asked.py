@@ -1,8 +1,9 @@
 """What a search is asked for, and what it answers. No work is done here."""
 
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from paddock import limits
 
@@ -19,8 +20,7 @@ class Shown(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Regex:
+class Regex(Struct, frozen=True):
     """What lines have to match; ripgrep's own syntax, linear time."""
 
     pattern: str
@@ -28,8 +28,7 @@ class Regex:
     literal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What is looked for, and how much of it is shown."""
 
     regex: Regex
@@ -44,8 +43,7 @@ class BinarySign(Enum):
     LARGE_UTF16 = "is UTF-16 and over 8 MB, and was not searched"
 
 
-@dataclass(slots=True)
-class Remarks:
+class Remarks(Struct):
     """What has to be said of a search beside its rows."""
 
     unreadable: set[str] = field(default_factory=set[str])
@@ -73,8 +71,7 @@ class Line(NamedTuple):
     is_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FileLines:
+class FileLines(Struct, frozen=True):
     """What one file has to show: its matches, and lines around them, each once, in order.
 
     In columns, since there may be a great many; `lines` has them one by one.
@@ -103,8 +100,7 @@ class FileLines:
         )
 
 
-@dataclass(slots=True)
-class ContentFound:
+class ContentFound(Struct):
     """Files with their lines, in byte order of their paths; `matches` counts what is shown."""
 
     files: list[FileLines] = field(default_factory=list[FileLines])
@@ -113,8 +109,7 @@ class ContentFound:
     remarks: Remarks = field(default_factory=Remarks)
 
 
-@dataclass(slots=True)
-class NamesFound:
+class NamesFound(Struct):
     """Workspace paths in byte order; a directory has a slash behind."""
 
     paths: list[str] = field(default_factory=list[str])

@@ -5,8 +5,10 @@ ripgrep is given its name: what may not be viewed, is too large or is binary is 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import HostError, ToolError
@@ -25,8 +27,7 @@ from paddock.workspace.workspace import Workspace
 SKIPPED_NAMES: Final = frozenset({".git", "__pycache__", "node_modules", ".DS_Store"})
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """How many entries were passed by; what may not even be named is not counted."""
 
     by_name: int = 0
@@ -36,8 +37,7 @@ class Skipped:
     unreadable: int = 0
 
 
-@dataclass(slots=True)
-class CountedFound:
+class CountedFound(Struct):
     """What was found, in how many files, and what was passed by before the last of them."""
 
     found: ContentFound
@@ -80,8 +80,7 @@ def search_counted(
     return CountedFound(search.found, searched, skipped)
 
 
-@dataclass(slots=True)
-class _Choice:
+class _Choice(Struct):
     """Which files are searched, with the account as it stood at each of them."""
 
     workspace: Workspace

@@ -12,9 +12,10 @@ is what the expressions of `policy.globs` need to be free of backtracking.
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidPatternError
@@ -32,8 +33,7 @@ _FROM_THERE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SearchGlob:
+class SearchGlob(Struct, frozen=True):
     """A compiled glob. One of `names` and `paths` is None, or both where all is meant."""
 
     text: str

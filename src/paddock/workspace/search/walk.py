@@ -15,8 +15,9 @@ import math
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock import limits
 from paddock.workspace.listing import Tree
@@ -42,8 +43,7 @@ _LOOK_ENTRIES: Final = 64
 """So often the clock is looked at within a directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Struct, frozen=True):
     skipped: frozenset[str]
     """Names that are nowhere below the searched directory, whatever they are."""
     honours_ignore: bool
@@ -52,8 +52,7 @@ class Terms:
     """Whether directories that match are wanted too: those with a file in them."""
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(Struct):
     """One open directory of the walk, and what of it is still to come."""
 
     fd: int
@@ -62,8 +61,7 @@ class _Level:
     scope: IgnoreScope | None
 
 
-@dataclass(slots=True)
-class _Wanted:
+class _Wanted(Struct):
     """A directory that matches, and is told once a file is seen below it."""
 
     path: str

@@ -1,8 +1,7 @@
 """The difference before an approval is that of the content which the approval is bound to."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paddock.apps.admin.question import Preview, WorkspacePreviews
 from paddock.runtime.approvals import ApprovalRequest

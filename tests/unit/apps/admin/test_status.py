@@ -1,8 +1,7 @@
 """The status line always says what is held; the badge says what is not."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from paddock.apps.admin.show import Sandboxed, Status, status_text
 from paddock.sandbox.values import Enforcement

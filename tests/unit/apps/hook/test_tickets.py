@@ -1,7 +1,8 @@
 """A ticket stands for one question to a person: once, and for nothing else."""
 
 import os
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from paddock.apps.hook.tickets import LIFE_S, CommandAsked, TicketApprover, Tickets
 from paddock.errors import ApprovalUnavailableError

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from tests.support.hooks import Client
 from tests.support.places import new_place
@@ -23,8 +23,7 @@ allow = ["tool:file:*", "tool:shell:*"]
 pytestmark = pytest.mark.needs("stage")
 
 
-@dataclass
-class Shell:
+class Shell(Struct):
     """A client's shell in front of a project that has an agent."""
 
     client: Client

@@ -9,10 +9,10 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from paddock import limits
 from tests.support import forked
@@ -45,8 +45,7 @@ HANDSHAKE = request(
 PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(Struct, frozen=True):
     """A server, and its client's side of the streams."""
 
     process: subprocess.Popen[bytes]

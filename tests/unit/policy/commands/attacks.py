@@ -9,11 +9,10 @@ The directory holds a git repository with two commits, `in.txt`, `victim`,
 `evil` (a program that makes `HARM`), and what the row's set-up adds.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Attack:
+class Attack(Struct, frozen=True):
     kind: str
     rules: tuple[str, ...]
     command: str

@@ -2,9 +2,9 @@
 
 import json
 import tomllib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
 from paddock.policy.questions.explain import Explanation, explain, find_nearly

@@ -1,6 +1,5 @@
 """Recorded calls decided again: what changes, what cannot be told, and how it is grouped."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -174,8 +173,7 @@ class Nobody(Policies):
         raise AssertionError(past)
 
 
-@dataclass(frozen=True)
-class WithoutParents(OnePolicy):
+class WithoutParents(OnePolicy, frozen=True):
     """Of a record in which an agent stands without its parent."""
 
     def is_whole(self, past: PastDecision) -> bool:

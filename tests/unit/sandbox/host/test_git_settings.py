@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import Struct, field
 
 from paddock.sandbox.host.git_settings import GitLook, GitSetting, list_settings, parse_listing
 from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standing
@@ -13,8 +13,7 @@ from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standi
 pytestmark = pytest.mark.needs("git")
 
 
-@dataclass
-class Host:
+class Host(Struct):
     """A home and a workspace, at which git is asked."""
 
     base: Path

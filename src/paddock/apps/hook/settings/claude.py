@@ -1,7 +1,8 @@
 """Our entries in Claude Code's settings: which there are, put in, found, taken out. Pure."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.text.json import (
@@ -34,8 +35,7 @@ _SESSION: Final = ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"
 EVENTS: Final = (*JUDGED, *_AFTER, *_SESSION)
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """What an entry starts: the interpreter and the file, both absolute."""
 
     python: str

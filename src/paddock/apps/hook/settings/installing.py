@@ -1,9 +1,10 @@
 """What is planned for a client's settings; it is shown first, and written then."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
@@ -28,8 +29,7 @@ SCOPES_OF: Final[Mapping[Client, tuple[Scope, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Struct, frozen=True):
     """What says where a client looks for its settings."""
 
     root: Path
@@ -55,8 +55,7 @@ class Places:
         return Path(CODEX.of_user(str(self.home), self.variables)) / "config.toml"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """What is to be said of our entries in one settings file."""
 
     client: Client
