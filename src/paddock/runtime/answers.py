@@ -24,7 +24,6 @@ from paddock.text.show import quote, show_name
 from paddock.tools.spec import StoppedCallError, Tool
 from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, RuleMatch, rule_in_brief
-from paddock.values.quick import quick
 
 WARNING_TURNED_OFF: Final = (
     "[said once a session: warned = [] in [paths] of paddock.toml turns these warnings off]"
@@ -38,7 +37,7 @@ def result_of(ready: Prepared, outcome: Ran) -> ToolResult:
     warnings = ready.judged.decision.warnings
     if not ready.clamped and not warnings:
         call = ready.call
-        return quick(ToolResult, (call.id, call.tool, content, outcome.details, None))
+        return ToolResult(call.id, call.tool, content, outcome.details)
     details = dict(outcome.details)
     if ready.clamped:
         details["clamped"] = dict(ready.clamped)

@@ -51,7 +51,6 @@ from paddock.tools.spec import Confining, Plan, StoppedCallError, Tool, ToolOutp
 from paddock.values.calls import LeftEffect, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, Outcome, confined
 from paddock.values.entries import Entry, clean
-from paddock.values.quick import quick
 
 __all__ = ["Context", "Dispatcher"]
 
@@ -161,7 +160,7 @@ class Dispatcher:
             except ToolError as error:
                 # Nobody is asked about what cannot run.
                 return self._deny(call, tool, actions, refusal_of(error), bounds, Judged(decision))
-        judged = quick(Judged, (decision, "", ""))
+        judged = Judged(decision)
         if decision.comes_to is Outcome.ASK:
             asked = self._ask(Question(call, tool, plan, actions, decision, bounds))
             if isinstance(asked, ToolResult):
@@ -176,7 +175,7 @@ class Dispatcher:
             # No content, no record, no call. What was held back for it goes.
             _release(tool, plan)
             return self._deny(call, tool, actions, not_recorded(error), bounds, judged)
-        return quick(Prepared, (call, tool, plan, clamped, kept, actions, judged, bounds))
+        return Prepared(call, tool, plan, clamped, kept, actions, judged, bounds)
 
     def _confine(self, tool: Tool[Any], plan: Plan, decision: Decision) -> tuple[Plan, Decision]:
         """Tie the plan to what will hold it: what was looked at is what runs."""

@@ -43,7 +43,6 @@ from paddock.values.entries import (
     digest_of_json,
     is_plain,
 )
-from paddock.values.quick import quick
 
 _TEXT_KEPT_MAX: Final = 4096
 """Longer argument texts are kept as a digest, in characters."""
@@ -245,8 +244,7 @@ class Recorder:
         if bounds.client_call:
             metadata["client_call"] = kept_name(bounds.client_call)
         order_id = bounds.order_id
-        kept = (event, order_id, decision, reason, session, agent, call_id, metadata, shared)
-        return quick(Entry, kept)
+        return Entry(event, order_id, decision, reason, session, agent, call_id, metadata, shared)
 
     def mark(self, call: ToolCall, intent: str) -> CallMark:
         """The call as the history notes it: by what its entries say, and its intent's id."""

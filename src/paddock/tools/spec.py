@@ -28,7 +28,6 @@ from paddock.policy.settings import LoweredLimits
 from paddock.tools.arguments import Binder
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect
 from paddock.values.decisions import Action, Held
-from paddock.values.quick import quick
 from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
 
 if TYPE_CHECKING:
@@ -318,7 +317,7 @@ def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> t
     rule on the target says nothing about the link: both are judged.
     """
     asked, real = path.asked, path.real
-    action = quick(Action, (category, operation, asked.relative))
+    action = Action(category, operation, asked.relative)
     if real is asked or real == asked:
         return (action,)
     return (action, Action(category, operation, real.relative))

@@ -16,7 +16,6 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import InvalidPathError, PathTraversalError
 from paddock.text.show import quote
-from paddock.values.quick import quick
 
 
 class WorkspacePath:
@@ -106,7 +105,7 @@ class ReadPath(NamedTuple):
 
 def same_path(path: WorkspacePath) -> ReadPath:
     """Of a path without links, which is what it leads to."""
-    return quick(ReadPath, (path, path))
+    return ReadPath(path, path)
 
 
 class WritePath(NamedTuple):
