@@ -10,7 +10,7 @@ from msgspec import Struct
 FILE = Path(__file__).with_name("budgets.toml")
 
 
-class Budget(Struct, frozen=True):
+class Budget(Struct, frozen=True, dict=True):
     """One promise: a ratio that a benchmark prints, and the most that it may be."""
 
     area: str
@@ -27,7 +27,7 @@ class Budget(Struct, frozen=True):
     there is nothing to keep."""
 
 
-class Kept(Struct, frozen=True):
+class Kept(Struct, frozen=True, dict=True):
     """A budget beside what was measured; None where the benchmark did not print it."""
 
     budget: Budget

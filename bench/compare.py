@@ -43,7 +43,7 @@ QUICKEST = "Paddock's time as a share of the quickest other set of tools that do
 ROUNDS = 9
 
 
-class Work(Struct, frozen=True):
+class Work(Struct, frozen=True, dict=True):
     """One thing to time: what to prepare, and what to ask."""
 
     title: str

@@ -39,7 +39,7 @@ APPENDS = 200
 FILES_IN_FOLDER = 100
 
 
-class Subject(Struct, frozen=True):
+class Subject(Struct, frozen=True, dict=True):
     """Something that comes in sizes, and what each of them costs."""
 
     things: str

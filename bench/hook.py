@@ -41,7 +41,7 @@ NEW_JQ = (1, 7)
 MUST_OLD_JQ, MUST_NEW_JQ, MUST_INSTRUCTIONS = 0.4, 1.0, 1.6
 
 
-class Case(Struct, frozen=True):
+class Case(Struct, frozen=True, dict=True):
     """One event."""
 
     name: str
@@ -68,7 +68,7 @@ CASES = (
 )
 
 
-class Interpreter(Struct, frozen=True):
+class Interpreter(Struct, frozen=True, dict=True):
     """A Python that the hook can be installed with."""
 
     name: str
@@ -83,14 +83,14 @@ class Interpreter(Struct, frozen=True):
         return (self.program.python, "-I", "-S", "-c", "pass")
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, dict=True):
     """What takes a turn."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
 
 
-class Cost(Struct, frozen=True):
+class Cost(Struct, frozen=True, dict=True):
     """Of one run, in milliseconds; `cpu` is of the process and all that it waited for."""
 
     wall: float

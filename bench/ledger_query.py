@@ -42,7 +42,7 @@ INTENT = {
 RESULT = {"status": "ok", "effects": [], "bytes": 1200, "digest": "sha256:" + "ab12" * 16}
 
 
-class Question(Struct, frozen=True):
+class Question(Struct, frozen=True, dict=True):
     """What is asked, and how many of the newest."""
 
     name: str

@@ -52,7 +52,7 @@ for line in sys.stdin:
 """
 
 
-class Server(Struct, frozen=True):
+class Server(Struct, frozen=True, dict=True):
     """One server, and how a file is read with it."""
 
     name: str
@@ -77,7 +77,7 @@ class Server(Struct, frozen=True):
         return client
 
 
-class Found(Struct):
+class Found(Struct, dict=True):
     """What was measured of a server: milliseconds, and of each turn microseconds a call."""
 
     boots: list[float]

@@ -35,7 +35,7 @@ How Paddock and other sets of tools deal with hostile files is in [the compariso
 """
 
 
-class Part(Struct, frozen=True):
+class Part(Struct, frozen=True, dict=True):
     """One section of the page: a benchmark and how it is called."""
 
     title: str

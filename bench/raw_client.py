@@ -21,7 +21,7 @@ class ServerFailed(Exception):
     """The server ended, or said that it could not."""
 
 
-class Begun(Struct, frozen=True):
+class Begun(Struct, frozen=True, dict=True):
     """A request that was sent."""
 
     number: int

@@ -166,7 +166,7 @@ def loop_find(root: str, suffix: str) -> int:
     return sum(1 for path in sorted(Path(root).rglob("*")) if path.name.endswith(suffix))
 
 
-class Row(Struct, frozen=True):
+class Row(Struct, frozen=True, dict=True):
     """One comparison. `loop` is run once, for information."""
 
     name: str

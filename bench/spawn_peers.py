@@ -45,7 +45,7 @@ BARE, WARM, WHOLE = "none", "Paddock, made ahead", "Paddock, run_shell"
 TRUE = ("/usr/bin/true",)
 
 
-class Sandbox(Struct):
+class Sandbox(Struct, dict=True):
     """Paddock's launcher. What a command writes is dropped, so it takes no part in writing."""
 
     name: str
@@ -68,7 +68,7 @@ class Sandbox(Struct):
         pass
 
 
-class Tool(Struct):
+class Tool(Struct, dict=True):
     """`run_shell`, as an agent calls it."""
 
     name: str

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Guarantee(Struct, frozen=True):
+class Guarantee(Struct, frozen=True, dict=True):
     """Tests as pytest node ids or files; mutants as file names in tests/mutants/.
 
     What notices the first mutant mostly stands first, as a trial ends there.

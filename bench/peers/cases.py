@@ -19,7 +19,7 @@ YES, NO, HANGS, ABSENT = "yes", "**no**", "**hangs**", "–"
 NEEDLE = "needle_in_a_haystack"
 
 
-class Ground(Struct, frozen=True):
+class Ground(Struct, frozen=True, dict=True):
     """Where a case takes place."""
 
     peer: Peer

@@ -25,7 +25,7 @@ PATIENCE_S = 10.0
 START_S = 120.0
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, dict=True):
     """What a peer said. `hung` where it said nothing in time."""
 
     ok: bool
@@ -33,7 +33,7 @@ class Answer(Struct, frozen=True):
     hung: bool = False
 
 
-class Peer(Struct, frozen=True):
+class Peer(Struct, frozen=True, dict=True):
     """One set of tools."""
 
     name: str

@@ -61,7 +61,7 @@ def surroundings() -> dict[str, str]:
     return {"HOME": str(home), "PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
 
 
-class Spawned(Struct):
+class Spawned(Struct, dict=True):
     """A program in front of the command, started for each."""
 
     name: str

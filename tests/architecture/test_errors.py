@@ -10,7 +10,7 @@ from paddock import errors
 from tests.support.repository import PACKAGE, modules
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, dict=True):
     parent: str
     code: str
 

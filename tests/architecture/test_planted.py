@@ -18,7 +18,7 @@ from tests.architecture.rules import Module, Rule
 from tests.support.repository import PACKAGE, ROOT
 
 
-class Plant(Struct, frozen=True):
+class Plant(Struct, frozen=True, dict=True):
     """A violation: where it is planted, what stands there, what the tool must say."""
 
     place: str

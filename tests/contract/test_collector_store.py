@@ -2,7 +2,13 @@
 
 import pytest
 
-from paddock.collector.accept import Answer, Recorded, accept_offer, accept_offers, verify_store
+from paddock.collector.accept import (
+    OfferAnswer,
+    RecordedCheckpoint,
+    accept_offer,
+    accept_offers,
+    verify_store,
+)
 from paddock.collector.chains import Offer, OfferRefusal, Progress, RefusalCode
 from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.testing.memory_collector import MemoryCollector
@@ -247,8 +253,8 @@ def test_offers_are_looked_at_in_the_order_of_their_arrival(store, host):
 
     assert [answer.offer.host for answer in answers] == ["web1", "web2"]
     assert answers == [
-        Answer(answers[0].offer, head_of(host.lines, host.note())),
-        Answer(answers[1].offer, head_of(second.lines, second.note())),
+        OfferAnswer(answers[0].offer, head_of(host.lines, host.note())),
+        OfferAnswer(answers[1].offer, head_of(second.lines, second.note())),
     ]
 
 
@@ -342,7 +348,7 @@ RECORDED = "the checkpoint of 10 entries that entry 17 of the collector's own le
 
 
 def accepted(host, size):
-    return Recorded("web1", "ho1m", size, head_of(host.lines[:size], "").root.hex(), 17)
+    return RecordedCheckpoint("web1", "ho1m", size, head_of(host.lines[:size], "").root.hex(), 17)
 
 
 def test_an_altered_entry_is_found(kind, store, host):

@@ -11,7 +11,7 @@ from paddock.errors import HostError
 from paddock.ledger.format.encoding import EntryRefusedError
 from paddock.ledger.format.lines import parse_line
 from paddock.ledger.ports import Ledger
-from paddock.ledger.sealing import USUAL_PACE, Keeper, KeptLedger
+from paddock.ledger.sealing import USUAL_PACE, AutoCheckpoint, KeptLedger
 from paddock.ledger.verify.verifying import verify
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.entries import Entry
@@ -34,7 +34,9 @@ class Sealed:
     def __init__(self, folder):
         made = seal_ledger(folder, 1)
         file = open_ledger(made.path, create=None)
-        keeper = Keeper(made.checkpointer, _Nowhere(), time.monotonic, USUAL_PACE, time.time)
+        keeper = AutoCheckpoint(
+            made.checkpointer, _Nowhere(), time.monotonic, USUAL_PACE, time.time
+        )
         self.ledger: Ledger = KeptLedger(file, keeper)
 
     def text(self):

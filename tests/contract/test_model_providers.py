@@ -29,7 +29,7 @@ ANSWER = OutputSchema(
 )
 
 
-class Case(Struct, frozen=True):
+class Case(Struct, frozen=True, dict=True):
     """A provider that will talk, then call list_files on `src`, then answer an object."""
 
     provider: Any

@@ -22,7 +22,7 @@ SHOWN = re.compile(r'"(\w+)": "((?:[^"\\…]|\\.)*)')
 EXITS = {"ok": 0, "error": 1}
 
 
-class Step(Struct, frozen=True):
+class Step(Struct, frozen=True, dict=True):
     """A command of a session, and the beginning of what it prints."""
 
     command: str

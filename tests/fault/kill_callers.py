@@ -42,7 +42,7 @@ SHARED = "shared.txt"
 WHOLE = {b"a" * 5000, b"b" * 5000}
 
 
-class Totals(Struct):
+class Totals(Struct, dict=True):
     """What a run came to."""
 
     rounds: int = 0

@@ -23,7 +23,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 
 from paddock.ledger.anchors import DirectoryAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.sealing import Keeper, KeptLedger, Pace
+from paddock.ledger.sealing import AutoCheckpoint, KeptLedger, Pace
 from paddock.ledger.verify.verifying import Held, verify
 from tests.support.children import kill_after, start
 from tests.support.ledgers import note
@@ -49,7 +49,9 @@ def open_kept(sealed: Sealed, anchor: DirectoryAnchor) -> KeptLedger:
         randomness=os.urandom,
         segment_bytes=SEGMENT_BYTES,
     )
-    keeper = Keeper(sealed.checkpointer, Carried(anchor), time.monotonic, Pace(8, 0.01), time.time)
+    keeper = AutoCheckpoint(
+        sealed.checkpointer, Carried(anchor), time.monotonic, Pace(8, 0.01), time.time
+    )
     return KeptLedger(ledger, keeper)
 
 

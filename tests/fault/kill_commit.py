@@ -53,7 +53,7 @@ RECOVERY_S = (0.0, 0.012)
 SHARED = {"d": Folder(), "d/e": Folder(), "d/e/f": Folder()}
 
 
-class Totals(Struct):
+class Totals(Struct, dict=True):
     """What a run came to."""
 
     rounds: int = 0

@@ -30,7 +30,7 @@ from msgspec import Struct, field
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from paddock.gates.checks import CHECKS, run_gates
-from paddock.gates.ground import Ground, Tools
+from paddock.gates.ground import GatesGround, GateTools
 from paddock.gates.results import G3, G6, Status
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
@@ -51,7 +51,7 @@ RECOVERY_S = (0.0, 0.03)
 TESTED = [{"command": "pass", "timeout_s": 5}]
 
 
-class Totals(Struct):
+class Totals(Struct, dict=True):
     """What a run came to."""
 
     rounds: int = 0
@@ -162,7 +162,7 @@ def make_governance(bench: Bench) -> None:
 def require_gates(bench: Bench) -> None:
     """What the gates say of dependencies, and of ledgers and what is installed."""
     depot = bench.depot
-    tools = Tools(
+    tools = GateTools(
         depot.workspace,
         depot.ledger,
         depot.acceptance,
@@ -170,7 +170,7 @@ def require_gates(bench: Bench) -> None:
         depot.clock(),
         plane_is_dev=True,
     )
-    for result in run_gates((G3, G6), CHECKS, Ground(bench.layout, tools)):
+    for result in run_gates((G3, G6), CHECKS, GatesGround(bench.layout, tools)):
         if result.status is Status.FAIL:
             raise Broken(f"the gate {result.gate} fails: {result.failures}")
 

@@ -41,7 +41,7 @@ ROUNDS_PER_CHAPTER = 10
 SIZES = {"small": (250,), "mixed": (250, 250, 250, 250, 5_000, 40_000, 300_000, 1_000_000)}
 
 
-class Totals(Struct):
+class Totals(Struct, dict=True):
     """What was seen over all chapters."""
 
     rounds: int = 0
@@ -56,7 +56,7 @@ class Totals(Struct):
     segments: int = 0
 
 
-class Kind(Struct, frozen=True):
+class Kind(Struct, frozen=True, dict=True):
     """What the writers write."""
 
     sizes: tuple[int, ...]

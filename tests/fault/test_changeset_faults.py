@@ -11,9 +11,9 @@ import pytest
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
-from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
+from paddock.testing.failing_disk import Death, FailingDisk, Moment, StepFault
 from paddock.workspace import Workspace, detect_resolution
-from paddock.workspace.recover import Settled, recover
+from paddock.workspace.recover import RecoveredSet, recover
 from tests.support.changes import (
     File,
     Folder,
@@ -104,7 +104,7 @@ def test_a_failing_step_leaves_the_old_tree_or_comes_after_the_set(tmp_path, dis
         lay_out(tmp_path / "ws", OLD)
         where, told = f"step {number} ({steps[number]}) {moment}", None
         try:
-            commit(tmp_path, disk_type(Fault(number, code, moment)))
+            commit(tmp_path, disk_type(StepFault(number, code, moment)))
         except PaddockError as refusal:
             told = refusal
         found = model_of(tmp_path / "ws")
@@ -128,7 +128,7 @@ def test_death_at_any_step_leaves_one_of_the_two_trees_after_the_recovery(tmp_pa
         assert end_of(lambda death=death: commit(tmp_path, death)) == -signal.SIGKILL, where
         outcomes |= {recovered.settled for recovered in settle(tmp_path)}
         require_settled(tmp_path, where)
-    assert outcomes == {Settled.NEVER_BEGUN, Settled.COMPLETED, Settled.ENDED}
+    assert outcomes == {RecoveredSet.NEVER_BEGUN, RecoveredSet.COMPLETED, RecoveredSet.ENDED}
 
 
 def killed_before_step(base: Path, name: str, which: int, disk_type=FailingDisk) -> None:
@@ -142,10 +142,10 @@ def killed_before_step(base: Path, name: str, which: int, disk_type=FailingDisk)
 @pytest.mark.parametrize(
     ("name", "which", "settled"),
     [
-        ("sync_file_system", 0, Settled.NEVER_BEGUN),
-        ("exchange", 0, Settled.COMPLETED),
-        ("exchange", 1, Settled.COMPLETED),
-        ("sync_file_system", 1, Settled.COMPLETED),
+        ("sync_file_system", 0, RecoveredSet.NEVER_BEGUN),
+        ("exchange", 0, RecoveredSet.COMPLETED),
+        ("exchange", 1, RecoveredSet.COMPLETED),
+        ("sync_file_system", 1, RecoveredSet.COMPLETED),
     ],
 )
 def test_a_recovery_that_dies_at_any_step_is_done_again(tmp_path, name, which, settled):
@@ -169,8 +169,8 @@ def test_a_recovery_that_fails_at_any_step_says_so_or_is_done_and_succeeds_later
     for number, moment in itertools.product(range(len(counting.steps)), Moment):
         where = f"step {number} ({counting.steps[number]}) {moment}"
         killed_before_step(tmp_path, "exchange", 1)
-        (recovered,) = settle(tmp_path, FailingDisk(Fault(number, errno.EIO, moment)))
-        if recovered.settled is Settled.WAITING:
+        (recovered,) = settle(tmp_path, FailingDisk(StepFault(number, errno.EIO, moment)))
+        if recovered.settled is RecoveredSet.WAITING:
             assert recovered.why, where
         settle(tmp_path)
         assert require_settled(tmp_path, where) == NEW, where
@@ -225,7 +225,7 @@ def test_whatever_part_of_the_renames_a_power_cut_keeps_the_set_is_completed(tmp
         lay_out(tmp_path / "ws", OLD)
         assert end_of(lambda: commit(tmp_path, FailingDisk(Death(first)))) == -signal.SIGKILL
         apply_some(tmp_path, subset)
-        assert [recovered.settled for recovered in settle(tmp_path)] == [Settled.COMPLETED]
+        assert [recovered.settled for recovered in settle(tmp_path)] == [RecoveredSet.COMPLETED]
         assert require_settled(tmp_path, str(subset)) == NEW
 
 

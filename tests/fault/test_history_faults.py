@@ -18,7 +18,7 @@ from msgspec import Struct
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.storage.history import History
 from paddock.storage.notes import CallMark
-from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
+from paddock.testing.failing_disk import Death, FailingDisk, Moment, StepFault
 from paddock.values.entries import digest_of
 from paddock.workspace import Pieces, Workspace
 from tests.support.children import end_of
@@ -33,7 +33,7 @@ class Shout:
         return content[:1].upper(), content[1:].upper()
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, dict=True):
     """One act, what it replaces, and how its note begins."""
 
     name: str
@@ -162,7 +162,7 @@ def test_a_failing_step_changes_nothing_or_does_not_matter(base, change, disk_ty
     expected = StorageFullError if code == errno.ENOSPC else HostError
     for index in range(count):
         lay_out(base)
-        disk = disk_type(Fault(index, code, moment))
+        disk = disk_type(StepFault(index, code, moment))
         told = None
         try:
             play(base, change, disk)

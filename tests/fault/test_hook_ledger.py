@@ -16,7 +16,7 @@ from paddock.apps.hook.lean import ledger as lean
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
 from paddock.apps.hook.lean.lines import encode_body
-from paddock.apps.hook.lean.records import Record
+from paddock.apps.hook.lean.records import LeanRecord
 from paddock.ledger.head import HeadFile
 from paddock.ledger.query import Filter, query
 from paddock.ledger.segments import LedgerPaths
@@ -30,7 +30,7 @@ ROUNDS = 4
 def lean_append(path: Path, text: str, filling: str = "") -> None:
     """One entry by the lean writer. Raises: DeclinedError, AppendFailedError."""
     asked = Asked("PreToolUse", "claude", {})
-    record = Record("NOTE", asked, "", "", text, {"filling": filling} if filling else {})
+    record = LeanRecord("NOTE", asked, "", "", text, {"filling": filling} if filling else {})
     body = encode_body(record, os.urandom(16), time.time())
     status = path.stat()
     append_entry(str(path), str(path.with_suffix(".d")), (status.st_dev, status.st_ino), body)

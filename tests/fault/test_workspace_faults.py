@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, StorageFullError
-from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
+from paddock.testing.failing_disk import Death, FailingDisk, Moment, StepFault
 from paddock.workspace import Pieces, Workspace
 from tests.support.children import end_of
 from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
@@ -20,7 +20,7 @@ class Shout:
         return content[:1].upper(), content[1:].upper()
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, dict=True):
     """One act, and what the tree is after it."""
 
     name: str
@@ -114,7 +114,7 @@ def test_a_failing_step_leaves_the_old_content_or_does_not_matter(
     for step in range(len(steps)):
         for moment in Moment:
             lay_out(root)
-            disk = disk_type(Fault(step, code, moment))
+            disk = disk_type(StepFault(step, code, moment))
             told = None
             with Workspace.open(str(root), disk=disk) as workspace:
                 try:
@@ -166,7 +166,7 @@ def test_a_write_whose_directory_cannot_be_synced_is_taken_back(tmp_path):
     last_sync = len(steps) - 1 - steps[::-1].index("sync")
     assert "exchange" in steps[:last_sync]
     lay_out(root)
-    disk = FailingDisk(Fault(last_sync, errno.EIO))
+    disk = FailingDisk(StepFault(last_sync, errno.EIO))
     with Workspace.open(str(root), disk=disk) as workspace:
         with pytest.raises(HostError):
             overwrite.act(workspace)

@@ -103,7 +103,7 @@ WAYS = {
 }
 
 
-class Triple(Struct, frozen=True):
+class Triple(Struct, frozen=True, dict=True):
     """One operation on one path, in a directory of its own."""
 
     number: int
@@ -126,7 +126,7 @@ class Triple(Struct, frozen=True):
         return f"echo BEGIN {self.number}; {made}{{ {self.way.format(**names)}; }} 2>/dev/null"
 
 
-class Tally(Struct):
+class Tally(Struct, dict=True):
     """What was found so far."""
 
     both: Counter = field(default_factory=Counter)

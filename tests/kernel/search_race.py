@@ -60,7 +60,7 @@ CALLS = {
 }
 
 
-class Count(Struct):
+class Count(Struct, dict=True):
     """What became of one kind of search."""
 
     tries: int = 0

@@ -38,7 +38,7 @@ sys.stdin.read()
 """
 
 
-class Found(Struct):
+class Found(Struct, dict=True):
     """What one attack came to."""
 
     reached: bool

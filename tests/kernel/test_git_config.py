@@ -23,7 +23,7 @@ LFS = (
 )
 
 
-class Person(Struct):
+class Person(Struct, dict=True):
     """A user with a git configuration and a repository that is the workspace."""
 
     base: Path

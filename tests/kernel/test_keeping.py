@@ -15,7 +15,7 @@ from paddock.policy.engine import load_policy
 from paddock.sandbox.backends import system_ground, try_landlock
 from paddock.sandbox.conversation import Observed
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.landlock import Area, HeldEnd, Workplace, run_landlocked
+from paddock.sandbox.landlock import HeldEnd, LandlockArea, Workplace, run_landlocked
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, GitConfig
 from tests.support.landlocked import CHAIN, plan_for
@@ -56,8 +56,8 @@ class Shell:
         try:
             workplace = Workplace(
                 fd,
-                Area(NameIndex(self.read).find(fd), self.read),
-                Area(NameIndex(self.write).find(fd), self.write),
+                LandlockArea(NameIndex(self.read).find(fd), self.read),
+                LandlockArea(NameIndex(self.write).find(fd), self.write),
             )
             env = (("CI", "1"),) if stdin else ()
             request = CommandRequest(plan, argv, cwd, timeout_s, 4096, stdin, env)

@@ -14,10 +14,10 @@ from paddock.errors import HostError
 from paddock.kernel import mounts, processes
 from paddock.sandbox.area import StagingArea
 from paddock.sandbox.backends import examine_host
-from paddock.sandbox.canary import Canary, Ground, gaps_over, try_stage, try_workspace
+from paddock.sandbox.canary import Canary, CanaryGround, gaps_over, try_stage, try_workspace
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.values import Ending, Enforcement, Verdict
+from paddock.sandbox.values import BackendVerdict, Ending, Enforcement
 from tests.support.disks import mounted_tmpfs
 from tests.support.repository import ROOT
 from tests.support.sandboxes import PYTHON, Room, a_room, said, system_places
@@ -303,9 +303,9 @@ def test_a_writable_place_is_written_directly_and_by_its_owner(room: Room):
 
 def test_the_canary_says_that_sandboxes_hold_here(tmp_path: Path):
     with Launcher(tmp_path) as launcher:
-        canary = Canary(launcher, tmp_path, Ground(*system_places()))
+        canary = Canary(launcher, tmp_path, CanaryGround(*system_places()))
 
-        assert canary.verdict() == Verdict("stage", Enforcement.FULL)
+        assert canary.verdict() == BackendVerdict("stage", Enforcement.FULL)
         assert canary.verdict() is canary.verdict()
         assert [name for name in os.listdir(tmp_path) if name.startswith("canary")] == []
 
@@ -313,13 +313,13 @@ def test_the_canary_says_that_sandboxes_hold_here(tmp_path: Path):
 def test_what_a_canary_left_whose_process_was_killed_is_swept_by_the_next(tmp_path: Path):
     (tmp_path / f"canary-{'0' * 16}/workspace").mkdir(parents=True)
     with Launcher(tmp_path) as launcher:
-        assert try_stage(launcher, tmp_path, Ground(*system_places())).cause == ""
+        assert try_stage(launcher, tmp_path, CanaryGround(*system_places())).cause == ""
     assert os.listdir(tmp_path) == []
 
 
 def test_the_canary_says_what_is_missing_where_nothing_can_be_read(tmp_path: Path):
     with Launcher(tmp_path) as launcher:
-        verdict = try_stage(launcher, tmp_path, Ground((), ()))
+        verdict = try_stage(launcher, tmp_path, CanaryGround((), ()))
 
     assert verdict.enforcement is Enforcement.NONE
     assert "not started" in verdict.cause
@@ -339,7 +339,7 @@ def test_where_nothing_can_be_written_the_doctor_gives_a_verdict(tmp_path: Path)
         )
         subprocess.run(["mount", "-o", "remount,rw", str(tmp_path)], check=True)
         stage, _ = examine_host(staging)
-        assert stage == Verdict("stage", Enforcement.FULL)
+        assert stage == BackendVerdict("stage", Enforcement.FULL)
 
 
 CLOSED = """
@@ -409,12 +409,12 @@ def test_roots_canary_in_a_container_with_few_users_says_so(tmp_path: Path, clos
 
 @pytest.mark.needs("root")
 def test_started_by_root_over_a_users_workspace_the_verdict_says_what_does_not_work(room: Room):
-    ground = Ground(*system_places())
+    ground = CanaryGround(*system_places())
     before = try_workspace(room.launcher, str(room.workspace), room.fd, ground)
     os.chown(room.workspace, 1234, 1234)
     after = try_workspace(room.launcher, str(room.workspace), room.fd, ground)
 
-    assert before == Verdict("stage", Enforcement.FULL)
+    assert before == BackendVerdict("stage", Enforcement.FULL)
     assert (after.enforcement, after.gaps, after.remedy) == (
         Enforcement.FULL,
         gaps_over(room.fd),
@@ -538,7 +538,7 @@ def test_where_something_is_an_overlay_itself_the_canary_says_what_to_do(tmp_pat
     assert "keep the plane on ext4" in staged
     assert "identity-mapped mounts cannot be had (identity-mapped mounts EINVAL)" in over
     assert "put the workspace on a file system with identity-mapped mounts" in over
-    assert beside == str(Verdict("stage", Enforcement.FULL))
+    assert beside == str(BackendVerdict("stage", Enforcement.FULL))
     assert advice.startswith(
         "files: fenced. commands: refused in this workspace; start paddock as the user who owns"
     )

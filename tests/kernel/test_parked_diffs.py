@@ -3,6 +3,8 @@
 import json
 import os
 import resource
+import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from paddock.errors import ConfigError
 from paddock.sandbox.changes.parking import unpark_set
+from tests.support.forked import CONSOLE
 from tests.support.mcp_servers import McpPlace, make_place
 
 pytestmark = pytest.mark.needs("stage")
@@ -368,7 +371,12 @@ def test_what_is_in_the_way_of_a_grant_is_said_as_it_is_and_what_to_do(place):
     kept = call(place, "run_shell", command=command)["approval"]
     before = tree(place)
     with files_of_at_most(2_000_000):
-        refused = grant(place, kept)
+        # A program of its own, which has the limit from us.
+        argv = [sys.executable, "-c", CONSOLE, "approvals", "grant", kept, "--json"]
+        ran = subprocess.run(
+            argv, env=place.variables, cwd=place.project, capture_output=True, check=False
+        )
+    refused = json.loads(ran.stdout)
     assert refused["code"] == "storage.full"
     assert refused["hint"] == (
         "nothing was changed, and the grant is used up: see to what is in the way, then run the "

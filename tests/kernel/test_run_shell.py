@@ -25,10 +25,10 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
-from paddock.sandbox.changes.commit import Place
-from paddock.sandbox.facts import Asking, collect_facts
-from paddock.sandbox.shell import Ground, SandboxShell
-from paddock.sandbox.values import Enforcement, Verdict
+from paddock.sandbox.changes.commit import CommitPlace
+from paddock.sandbox.facts import FactsWanted, collect_facts
+from paddock.sandbox.shell import SandboxGround, SandboxShell
+from paddock.sandbox.values import BackendVerdict, Enforcement
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports
 from paddock.tools.toolsets import all_tools
@@ -602,21 +602,21 @@ def test_the_locked_profile_has_no_shell(tmp_path: Path):
 
 
 @contextmanager
-def opened_where(yard: Yard, *verdicts: Verdict) -> Generator[Terminal, None, None]:
+def opened_where(yard: Yard, *verdicts: BackendVerdict) -> Generator[Terminal, None, None]:
     """An agent at work on a host where trying the backends finds these."""
     project = open_project(yard.root, read_environment(yard.all_variables))
     record = project.agents.read("main")
     chain, policy = (record.agent,), project.policy_for(record)
-    asking = Asking(policy, project.agents, "main", yard.all_variables)
+    asking = FactsWanted(policy, project.agents, "main", yard.all_variables)
     judge, registry = PolicyJudge(policy, chain), Registry(all_tools())
     with (
         closing(open_history(project)) as history,
         Workspace.open(str(yard.root), keeper=history.keeper()) as workspace,
         open_journal(project) as journal,
     ):
-        ground = Ground(
+        ground = SandboxGround(
             chain,
-            Place(workspace, history, lambda: journal, policy),
+            CommitPlace(workspace, history, lambda: journal, policy),
             lambda: collect_facts(asking),
             yard.base / "staging",
             attempt=lambda: verdicts,
@@ -637,8 +637,8 @@ def opened_where(yard: Yard, *verdicts: Verdict) -> Generator[Terminal, None, No
             yield Terminal(yard, runtime)
 
 
-NO_STAGE = Verdict("stage", Enforcement.NONE, (), "user namespaces are closed", "open them")
-NO_LANDLOCK = Verdict(
+NO_STAGE = BackendVerdict("stage", Enforcement.NONE, (), "user namespaces are closed", "open them")
+NO_LANDLOCK = BackendVerdict(
     "landlock", Enforcement.NONE, (), "this kernel has no Landlock", "newer kernel"
 )
 
@@ -682,7 +682,7 @@ def test_landlock_holds_where_stages_do_not_work(tmp_path: Path):
             os.chown(path, 65534, 65534)
         for path in (tmp_path, *tmp_path.parents[:3]):
             path.chmod(path.stat().st_mode | 0o011)
-    works = Verdict("landlock", Enforcement.PARTIAL, ("some",))
+    works = BackendVerdict("landlock", Enforcement.PARTIAL, ("some",))
     with opened_where(yard, NO_STAGE, works) as terminal:
         said = terminal.sneak(
             "echo n > d/open; cat .env; echo x > /var/tmp/out; echo x >> paddock.toml"

@@ -35,7 +35,7 @@ TOKEN = "hunter2"
 Reached = Callable[[Path, Path], bool]
 
 
-class Attack(Struct, frozen=True):
+class Attack(Struct, frozen=True, dict=True):
     line: str
     reached: Reached
     """Of the workspace and of the place outside it: whether the goal was reached."""

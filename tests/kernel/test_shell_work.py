@@ -26,7 +26,7 @@ POLICY = (
 Check = Callable[[Terminal, dict], object]
 
 
-class Work(Struct, frozen=True):
+class Work(Struct, frozen=True, dict=True):
     line: str
     check: Check
     needs: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from tests.guarantees import GUARANTEES
 
 
-class Mutant(Struct, frozen=True):
+class Mutant(Struct, frozen=True, dict=True):
     """One edit that breaks one guarantee."""
 
     file: str
@@ -38,7 +38,7 @@ class Mutant(Struct, frozen=True):
         return cls(**tomllib.loads((ROOT / "tests" / "mutants" / name).read_text(encoding="utf-8")))
 
 
-class Trial(Struct, frozen=True):
+class Trial(Struct, frozen=True, dict=True):
     """One guarantee's tests, with one of its mutants in the code or (None) without."""
 
     guarantee: str
@@ -52,7 +52,7 @@ class Trial(Struct, frozen=True):
         return Verdict(self, code == (0 if mutant is None else 1), output)
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, dict=True):
     """How a trial ended."""
 
     trial: Trial

@@ -34,7 +34,7 @@ def request(name: str) -> ApprovalRequest:
     return ApprovalRequest(digest, "create_file", arguments, (name,), "main", "why", "rule")
 
 
-class Book(Struct):
+class Book(Struct, dict=True):
     """The governance ledger in memory: only what operators did, and what was used."""
 
     grants: list[tuple[str, str, int]] = field(default_factory=list)

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.ledger import Mark as LeanMark
-from paddock.apps.hook.lean.ledger import find_pair
+from paddock.apps.hook.lean.ledger import LeanMark, find_pair
 from paddock.apps.hook.lean.lines import chain_line, encode_body, format_timestamp
-from paddock.apps.hook.lean.records import Record
+from paddock.apps.hook.lean.records import LeanRecord
 from paddock.apps.hook.records_of import entry_of
 from paddock.ledger.format import encoding as own
 from paddock.ledger.format.lines import StoredEntry, inspect_line
@@ -24,9 +23,9 @@ metadata = st.dictionaries(texts, values, max_size=5)
 seconds = st.floats(0, 4e9)
 
 
-def record_of(reason: str, session: str, agent: str, members: dict) -> Record:
+def record_of(reason: str, session: str, agent: str, members: dict) -> LeanRecord:
     asked = Asked("PreToolUse", "claude", {"session_id": session, "tool_use_id": "T-1"})
-    return Record("HOOK_DECISION", asked, agent, "deny", reason, members)
+    return LeanRecord("HOOK_DECISION", asked, agent, "deny", reason, members)
 
 
 @given(texts, texts, texts, metadata, st.binary(min_size=16, max_size=16), seconds)

@@ -80,7 +80,7 @@ agents = st.builds(
 )
 
 
-class Files(Struct):
+class Files(Struct, dict=True):
     """The files of a policy as values, and whether the project's is trusted."""
 
     project: dict | None

@@ -10,7 +10,7 @@ from paddock.sandbox.git.rules import GitChange, GitDirectory, NodeKind, judge_g
 from paddock.sandbox.host.host_facts import (
     Closed,
     HostFacts,
-    Listing,
+    HostListing,
     Standing,
     Toolchain,
     is_covered,
@@ -68,7 +68,7 @@ FACTS = HostFacts(
     search_path=tuple(Standing(path, path) for path in PLACES),
     toolchains=(Toolchain("python", ("/home/u/data/python",)), Toolchain("x", ("/home/u/.ssh/x",))),
     closed=(Closed("/usr/local/plane", "the plane"),),
-    listings=(Listing("/usr", ("bin", "local")), Listing("/usr/local", ("plane", "lib"))),
+    listings=(HostListing("/usr", ("bin", "local")), HostListing("/usr/local", ("plane", "lib"))),
 )
 
 

@@ -19,7 +19,7 @@ from paddock.workspace.search.globs import EVERYTHING, compile_glob
 from paddock.workspace.search.names import search_names
 from paddock.workspace.search.program import NEVER, ripgrep
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import Terms, Walk
+from paddock.workspace.search.walk import Walk, WalkTerms
 from tests.support.shown import Shows
 
 NAMES = ("a", "b", "ab", "a.py", "b.py", "x.log", "a-b", "A", ".h", "foo", "f oo", "a.b.c")
@@ -81,7 +81,7 @@ class Tree:
         shutil.rmtree(self.root)
 
     def walked(self):
-        terms = Terms(NEVER, honours_ignore=True, glob=EVERYTHING)
+        terms = WalkTerms(NEVER, honours_ignore=True, glob=EVERYTHING)
         walk = Walk(self.workspace.tree, ROOT, terms, Until())
         try:
             return list(walk.paths())

@@ -20,7 +20,7 @@ NAMES = st.sampled_from(["a", "b", "d/a", "d/e/f", "link", "empty", "g/h"])
 TEXTS = st.sampled_from(["", "one\n", "two\r\nlines", "x" * 70_000])
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, dict=True):
     tool: str
     arguments: dict[str, str]
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from paddock.apps.admin.command import Admin
 from paddock.apps.admin.desk import Setting
-from paddock.apps.admin.opening import Streams, run_admin, run_json, run_plain
+from paddock.apps.admin.opening import ShellStreams, run_admin, run_json, run_plain
 from paddock.apps.admin.show import Sandboxed
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import parse
@@ -30,7 +30,7 @@ SANDBOXES: Final = {
 }
 
 
-class Examined(Struct, frozen=True):
+class Examined(Struct, frozen=True, dict=True):
     """What trying this host found."""
 
     found: Sandboxed
@@ -49,7 +49,7 @@ def main(sandbox: str, arguments: list[str]) -> int:
         setting = Setting(
             project, options.agent, options.model, console.variables, Examined(SANDBOXES[sandbox])
         )
-        streams = Streams(console.stdin, console.stdout, console.variables)
+        streams = ShellStreams(console.stdin, console.stdout, console.variables)
         run = run_json if options.json else run_plain if options.plain else run_admin
         return run(setting, streams)
     except PaddockError as error:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from paddock.apps.admin.desk import Setting
-from paddock.apps.admin.opening import Streams, run_plain
+from paddock.apps.admin.opening import ShellStreams, run_plain
 from paddock.assembly.bootstrap import init_bare_plane
 from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.trust import review_trust, trust_policy
@@ -40,7 +40,7 @@ sys.exit(main(sys.argv[1], sys.argv[2:]))
 """
 
 
-class Site(Struct, frozen=True):
+class Site(Struct, frozen=True, dict=True):
     """`base` holds a home, and where the shell is started: a project or a plane."""
 
     base: Path
@@ -124,7 +124,7 @@ class Site(Struct, frozen=True):
         setting = Setting(project, None, model, everything, Examined(SANDBOXES[sandbox]))
         out = io.StringIO()
         source = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
-        return run_plain(setting, Streams(source, out, everything)), out.getvalue()
+        return run_plain(setting, ShellStreams(source, out, everything)), out.getvalue()
 
     def entries(self, ledger: str, event_type: str | None = None) -> list[Any]:
         """What is on record."""

@@ -127,7 +127,7 @@ class _Nothing:
         return None
 
 
-class Room(Struct):
+class Room(Struct, dict=True):
     """One agent's workspace, its two ledgers, and what was heard of it."""
 
     root: Path

@@ -10,7 +10,7 @@ from msgspec import Struct
 TIMEOUT_S = 120
 
 
-class Seen(Struct, frozen=True):
+class Seen(Struct, frozen=True, dict=True):
     """The document after its scripts have run."""
 
     dom: str

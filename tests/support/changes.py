@@ -35,17 +35,17 @@ BYTES_MAX = 1_000_000_000
 MODIFIED_NS = 1_700_000_000_000_000_000
 
 
-class File(Struct, frozen=True):
+class File(Struct, frozen=True, dict=True):
     content: bytes
     mode: int = 0o644
     modified_ns: int = MODIFIED_NS
 
 
-class Folder(Struct, frozen=True):
+class Folder(Struct, frozen=True, dict=True):
     mode: int = 0o755
 
 
-class Link(Struct, frozen=True):
+class Link(Struct, frozen=True, dict=True):
     text: str
 
 
@@ -95,7 +95,7 @@ def node_of(path: str | os.PathLike[str]) -> Node:
     return File(Path(path).read_bytes(), mode, status.st_mtime_ns)
 
 
-class Bytes(Struct, frozen=True):
+class Bytes(Struct, frozen=True, dict=True):
     """New content, from memory."""
 
     content: bytes
@@ -167,7 +167,7 @@ def memory_directory():
         yield Path(name)
 
 
-class Bench(Struct):
+class Bench(Struct, dict=True):
     """A workspace with a store and a journal beside it."""
 
     base: Path

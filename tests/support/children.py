@@ -14,7 +14,7 @@ class Broken(AssertionError):
     """Something that must hold does not."""
 
 
-class Child(Struct, frozen=True):
+class Child(Struct, frozen=True, dict=True):
     """A process that tells."""
 
     pid: int

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from paddock.collector.accept import accept_offer
-from paddock.collector.chains import Chain, Head, Offer, OfferRefusal
+from paddock.collector.chains import Chain, ChainHead, Offer, OfferRefusal
 from paddock.ledger.format.encoding import leaf_hash
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.format.merkle import Growing
@@ -62,22 +62,24 @@ class Host:
         name = (self.chain.host, self.chain.ledger)
         return Offer(*name, start, len(signed), self.note(signed), edge)
 
-    def push(self, store, start: int = 0, stop: int | None = None) -> Head | OfferRefusal:
+    def push(self, store, start: int = 0, stop: int | None = None) -> ChainHead | OfferRefusal:
         """Send these lines, and have them looked at."""
         return give(store, self.offer(start, stop), self.lines[start:stop])
 
 
-def give(store, offer: Offer, lines: Sequence[bytes], part_lines: int = 3) -> Head | OfferRefusal:
+def give(
+    store, offer: Offer, lines: Sequence[bytes], part_lines: int = 3
+) -> ChainHead | OfferRefusal:
     """Send an offer in parts of few lines, and have it looked at."""
     parts = [lines[at : at + part_lines] for at in range(0, len(lines), part_lines)]
     store.send(offer, [b"".join(line + b"\n" for line in part) for part in parts])
     return accept_offer(store, store.offers()[-1])
 
 
-def head_of(lines: Sequence[bytes], note_text: str) -> Head:
+def head_of(lines: Sequence[bytes], note_text: str) -> ChainHead:
     """What a chain's head is after these lines."""
     tree = tree_of(lines)
-    return Head(len(lines), tree.root(), leaf_hash(lines[-1]), tuple(tree.hashes()), note_text)
+    return ChainHead(len(lines), tree.root(), leaf_hash(lines[-1]), tuple(tree.hashes()), note_text)
 
 
 def renamed(offer: Offer, **fields: object) -> Offer:

@@ -23,7 +23,7 @@ _END = "-- end of command"
 """What the shell prints after each command, with its exit status."""
 
 
-class Block(Struct, frozen=True):
+class Block(Struct, frozen=True, dict=True):
     """One fenced block."""
 
     language: str
@@ -32,7 +32,7 @@ class Block(Struct, frozen=True):
     line: int
 
 
-class Typed(Struct, frozen=True):
+class Typed(Struct, frozen=True, dict=True):
     """One command, what has to be printed, and what was."""
 
     command: str

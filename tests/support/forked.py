@@ -32,7 +32,7 @@ Asked = tuple[list[str], dict[str, str], str, bool]
 """The name, code and arguments; the environment; the directory; is it a terminal's program?"""
 
 
-class Forked(Struct):
+class Forked(Struct, dict=True):
     """A program that was started: what tests use of `subprocess.Popen`."""
 
     pid: int

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gate
-from paddock.gates.ground import Ground, LedgerWitness, Tools
+from paddock.gates.ground import GatesGround, GateTools, LedgerWitness
 from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
@@ -171,7 +171,7 @@ def open_ledger(layout: PlaneLayout, name: str) -> LedgerFile:
     return LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
 
 
-class Plane(Struct):
+class Plane(Struct, dict=True):
     """A copy of such a plane, to be spoiled."""
 
     root: Path
@@ -187,10 +187,10 @@ class Plane(Struct):
     # Asking
 
     @contextmanager
-    def ground(self) -> Generator[Ground]:
+    def ground(self) -> Generator[GatesGround]:
         with Workspace.open(str(self.root)) as workspace:
             ledger = PackageLedger(self.ledger("packages"), self._open_packages)
-            tools = Tools(
+            tools = GateTools(
                 workspace=workspace,
                 ledger=ledger,
                 acceptance=self.runner or Runner(),
@@ -198,7 +198,7 @@ class Plane(Struct):
                 now=self.now,
                 plane_is_dev=self.is_dev,
             )
-            yield Ground(self.layout, tools)
+            yield GatesGround(self.layout, tools)
 
     def check(self, gate: str) -> GateResult:
         """One gate, as an operator runs it."""

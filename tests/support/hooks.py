@@ -12,14 +12,14 @@ from typing import Any
 from msgspec import Struct, field
 
 from paddock.apps.hook.full import Given, answer, identity_of
-from paddock.apps.hook.ground import Ground, find_ground
+from paddock.apps.hook.ground import HookGround, find_ground
 from paddock.apps.hook.images import make_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.asked import parse_asked
 from paddock.apps.hook.lean.door import Attempt, find_holding, find_identity
 from paddock.apps.hook.lean.image import find_homes
 from paddock.apps.hook.lean.quick import QuickEngine
-from paddock.apps.hook.lean.records import Record
+from paddock.apps.hook.lean.records import LeanRecord
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify.verifying import verify
 from tests.support.places import Place
@@ -29,7 +29,7 @@ LAUNCHER = Path(__file__).parents[2] / "src" / "paddock" / "apps" / "hook" / "la
 NO_RANDOMNESS = bytes(range(16))
 
 
-class Said(Struct, frozen=True):
+class Said(Struct, frozen=True, dict=True):
     """An answer as a client reads it."""
 
     raw: bytes
@@ -55,7 +55,7 @@ class Said(Struct, frozen=True):
         return json.loads(self.raw).get("systemMessage", "") if self.raw else ""
 
 
-class Client(Struct):
+class Client(Struct, dict=True):
     """Claude Code in a project, as far as a hook sees it."""
 
     place: Place
@@ -144,9 +144,9 @@ class RememberedPorts:
     """Keeps what would be recorded."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[LeanRecord] = []
 
-    def append(self, record: Record) -> None:
+    def append(self, record: LeanRecord) -> None:
         self.records.append(record)
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
@@ -156,15 +156,15 @@ class RememberedPorts:
     def randomness(self, size: int) -> bytes:
         return NO_RANDOMNESS[:size]
 
-    def wrap(self, judged: flow.Judged, is_asked: bool) -> str:
+    def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
         return json.dumps({"directory": judged.directory, "asked": is_asked})
 
 
-class BothWays(Struct):
+class BothWays(Struct, dict=True):
     """One project's policy as the full path has it, and as its image holds it."""
 
     client: Client
-    ground: Ground
+    ground: HookGround
     image: Any
 
     @classmethod
@@ -196,7 +196,7 @@ class BothWays(Struct):
         judged = flow.judge_call(asked, scene, engine, asked.cwd or self.client.root)
         said = flow.answer_call(judged, scene, engine, who, ports)
         (record,) = ports.records
-        return said, {each: getattr(record, each) for each in Record.__slots__}
+        return said, {each: getattr(record, each) for each in LeanRecord.__slots__}
 
 
 def processes(count: int, act: Any) -> None:

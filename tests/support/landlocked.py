@@ -16,7 +16,7 @@ from paddock.policy.engine import Policy, load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.inside.landlocked import Hold, end_descendants, hold
-from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine
+from paddock.sandbox.landlock import LandlockArea, LandlockConfinement, LandlockGround, confine
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.decisions import Agent, AgentChain
@@ -25,7 +25,7 @@ from tests.support.users import PLAIN_USER
 CHAIN: AgentChain = (Agent("main", "standard"),)
 
 
-class Ran(Struct, frozen=True):
+class Ran(Struct, frozen=True, dict=True):
     """How a command under Landlock ended."""
 
     code: int
@@ -34,7 +34,7 @@ class Ran(Struct, frozen=True):
     """Processes that still ran when it ended."""
 
 
-class Held(Struct):
+class Held(Struct, dict=True):
     """A workspace with a private directory, and the policy that its commands are held to."""
 
     workspace: Path
@@ -48,9 +48,9 @@ class Held(Struct):
         write = WriteJudge(self.policy, self.chain)
         return confine(
             plan_for(self.workspace, self.network),
-            Ground(root_fd, (str(self.scratch),)),
-            Area(NameIndex(read).find(root_fd), read),
-            Area(NameIndex(write).find(root_fd), write),
+            LandlockGround(root_fd, (str(self.scratch),)),
+            LandlockArea(NameIndex(read).find(root_fd), read),
+            LandlockArea(NameIndex(write).find(root_fd), write),
         )
 
     def run(self, line: str) -> Ran:

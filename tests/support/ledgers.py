@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from paddock import limits
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.disk import Disk, Waiting
+from paddock.ledger.disk import LedgerDisk, Waiting
 from paddock.ledger.format.lines import Genesis, VerifierKey
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify.verifying import Verification, verify
@@ -63,7 +63,7 @@ def open_ledger(
     path: str | os.PathLike[str],
     *,
     create: Genesis | None = GENESIS,
-    disk: Disk | None = None,
+    disk: LedgerDisk | None = None,
     waiting: Waiting | None = None,
     randomness: Callable[[int], bytes] = os.urandom,
     clock: Callable[[], float] = no_time,

@@ -93,7 +93,7 @@ class McpPlace(Ground, frozen=True):
             process.stderr.close()
 
 
-class HttpServer(Struct, frozen=True):
+class HttpServer(Struct, frozen=True, dict=True):
     url: str
     token_file: Path
     process: subprocess.Popen[str]
@@ -122,7 +122,7 @@ def make_place(base: Path, policy: str = POLICY) -> McpPlace:
     return place
 
 
-class Person(Struct):
+class Person(Struct, dict=True):
     """Answers every form as it was told, and remembers what it was shown."""
 
     action: str = "accept"

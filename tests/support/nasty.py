@@ -49,7 +49,7 @@ def deep(draw: Any) -> str:
     return text if draw(st.booleans()) else text[: len(text) // 2]
 
 
-class Nest(Struct, frozen=True):
+class Nest(Struct, frozen=True, dict=True):
     """A value that nests deeper than anyone needs, for Hypothesis to print as this."""
 
     depth: int

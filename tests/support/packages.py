@@ -96,7 +96,7 @@ def lay_source(
     return root
 
 
-class Member(Struct, frozen=True):
+class Member(Struct, frozen=True, dict=True):
     """A member of a tar archive, as an attacker writes it."""
 
     name: str
@@ -147,7 +147,7 @@ class Runner:
         return AcceptanceResult(acceptance.command, passed, 0 if passed else 1, "", 0.0)
 
 
-class Bench(Struct):
+class Bench(Struct, dict=True):
     """A plane without a command line."""
 
     root: Path
@@ -231,7 +231,7 @@ def open_bench(
         yield Bench(root, depot, clock)
 
 
-class _Ledger(Struct, frozen=True):
+class _Ledger(Struct, frozen=True, dict=True):
     layout: PlaneLayout
 
     def open(self) -> LedgerFile:

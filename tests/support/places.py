@@ -20,7 +20,7 @@ from tests.support.disks import tree
 SECRET = "correct-horse-battery-staple"
 
 
-class Ran(Struct, frozen=True):
+class Ran(Struct, frozen=True, dict=True):
     """What one command did."""
 
     status: int
@@ -47,7 +47,7 @@ def _wait_no_more(_: float) -> bool:
     return False
 
 
-class Ground(Struct, frozen=True):
+class Ground(Struct, frozen=True, dict=True):
     """`base` holds a home and a project."""
 
     base: Path

@@ -14,7 +14,7 @@ from tests.support.places import Ran, run_command
 RISKY = {RISKY_TOOLS_VARIABLE: "1"}
 
 
-class Operator(Struct, frozen=True):
+class Operator(Struct, frozen=True, dict=True):
     """`base` holds a home and, once it was made, a plane."""
 
     base: Path

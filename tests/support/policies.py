@@ -7,7 +7,7 @@ from paddock.policy.questions.record import PastDecision
 from paddock.values.decisions import Agent, AgentChain, client_kind
 
 
-class OnePolicy(Struct, frozen=True):
+class OnePolicy(Struct, frozen=True, dict=True):
     """The same policy whichever agent meets it."""
 
     policy: Policy

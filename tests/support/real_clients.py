@@ -85,7 +85,7 @@ def _is_errand(item: dict[str, Any]) -> bool:
     )
 
 
-class Session(Struct, frozen=True):
+class Session(Struct, frozen=True, dict=True):
     """What one run of a client came to."""
 
     out: str

@@ -36,7 +36,7 @@ def usual(**limits: int) -> ShellLimits:
     return replace(ShellLimits(memory_mb=4096), **limits)
 
 
-class Room(Struct):
+class Room(Struct, dict=True):
     """One workspace with its launcher."""
 
     home: Path

@@ -26,7 +26,7 @@ def load_verifier():
     return module
 
 
-class Sealed(Struct):
+class Sealed(Struct, dict=True):
     """A ledger with its key, in folders of their own."""
 
     folder: Path

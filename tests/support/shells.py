@@ -25,7 +25,7 @@ OPEN = '[profiles.standard]\nallow = ["tool:*"]\n'
 """Everything but what path lists forbid: the shell without a question."""
 
 
-class Yard(Struct):
+class Yard(Struct, dict=True):
     """`base` holds a home and a project that is governed by `policy`."""
 
     base: Path
@@ -95,7 +95,7 @@ class Yard(Struct):
         return self.cli("history", "--json").json["calls"]
 
 
-class Terminal(Struct):
+class Terminal(Struct, dict=True):
     """An agent at work in a yard."""
 
     yard: Yard

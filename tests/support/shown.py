@@ -5,7 +5,7 @@ from msgspec import Struct
 from paddock.values.decisions import Action
 
 
-class Shows(Struct, frozen=True):
+class Shows(Struct, frozen=True, dict=True):
     """Everything but the `hidden` paths; what begins with `closed` may not be viewed."""
 
     hidden: frozenset[str] = frozenset()

@@ -41,7 +41,7 @@ _TAKE_TERMINAL = (
 """The program becomes the one that a hang-up, and Ctrl-C on a cooked terminal, are for."""
 
 
-class Terminal(Struct):
+class Terminal(Struct, dict=True):
     """A screen of so many columns and rows, with everything that scrolled off above it."""
 
     process: Program

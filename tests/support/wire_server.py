@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from tests.support.wire_words import WIRES, Said, Words
 
 
-class Speak(Struct, frozen=True):
+class Speak(Struct, frozen=True, dict=True):
     """A reply in the API's words, streamed where the request asks for it.
 
     `cut_after`: so many events, then the connection breaks. `end_after`: so many
@@ -35,7 +35,7 @@ class Speak(Struct, frozen=True):
     streams: bool = True
 
 
-class Fail(Struct, frozen=True):
+class Fail(Struct, frozen=True, dict=True):
     """An HTTP error in the API's words."""
 
     status: int
@@ -44,7 +44,7 @@ class Fail(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class FailInStream(Struct, frozen=True):
+class FailInStream(Struct, frozen=True, dict=True):
     """The first events of a reply, then an error event."""
 
     said: Said
@@ -53,7 +53,7 @@ class FailInStream(Struct, frozen=True):
     message: str = "overloaded in the middle"
 
 
-class Raw(Struct, frozen=True):
+class Raw(Struct, frozen=True, dict=True):
     """Bytes as they are."""
 
     body: bytes
@@ -61,18 +61,18 @@ class Raw(Struct, frozen=True):
     status: int = 200
 
 
-class Hang(Struct, frozen=True):
+class Hang(Struct, frozen=True, dict=True):
     """Nothing at all until the server closes."""
 
 
-class Drop(Struct, frozen=True):
+class Drop(Struct, frozen=True, dict=True):
     """The connection is closed before a byte is answered."""
 
 
 Reply = Speak | Fail | FailInStream | Raw | Hang | Drop
 
 
-class Received(Struct, frozen=True):
+class Received(Struct, frozen=True, dict=True):
     """One request as it came."""
 
     path: str
@@ -80,7 +80,7 @@ class Received(Struct, frozen=True):
     body: dict[str, Any]
 
 
-class _State(Struct):
+class _State(Struct, dict=True):
     replies: deque[Reply] = field(default_factory=deque)
     requests: list[Received] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)

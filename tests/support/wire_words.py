@@ -5,12 +5,12 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Call:
+
+class Call(Struct, frozen=True):
     """A call as the model writes it: its arguments are text, whole or not."""
 
     id: str
@@ -18,8 +18,7 @@ class Call:
     arguments: str = "{}"
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(Struct, frozen=True):
     """What the model says. `stop`: end, tool_use, max_tokens, refusal, filter, pause, or a
     word that is passed on as it is; None leaves the reason out."""
 
@@ -340,15 +339,14 @@ def chat_events(said: Said) -> list[Event]:
 # --- which is which --------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(Struct, frozen=True):
     """One API: where it is asked, and how it says things."""
 
     path: str
-    events: Callable[[Said], list[Event]] = field(repr=False)
-    whole: Callable[[Said], dict] = field(repr=False)
-    error: Callable[[str, str], dict] = field(repr=False)
-    error_event: Callable[[str, str], Event] = field(repr=False)
+    events: Callable[[Said], list[Event]]
+    whole: Callable[[Said], dict]
+    error: Callable[[str, str], dict]
+    error_event: Callable[[str, str], Event]
 
 
 def _anthropic_error(word: str, message: str) -> dict:

@@ -26,7 +26,7 @@ from tests.work.sites import PADDOCK, Site
 TIMEOUT_S = 600
 
 
-class Said(Struct, frozen=True):
+class Said(Struct, frozen=True, dict=True):
     """How one line ended; `status` None where the door does not say."""
 
     status: int | None

@@ -22,7 +22,7 @@ KEY = "a key for tests, in the repository\n"
 OWN_KEY = "the key that the user put in its place\n"
 
 
-class Step(Struct, frozen=True):
+class Step(Struct, frozen=True, dict=True):
     """One line that the agent runs; `status` None where any end will do."""
 
     line: str
@@ -30,7 +30,7 @@ class Step(Struct, frozen=True):
     says: str = ""
 
 
-class Site(Struct, frozen=True):
+class Site(Struct, frozen=True, dict=True):
     """A workspace, and what in it and around it is the user's alone."""
 
     base: Path

@@ -133,7 +133,7 @@ class TurnListener(Protocol):
         ...
 
 
-class Silence:
+class SilentListener:
     """Nobody listens."""
 
     def heard(self, event: Event) -> None:

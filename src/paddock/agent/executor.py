@@ -31,7 +31,7 @@ from paddock.agent.steps import (
     AskAgain,
     Fail,
     ModelDoor,
-    Progress,
+    OrderProgress,
     Resend,
     RunCalls,
     next_step,
@@ -158,7 +158,7 @@ class OrderStoppedError(Exception):
         self.error = OrderError(code, message)
 
 
-class Run:
+class OrderRun:
     """One order being carried out. Not shared between threads.
 
     `added` are the messages of this order, `cost` what it took so far, `partial` the
@@ -182,7 +182,7 @@ class Run:
             has_schema=contract.output is not None,
         )
         self._schemas = tuple(hands.schemas[name] for name in tools if name in hands.schemas)
-        self._progress = Progress()
+        self._progress = OrderProgress()
         # The text of an object is for us, and nobody knows yet whether it will be accepted.
         is_shown = assignment.streams and contract.output is None
         self._on_text = HeardText(hands.listener) if is_shown else None
@@ -453,7 +453,7 @@ class _Attempt:
         problem = contract.input_problem(order.input_context)
         if problem:
             return _failed(OrderFailure.INPUT_SCHEMA_INVALID, problem)
-        run = Run(self._hands, self._assignment, contract, self._deadline)
+        run = OrderRun(self._hands, self._assignment, contract, self._deadline)
         try:
             return _checked(run.to_the_end(), contract)
         except OrderStoppedError as stopped:

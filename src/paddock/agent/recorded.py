@@ -38,7 +38,6 @@ class RecordedTurn(Struct, frozen=True):
     """Those that were to answer, in order; all but the last were not accepted."""
 
     def as_json(self) -> dict[str, Json]:
-        """For `--json` and exports."""
         return {
             "turn": self.number,
             "timestamp": self.timestamp,
@@ -70,7 +69,6 @@ class RecordedSession(Struct, frozen=True):
 
     @property
     def turns_used(self) -> int:
-        """The highest number of any turn."""
         return max((turn.number for turn in (*self.turns, *self.unfinished)), default=0)
 
     def as_json(self) -> dict[str, Json]:

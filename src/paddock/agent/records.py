@@ -28,7 +28,7 @@ _REASON_CHARS_MAX: Final = 4_000
 _NAME_CHARS_MAX: Final = 200
 
 
-class Exchange(Struct, frozen=True):
+class RecordedExchange(Struct, frozen=True):
     wo_id: str
     number: int
     """Of the order's exchanges, from 1."""
@@ -67,7 +67,7 @@ class Scribe(Struct, frozen=True):
 
     # ho1m
 
-    def answered(self, exchange: Exchange, turn: ModelTurn) -> Entry:
+    def answered(self, exchange: RecordedExchange, turn: ModelTurn) -> Entry:
         """`LLM_CALL` with a turn."""
         metadata = {
             **_exchange_json(exchange),
@@ -83,7 +83,7 @@ class Scribe(Struct, frozen=True):
         }
         return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
 
-    def unanswered(self, exchange: Exchange, why: NoTurn) -> Entry:
+    def unanswered(self, exchange: RecordedExchange, why: NoTurn) -> Entry:
         """`LLM_CALL` without one."""
         metadata = {
             **_exchange_json(exchange),
@@ -142,7 +142,6 @@ class Scribe(Struct, frozen=True):
         return self._entry(entries.WO_PLANNED, order.wo_id, metadata)
 
     def dispatched(self, order: WorkOrder, turn: int) -> Entry:
-        """`WO_DISPATCHED`."""
         metadata = {"wo_id": order.wo_id, "wo_type": order.wo_type.value, "turn": turn}
         return self._entry(entries.WO_DISPATCHED, order.wo_id, metadata)
 
@@ -153,7 +152,6 @@ class Scribe(Struct, frozen=True):
         return self._entry(entries.QUALITY_GATE, order.wo_id, metadata, _short(problem), decision)
 
     def chain_complete(self, turn: int, orders: Sequence[WorkOrder], cost: OrderCost) -> Entry:
-        """`WO_CHAIN_COMPLETE`."""
         metadata = {
             "turn": turn,
             "work_orders": [{"wo_id": o.wo_id, "state": o.state.value} for o in orders],
@@ -166,7 +164,6 @@ class Scribe(Struct, frozen=True):
         return self._entry(entries.ESCALATION, order.wo_id, metadata, _short(problem))
 
     def degraded(self, turn: int, what: str, reason: str) -> Entry:
-        """`DEGRADATION`: a turn goes on without `what`."""
         return self._entry(entries.DEGRADATION, "", {"turn": turn, "what": what}, _short(reason))
 
     def turn_recorded(self, record: "TurnRecord") -> Entry:
@@ -214,7 +211,7 @@ class TurnRecord(Struct, frozen=True):
     reason: str = ""
 
 
-def _exchange_json(exchange: Exchange) -> dict[str, Json]:
+def _exchange_json(exchange: RecordedExchange) -> dict[str, Json]:
     kept: dict[str, Json] = {
         "wo_id": exchange.wo_id,
         "number": exchange.number,

@@ -45,7 +45,6 @@ class TurnResult(Struct, frozen=True):
         return ": ".join(filter(None, ("no tool ran in this turn", self.tools_withheld)))
 
     def as_json(self) -> dict[str, Json]:
-        """As `--json` prints it."""
         return {
             "response": self.response,
             "outcome": self.outcome.value,

@@ -11,7 +11,7 @@ from paddock.agent.contracts import EXECUTE
 from paddock.agent.events import OneAtATime
 from paddock.agent.executor import Executor
 from paddock.agent.results import TurnResult
-from paddock.agent.supervisor import Charter, Office, Plan, Supervisor
+from paddock.agent.supervisor import Charter, Office, OrderPlan, Supervisor
 from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
 from paddock.providers.failures import stopped_by
@@ -22,7 +22,7 @@ from paddock.values.orders import Constraints, OrderType, WorkOrder
 DELEGATED_TURNS_MAX: Final = 10
 
 
-class Child(Struct, frozen=True):
+class ChildAgent(Struct, frozen=True):
     """Another agent of the same plane, ready to carry out one order."""
 
     charter: Charter
@@ -32,7 +32,7 @@ class Child(Struct, frozen=True):
 class Children(Protocol):
     """Opens agents that a session's agent is the ancestor of."""
 
-    def open(self, agent: str) -> AbstractContextManager[Child]:
+    def open(self, agent: str) -> AbstractContextManager[ChildAgent]:
         """That agent, closed when the block is left.
 
         Raises: UsageError where it is none, or no descendant.
@@ -76,7 +76,6 @@ class Session:
 
     @property
     def session_id(self) -> str:
-        """`SES-…`."""
         return self._parts.office.scribe.session_id
 
     @property
@@ -139,7 +138,9 @@ class Session:
                 timeout_s=own.order_timeout_s,
             )
             supervisor = self._parts.supervisor
-            plan = Plan(OrderType.EXECUTE, {"task": task}, constraints, supervisor.turns, agent)
+            plan = OrderPlan(
+                OrderType.EXECUTE, {"task": task}, constraints, supervisor.turns, agent
+            )
             order = office.dispatch(plan)
             assignment = office.assign(
                 order, office.budget, child.charter.system_prompt, (), streams=False

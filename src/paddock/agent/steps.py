@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.agent.events import Noticed, Silence, TurnListener
-from paddock.agent.records import Exchange, Scribe, no_turn
+from paddock.agent.events import Noticed, SilentListener, TurnListener
+from paddock.agent.records import RecordedExchange, Scribe, no_turn
 from paddock.errors import ConfigError
 from paddock.ledger.ports import Ledger
-from paddock.providers.budgets import Budget, Reservation, estimate_input_tokens
+from paddock.providers.budgets import Budget, TokenReservation, estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import Gateway
 from paddock.providers.ports import TextSink
@@ -74,7 +74,7 @@ class Fail(Struct, frozen=True):
 Step = RunCalls | Answer | AskAgain | Resend | Fail
 
 
-class Progress(Struct, frozen=True):
+class OrderProgress(Struct, frozen=True):
     """What has happened in this order so far, as far as the next step depends on it."""
 
     turns: int = 0
@@ -88,7 +88,7 @@ class Progress(Struct, frozen=True):
     refusals: int = 0
     """Calls refused in a row, for any reason."""
 
-    def after_results(self, refused: tuple[bool, ...]) -> "Progress":
+    def after_results(self, refused: tuple[bool, ...]) -> "OrderProgress":
         """With the results of one turn's calls, in order: true where one was refused.
 
         A row that was too long stays so, whatever came behind it in the same turn.
@@ -108,7 +108,9 @@ class Allowed(Struct, frozen=True):
     has_schema: bool = False
 
 
-def next_step(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[Step, Progress]:
+def next_step(
+    turn: ModelTurn, progress: OrderProgress, allowed: Allowed
+) -> tuple[Step, OrderProgress]:
     """What to do now, and what to remember. Pure and total."""
     match turn.stop:
         case Stop.TOOL_USE | Stop.END_TURN | Stop.STOP_SEQUENCE:
@@ -137,7 +139,9 @@ def next_step(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[St
             return _fail(OrderFailure.GATEWAY_ERROR, said, turn, allowed), progress
 
 
-def _after_calls(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[Step, Progress]:
+def _after_calls(
+    turn: ModelTurn, progress: OrderProgress, allowed: Allowed
+) -> tuple[Step, OrderProgress]:
     if not allowed.tools:
         # Nothing that was asked for can run: it is recorded, and the rest is the answer.
         if turn.structured is None and not turn.text.strip():
@@ -161,7 +165,7 @@ def _after_calls(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple
     return RunCalls(), progress
 
 
-def _count_repeats(progress: Progress, calls: tuple[ToolUse, ...]) -> Progress:
+def _count_repeats(progress: OrderProgress, calls: tuple[ToolUse, ...]) -> OrderProgress:
     """The longest run of one and the same call up to now; it ends with the turn's calls."""
     last, repeats, longest = progress.last_call, progress.repeats, 0
     for call in calls:
@@ -179,7 +183,9 @@ def _text_of(call: ToolUse) -> str:
     return f"{call.name} {arguments}"
 
 
-def _after_cut(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[Step, Progress]:
+def _after_cut(
+    turn: ModelTurn, progress: OrderProgress, allowed: Allowed
+) -> tuple[Step, OrderProgress]:
     """Cut by the output limit: asked again once, also where it was the order's only turn.
 
     An order without tools has one turn and no other way to an answer that fits.
@@ -227,7 +233,7 @@ _NOTHING_CHARGED: Final = frozenset(
     }
 )
 """Refused before a model saw it. Of every other failure nobody knows what it cost."""
-_SILENCE: Final = Silence()
+_SILENCE: Final = SilentListener()
 
 
 class ModelDoor(Struct, frozen=True):
@@ -262,7 +268,7 @@ class ModelDoor(Struct, frozen=True):
         """
         reservation, request = _reserve(request, budget)
         started = self.monotonic_ns()
-        about = Exchange(
+        about = RecordedExchange(
             wo_id,
             number,
             request_digest(request),
@@ -286,8 +292,8 @@ class ModelDoor(Struct, frozen=True):
         return turn
 
     def _settled(
-        self, about: Exchange, till: "_Till", started_ns: int, contents: str | None
-    ) -> Exchange:
+        self, about: RecordedExchange, till: "_Till", started_ns: int, contents: str | None
+    ) -> RecordedExchange:
         return replace(
             about,
             latency_ms=(self.monotonic_ns() - started_ns) // 1_000_000,
@@ -318,7 +324,7 @@ class _Till:
     warns lacked first.
     """
 
-    def __init__(self, budget: Budget, first: Reservation, listener: TurnListener) -> None:
+    def __init__(self, budget: Budget, first: TokenReservation, listener: TurnListener) -> None:
         self._budget = budget
         self._first = first
         self._listener = listener
@@ -366,7 +372,7 @@ class _Till:
         self._first.release()
 
 
-def _reserve(request: ModelRequest, budget: Budget) -> tuple[Reservation, ModelRequest]:
+def _reserve(request: ModelRequest, budget: Budget) -> tuple[TokenReservation, ModelRequest]:
     """Tokens for the request and its longest answer; a shorter one where not all is left."""
     estimate = estimate_input_tokens(request)
     wanted = estimate + request.max_output_tokens

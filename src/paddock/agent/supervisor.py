@@ -66,7 +66,7 @@ class Charter(Struct, frozen=True):
     order_timeout_s: float = limits.order_timeout_s
 
 
-class Plan(Struct, frozen=True):
+class OrderPlan(Struct, frozen=True):
     """An order before it has a number."""
 
     wo_type: OrderType
@@ -109,7 +109,7 @@ class Office(Struct, frozen=True):
         """Put something on record. Raises: PaddockError."""
         self.ledger.append(entries)
 
-    def dispatch(self, plan: Plan) -> WorkOrder:
+    def dispatch(self, plan: OrderPlan) -> WorkOrder:
         """A new order, planned and dispatched, both on record before anybody carries it out.
 
         Raises: PaddockError where it cannot be recorded.
@@ -135,7 +135,6 @@ class Office(Struct, frozen=True):
         *,
         streams: bool = True,
     ) -> Assignment:
-        """The order with a scope of its own below `above`."""
         scope = above.child(order.wo_id, order.constraints.token_budget)
         return Assignment(order, scope, system, conversation, streams)
 
@@ -380,7 +379,7 @@ class Supervisor:
         )
         message = "" if turn.orders else turn.user_message
         order = self._office.dispatch(
-            Plan(wo_type, given, constraints, turn.number, charter.agent, message)
+            OrderPlan(wo_type, given, constraints, turn.number, charter.agent, message)
         )
         streams = wo_type is not OrderType.CLASSIFY
         conversation = self._conversation_for(turn) if streams else ()

@@ -8,7 +8,7 @@ from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.packages.manifest import Acceptance
 from paddock.packages.transaction import AcceptanceResult
-from paddock.sandbox.values import CommandLine, Ending, ShellOutcome, Stream
+from paddock.sandbox.values import Ending, ShellLine, ShellOutcome, Stream
 from paddock.storage.history import History
 from paddock.values.calls import NEVER
 from paddock.values.decisions import Agent
@@ -32,7 +32,7 @@ class ShellAcceptance:
 
         Raises: SandboxUnavailableError: without a stage its changes could not be thrown away.
         """
-        line = CommandLine(acceptance.command, ".", acceptance.timeout_s, is_dry_run=True)
+        line = ShellLine(acceptance.command, ".", acceptance.timeout_s, is_dry_run=True)
         outcome = self._shell.run(self._shell.prepare(line), NEVER)
         return AcceptanceResult(
             command=acceptance.command,

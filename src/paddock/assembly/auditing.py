@@ -39,7 +39,7 @@ from paddock.ledger.signing import load_key, read_signed
 from paddock.ledger.verify.verifying import (
     ChainFault,
     Held,
-    Problem,
+    LedgerProblem,
     Remembered,
     Unanswered,
     Verification,
@@ -180,13 +180,13 @@ def _anchor_of(
     return find_anchor(layout, environment, "" if genesis is None else genesis.origin)
 
 
-def _nothing_anchored(anchor: Anchor) -> Problem:
+def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
     """What to say of an anchor that is empty, although the ledger's key signed something.
 
     Threat: a directory that is not mounted, or another branch, holds nothing that could
     contradict a ledger that was put back with its key.
     """
-    return Problem(
+    return LedgerProblem(
         ChainFault.ANCHOR,
         line=0,
         seq=0,
@@ -328,7 +328,7 @@ class WentBack(Struct, frozen=True):
 
     name: LedgerName
     entries: int
-    problems: tuple[Problem, ...]
+    problems: tuple[LedgerProblem, ...]
 
 
 def find_gone_back(

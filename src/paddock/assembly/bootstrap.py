@@ -16,7 +16,7 @@ from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.read import stands
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import NAME, Unpacked, load_packages
-from paddock.packages.install import InstallWish, Report, install
+from paddock.packages.install import InstallReport, InstallWish, install
 from paddock.packages.installed import read_installed, row_of
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.signing import make_operator_key
@@ -116,7 +116,7 @@ def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
 
 class Repaired(Struct, frozen=True):
     project: Project
-    reports: tuple[Report, ...]
+    reports: tuple[InstallReport, ...]
 
 
 def repair_bare_plane(
@@ -154,7 +154,7 @@ def _is_signed(depot: Depot) -> bool:
     return vouched.statements > 0 and rows == vouched.rows
 
 
-def _repair(project: Project, depot: Depot, archive: Archive, *, dev: bool) -> Report:
+def _repair(project: Project, depot: Depot, archive: Archive, *, dev: bool) -> InstallReport:
     looking = InstallWish(is_dry_run=True, dev=True, repairs=True)
     found = install(depot, archive, looking)
     if found.status == "unchanged":

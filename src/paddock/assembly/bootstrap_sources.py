@@ -57,7 +57,6 @@ def load_admin_config(root: ProjectRoot, layout: PlaneLayout) -> AdminConfig:
 
 
 def declared_core_tools() -> list[dict[str, Json]]:
-    """Every core tool as `tools` of the configuration holds it."""
     return [_declaration(tool) for tool in all_tools() if tool.spec.toolset == CORE]
 
 

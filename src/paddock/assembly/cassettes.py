@@ -41,7 +41,7 @@ class Finishing(Protocol):
         ...
 
 
-class Prepared(Struct, frozen=True):
+class PreparedCassette(Struct, frozen=True):
     provider: Provider
     answers: Finishing
 
@@ -57,13 +57,13 @@ def open_recorded(
     """
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
-        Recorder,
+        CassetteRecorder,
         Taped,
     )
 
     tape = _NewTape(file)
     try:
-        inner = open_provider(settings, variables, transport_for=Recorder(tape.write))
+        inner = open_provider(settings, variables, transport_for=CassetteRecorder(tape.write))
     except BaseException:
         tape.discard()
         raise
@@ -72,7 +72,7 @@ def open_recorded(
 
 def open_played(
     project: Project, model: str | None, variables: Mapping[str, str], file: Path
-) -> Prepared:
+) -> PreparedCassette:
     """What `file` holds, through the adapter of the model that it was recorded with.
 
     No key is looked for, and nothing is sent anywhere.
@@ -100,12 +100,12 @@ def open_played(
     keyless, key = without_key(settings)
     addresses = {name: text for name, text in variables.items() if name.endswith("_BASE_URL")}
     inner = open_provider(keyless, {**addresses, **key}, transport_for=player)
-    return Prepared(Taped(inner, f"played {inner.name}", _nothing), player.transport)
+    return PreparedCassette(Taped(inner, f"played {inner.name}", _nothing), player.transport)
 
 
 def find_script(
     project: Project, model: str | None, variables: Mapping[str, str]
-) -> Prepared | None:
+) -> PreparedCassette | None:
     """The scripted model, where that is the one that is chosen; None elsewhere.
 
     Raises: UsageError, ConfigError where it cannot be opened.
@@ -114,7 +114,7 @@ def find_script(
     if settings.provider != "scripted":
         return None
     script = open_provider(settings, variables, read_script=read_script)
-    return Prepared(script, cast("ScriptedModel", script))
+    return PreparedCassette(script, cast("ScriptedModel", script))
 
 
 def _settings(project: Project, model: str | None) -> ProviderSettings:

@@ -59,7 +59,6 @@ def chain_of_type(agents: AgentStore, default: AgentChain, name: str) -> AgentCh
 
 
 def is_bound(project: Project, name: str) -> bool:
-    """Whether `[agents]` of a policy file names it, trusted or not."""
     return any(
         binding.name == name
         for document in project.policy.documents

@@ -14,7 +14,7 @@ from paddock import limits
 from paddock.assembly.auditing import Audit, audit_ledger, verify_not_gone
 from paddock.assembly.ledgers import LEDGER_TIERS, record_in_governance
 from paddock.assembly.project import Project
-from paddock.collector.accept import Pushed, Recorded, push_ledger, read_key
+from paddock.collector.accept import Pushed, RecordedCheckpoint, push_ledger, read_key
 from paddock.collector.chains import Accepted, Chain
 from paddock.collector.store import Store
 from paddock.errors import LedgerDamagedError, UsageError
@@ -126,7 +126,7 @@ def push_plane(
     return Push(tuple(pushed), tuple(unenrolled))
 
 
-def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
+def recorded_checkpoints(project: Project) -> Sequence[RecordedCheckpoint]:
     """What this plane's governance ledger says was accepted, oldest first.
 
     From the lines: whoever can write beside a ledger could hide rows from a question.
@@ -136,7 +136,7 @@ def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not _stands(project, LedgerName.GOVERNANCE):
         return []
-    found: list[Recorded] = []
+    found: list[RecordedCheckpoint] = []
     for row in find_decided(str(path), (CHECKPOINT_ACCEPTED,), Filter()):
         if isinstance(row, BadRow):
             continue  # a problem of this ledger, which its own verification tells
@@ -144,7 +144,7 @@ def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
         size = said.get("size")
         if isinstance(size, int):
             host, ledger, root = (str(said.get(name)) for name in ("host", "ledger", "root"))
-            found.append(Recorded(host, ledger, size, root, row.seq))
+            found.append(RecordedCheckpoint(host, ledger, size, root, row.seq))
     return found[::-1]
 
 

@@ -8,7 +8,7 @@ from paddock.assembly.history import look_at_history
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError, IntegrityError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import Effects, Filter, find_declarations, query
+from paddock.ledger.query import Filter, FoundEffects, find_declarations, query
 from paddock.plane.layout import LedgerName
 from paddock.runtime.past import past_calls
 from paddock.tools.spec import Change
@@ -47,7 +47,7 @@ class PlaneEarlier(Struct, frozen=True):
         paths = self.project.layout.ledger_paths()
         wanted = Filter(event_type=TOOL_RESULT, path=path)
         rows = query(str(paths[LedgerName.HO1M]), wanted, last=_CHANGES_LOOKED_AT_MAX).entries
-        calls = past_calls(Effects(rows, (), ()), ())
+        calls = past_calls(FoundEffects(rows, (), ()), ())
         agents = {
             call.agent
             for call in calls

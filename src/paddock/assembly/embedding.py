@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from paddock.agent.events import Silence, TurnListener
+from paddock.agent.events import SilentListener, TurnListener
 from paddock.agent.sessions import Session
 from paddock.assembly.opening import open_given
 from paddock.assembly.runtimes import approver_of
@@ -38,7 +38,7 @@ def open_session_at(
         agent=agent,
         model=model,
         approver=approver_of(approver),
-        listener=listener or Silence(),
+        listener=listener or SilentListener(),
         variables=process_variables(),
         provider=provider,
     )

@@ -23,7 +23,7 @@ from paddock.assembly.packages import (
 from paddock.assembly.project import Project
 from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
-from paddock.gates.ground import NOBODY, Ground, Tools, Watcher
+from paddock.gates.ground import NOBODY, GatesGround, GateTools, Watcher
 from paddock.gates.results import G4, GateResult, Status, gate_entry
 from paddock.ledger.read import gone_error
 from paddock.packages.transaction import AcceptanceRunner, Attic, NoAcceptance
@@ -95,10 +95,10 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
 
 def _ground(
     project: Project, workspace: Workspace, acceptance: AcceptanceRunner, watcher: Watcher
-) -> Ground:
-    return Ground(
+) -> GatesGround:
+    return GatesGround(
         project.layout,
-        Tools(
+        GateTools(
             workspace=workspace,
             ledger=package_ledger(project),
             acceptance=acceptance,
@@ -116,7 +116,7 @@ def _in_order(names: Sequence[str], results: Sequence[GateResult]) -> tuple[Gate
 
 
 def _recorded(
-    project: Project, results: tuple[GateResult, ...], ground: Ground, by: str
+    project: Project, results: tuple[GateResult, ...], ground: GatesGround, by: str
 ) -> GateRun:
     """Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError: all passed in vain."""
     run = GateRun(results)
@@ -148,12 +148,12 @@ def is_governance_gone(project: Project) -> bool:
     return project.layout.kind is PlaneKind.BARE and not path.exists()
 
 
-def _set_digest(ground: Ground) -> str | None:
+def _set_digest(ground: GatesGround) -> str | None:
     installed = ground.installed
     return None if installed.problems else installed.digest
 
 
-def _record_config(project: Project, ground: Ground) -> None:
+def _record_config(project: Project, ground: GatesGround) -> None:
     """Tell governance of configuration of packages that it does not know as it is now.
 
     The admin's own is told when the plane is opened. What is missing or cannot be read is
@@ -172,7 +172,7 @@ def _record_config(project: Project, ground: Ground) -> None:
         return  # a damaged ledger: G6 says which, and G0B finds no digest there
 
 
-def _package_config(ground: Ground) -> Mapping[str, Json]:
+def _package_config(ground: GatesGround) -> Mapping[str, Json]:
     """The digests of all configuration that packages brought, as it stands there."""
     found: dict[str, Json] = {}
     for package in ground.installed.packages.values():
@@ -185,7 +185,7 @@ def _package_config(ground: Ground) -> Mapping[str, Json]:
     return found
 
 
-def _content(ground: Ground, path: str) -> bytes | None:
+def _content(ground: GatesGround, path: str) -> bytes | None:
     try:
         return read_file(ground.layout.root / path, limits.admin_config_bytes_max)
     except PaddockError:

@@ -92,7 +92,6 @@ def require_current(project: Project, parked: Parked) -> None:
 
 
 def expired_by(parked: Parked, outdated: Outdated) -> ApprovalExpiredError:
-    """What to say of an answer that no call can take."""
     return ApprovalExpiredError(
         f"an answer to {quote(parked.id)} would count for no call: {outdated.why}",
         hint=outdated.hint,

@@ -10,7 +10,7 @@ from paddock.policy.engine import Policy
 from paddock.storage.disk import Disk
 from paddock.storage.history import History, SeenStore
 from paddock.storage.journal import Journal
-from paddock.workspace.recover import Recovered, Settled, recover
+from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from paddock.workspace.resolve import detect_resolution
 
 JOURNAL: Final = "journal"
@@ -57,7 +57,7 @@ def notices_of(found: Sequence[Recovered]) -> tuple[str, ...]:
     """What a person is to be told of sets that a killed process left, and that left something."""
     return tuple(
         f"a set of changes that was cut short {'waits' if is_waiting else 'left something'}: {why}"
-        for is_waiting, why in ((each.settled is Settled.WAITING, each.why) for each in found)
+        for is_waiting, why in ((each.settled is RecoveredSet.WAITING, each.why) for each in found)
         if why
     )
 

@@ -8,5 +8,4 @@ def new_session_id() -> str:
 
 
 def new_call_id() -> str:
-    """An id for a call whose door brings none."""
     return f"CALL-{os.urandom(8).hex()}"

@@ -12,10 +12,10 @@ from paddock.plane.report import WhereReport
 from paddock.values.decisions import PlaneKind
 
 if TYPE_CHECKING:
-    from paddock.packages.change import Recovered
+    from paddock.packages.change import RecoveredChange
 
 
-def settle_left_packages(project: Project) -> "Recovered | None":
+def settle_left_packages(project: Project) -> "RecoveredChange | None":
     """Settle a change of packages that a killed process left; one look where there is none.
 
     Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.

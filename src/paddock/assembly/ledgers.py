@@ -25,7 +25,7 @@ from paddock.ledger.checkpoint import Checkpointer, checkpoints_folder, read_not
 from paddock.ledger.format.lines import Genesis, VerifierKey, is_key_name
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.read import find_genesis
-from paddock.ledger.sealing import USUAL_PACE, Above, Keeper, KeptLedger, Pace
+from paddock.ledger.sealing import USUAL_PACE, Above, AutoCheckpoint, KeptLedger, Pace
 from paddock.ledger.signing import KeySigner, ProgramSigner, Signer, create_key
 from paddock.plane.environment import (
     Environment,
@@ -273,17 +273,18 @@ def _key_name(directory: str) -> str:
 
 
 def above_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Above:
-    """Where the checkpoints of the ledger `name` go."""
     above = LEDGER_ABOVE.get(name)
     if above is None:
         return Outside(layout, environment)
     return TierAbove(name, _Opening(layout, environment, above).open)
 
 
-def _keeper(layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace) -> Keeper:
+def _keeper(
+    layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace
+) -> AutoCheckpoint:
     checkpointer = checkpointer_of(layout, environment, name)
     above = above_of(layout, environment, name)
-    return Keeper(checkpointer, above, time.monotonic, pace, time.time)
+    return AutoCheckpoint(checkpointer, above, time.monotonic, pace, time.time)
 
 
 class _Opening(Struct, frozen=True):

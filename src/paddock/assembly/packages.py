@@ -19,7 +19,7 @@ from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.verify.verifying import Verification
-from paddock.packages.change import Recovered, recover_packages
+from paddock.packages.change import RecoveredChange, recover_packages
 from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.packages.listing import PlanePackages
 from paddock.packages.transaction import Attic, Depot
@@ -66,7 +66,7 @@ def open_depot(project: Project) -> Generator[Depot]:
         )
 
 
-def settle_packages(project: Project) -> Recovered | None:
+def settle_packages(project: Project) -> RecoveredChange | None:
     """Settle a change of packages that a killed process left; one look where there is none.
 
     Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.

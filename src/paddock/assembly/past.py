@@ -15,7 +15,7 @@ from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
 from paddock.assembly.project import Project
 from paddock.assembly.workspaces import workspace_with_git
 from paddock.errors import ConfigError, PathError, TextError, UsageError
-from paddock.ledger.query import BadRow, Effects, find_effects
+from paddock.ledger.query import BadRow, FoundEffects, find_effects
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.runtime.judge import PolicyJudge
@@ -219,7 +219,7 @@ def open_past(project: Project) -> Generator[Past]:
         seen = held.enter_context(look_at_history(project))
         history = open_history(project)
         held.callback(history.close)
-        effects, notes = Effects((), (), ()), ()
+        effects, notes = FoundEffects((), (), ()), ()
         verify_not_gone(project.layout, project.environment, LedgerName.HO1M)
         if path.exists():
             # The notes first: a call that ends between the two is in the ledger by then.

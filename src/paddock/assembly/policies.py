@@ -19,7 +19,7 @@ from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
-from paddock.policy.questions.record import Door, PastDecision
+from paddock.policy.questions.record import PastDecision, RecordedDoor
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
@@ -68,7 +68,7 @@ class PlanePolicies(Struct, frozen=True):
         Older entries hold one that `[agents]` bound alone, with the profile that it was
         given then: what would be decided now cannot be told from that.
         """
-        if past.door is not Door.HOOK:
+        if past.door is not RecordedDoor.HOOK:
             return True
         first, *ancestors = (agent.name for agent in past.chain)
         if self.project.default_agent in ancestors:

@@ -12,12 +12,12 @@ from msgspec import Struct, field
 from paddock import limits
 from paddock.agent.context import Conversation
 from paddock.agent.contracts import Contracts, load_contracts
-from paddock.agent.events import HeardApprover, OneAtATime, Silence, TurnListener
+from paddock.agent.events import HeardApprover, OneAtATime, SilentListener, TurnListener
 from paddock.agent.executor import Executor, Hands, Timer, real_timer
 from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.records import Scribe, TurnRecord
 from paddock.agent.results import TurnOutcome
-from paddock.agent.sessions import Child, Session, SessionParts
+from paddock.agent.sessions import ChildAgent, Session, SessionParts
 from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
 from paddock.assembly.admin import ADMIN_AGENT
@@ -67,7 +67,7 @@ class SessionWish(Struct, frozen=True):
     agent: str | None = None
     model: str | None = None
     approver: Approver = field(default_factory=NoApprover)
-    listener: TurnListener = field(default_factory=Silence)
+    listener: TurnListener = field(default_factory=SilentListener)
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     resume: str | None = None
     provider: Provider | None = None
@@ -257,13 +257,13 @@ class _Shop(Struct, frozen=True):
     wish: SessionWish
 
     @contextmanager
-    def open_agent(self, agent: str) -> Generator[Child]:
+    def open_agent(self, agent: str) -> Generator[ChildAgent]:
         """An agent's tools and its executor, until the block is left."""
         project = self.project
         approver = HeardApprover(self.wish.approver, self.listener)
         runtime = open_runtime(project, agent=agent, approver=approver, session_id=self.session_id)
         with runtime:
-            yield Child(self._charter(agent), Executor(self._hands(agent, runtime)))
+            yield ChildAgent(self._charter(agent), Executor(self._hands(agent, runtime)))
 
     def _hands(self, agent: str, runtime: Runtime) -> Hands:
         model = ModelDoor(
@@ -330,7 +330,7 @@ class _Descendants(Struct, frozen=True):
     ancestor: str
 
     @contextmanager
-    def open(self, agent: str) -> Generator[Child]:
+    def open(self, agent: str) -> Generator[ChildAgent]:
         # Threat: an agent beside or above this one decides by another chain, and would do
         # for this one what this one may not.
         names = [record.agent.name for record in self.shop.project.agents.lineage(agent)]

@@ -16,11 +16,11 @@ from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.policy.engine import Policy
 from paddock.sandbox.values import (
-    CommandLine,
     HeldLine,
     OnOutput,
     PreparedLine,
     Progress,
+    ShellLine,
     ShellOutcome,
 )
 from paddock.storage.history import History
@@ -69,7 +69,7 @@ class LazyShell:
             self._shell = None
         self._held.close()
 
-    def prepare(self, line: CommandLine) -> PreparedLine:
+    def prepare(self, line: ShellLine) -> PreparedLine:
         return self._open().prepare(line)
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
@@ -97,17 +97,17 @@ class LazyShell:
             return self._shell
 
     def _make(self) -> "SandboxShell":
-        from paddock.sandbox.changes.commit import Place  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
         from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
-            Ground,
+            SandboxGround,
             SandboxShell,
         )
 
         ground = self._ground
-        place = Place(ground.workspace, ground.history, self._open_journal, ground.policy)
+        place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
         staging = ground.project.environment.paddock_home / STAGING
         shell = SandboxShell(
-            Ground(
+            SandboxGround(
                 ground.chain,
                 place,
                 self._look_at_host,
@@ -120,11 +120,13 @@ class LazyShell:
         return shell
 
     def _look_at_host(self) -> "HostFacts":
-        from paddock.sandbox.facts import Asking, collect_facts  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.facts import FactsWanted, collect_facts  # noqa: PLC0415 - late on purpose
 
         ground = self._ground
         variables = dict(ground.project.environment.variables)
-        return collect_facts(Asking(ground.policy, ground.project.agents, ground.agent, variables))
+        return collect_facts(
+            FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
+        )
 
     def _open_journal(self) -> Journal:
         with self._lock:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from paddock.collector.chains import (
     Accepted,
     Chain,
-    Head,
+    ChainHead,
     Judging,
     Offer,
     OfferRefusal,
@@ -46,11 +46,11 @@ class Left(Struct, frozen=True):
     message: str
 
 
-class Answer(Struct, frozen=True):
+class OfferAnswer(Struct, frozen=True):
     """What came of an offer: how far its chain reaches now, or why it was not taken."""
 
     offer: Offer
-    result: Head | OfferRefusal | Left
+    result: ChainHead | OfferRefusal | Left
 
 
 class _NotTakenError(Exception):
@@ -61,16 +61,16 @@ class _NotTakenError(Exception):
         self.refusal = refusal
 
 
-def accept_offers(store: Store, after: int = 0) -> Iterator[Answer]:
+def accept_offers(store: Store, after: int = 0) -> Iterator[OfferAnswer]:
     """Judge offers that wait, oldest first: those of `Store.offers`.
 
     Raises: HostError: the store cannot be reached or says no, whatever the offer.
     """
     for offer in store.offers(after):
-        yield Answer(offer, _accept_or_leave(store, offer))
+        yield OfferAnswer(offer, _accept_or_leave(store, offer))
 
 
-def _accept_or_leave(store: Store, offer: Offer) -> Head | OfferRefusal | Left:
+def _accept_or_leave(store: Store, offer: Offer) -> ChainHead | OfferRefusal | Left:
     try:
         return accept_offer(store, offer)
     except HostError as fault:
@@ -79,7 +79,7 @@ def _accept_or_leave(store: Store, offer: Offer) -> Head | OfferRefusal | Left:
         return Left(fault.message)
 
 
-def accept_offer(store: Store, offer: Offer) -> Head | OfferRefusal:
+def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
     """Take one offer in, or drop it and keep why. Raises: HostError.
 
     One that is BEHIND is dropped, and that is all: two pushes may overlap.
@@ -108,7 +108,7 @@ def find_chain(store: Store, host: str, ledger: str) -> Chain | None:
     return next(named, None)
 
 
-def _take(chain: Chain, offer: Offer, taking: Taking) -> Head:
+def _take(chain: Chain, offer: Offer, taking: Taking) -> ChainHead:
     head = taking.head
     if not taking.is_waiting:
         raise _NotTakenError(
@@ -240,11 +240,11 @@ def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes
 
 # Threat: whoever owns the database can change a row, cut a chain off with its checkpoints, or
 # put an old copy back. A changed row shows against the signed roots. What was cut or put back
-# is whole in itself, and shows against `Recorded`: what the collector's own ledger says was
-# accepted, which lies elsewhere.
+# is whole in itself, and shows against `RecordedCheckpoint`: what the collector's own ledger
+# says was accepted, which lies elsewhere.
 
 
-class Recorded(Struct, frozen=True):
+class RecordedCheckpoint(Struct, frozen=True):
     """A checkpoint that the collector's own ledger says was accepted; `seq` is its entry."""
 
     host: str
@@ -255,7 +255,7 @@ class Recorded(Struct, frozen=True):
     seq: int
 
 
-class Report(Struct, frozen=True):
+class ChainReport(Struct, frozen=True):
     """What verifying one chain found. `compared`: how many recorded checkpoints agree."""
 
     host: str
@@ -266,7 +266,7 @@ class Report(Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-def verify_store(store: Store, recorded: Sequence[Recorded]) -> Iterator[Report]:
+def verify_store(store: Store, recorded: Sequence[RecordedCheckpoint]) -> Iterator[ChainReport]:
     """Verify every chain, and those that were recorded and are gone. Raises: HostError."""
     with store.steady():
         chains = store.chains()
@@ -278,10 +278,12 @@ def verify_store(store: Store, recorded: Sequence[Recorded]) -> Iterator[Report]
         known = {(chain.host, chain.ledger) for chain in chains}
         for host, ledger in sorted({(each.host, each.ledger) for each in recorded} - known):
             gone = "the chain is gone, and checkpoints of it were recorded as accepted"
-            yield Report(host, ledger, 0, 0, 0, (gone,))
+            yield ChainReport(host, ledger, 0, 0, 0, (gone,))
 
 
-def _verify_chain(store: Store, chain: Chain, recorded: Sequence[Recorded]) -> Report:
+def _verify_chain(
+    store: Store, chain: Chain, recorded: Sequence[RecordedCheckpoint]
+) -> ChainReport:
     kept = store.accepted(chain)
     sizes = {each.head.size for each in kept} | {each.size for each in recorded}
     walk = _Walk(chain, sizes)
@@ -300,7 +302,7 @@ def _verify_chain(store: Store, chain: Chain, recorded: Sequence[Recorded]) -> R
             f"the checkpoint of {each.size} entries that entry {each.seq} of the collector's "
             f"own ledger recorded {what}"
         )
-    return Report(chain.host, chain.ledger, walk.size, len(kept), agreeing, tuple(problems))
+    return ChainReport(chain.host, chain.ledger, walk.size, len(kept), agreeing, tuple(problems))
 
 
 def _compare_kept(chain: Chain, kept: Sequence[Accepted], walk: "_Walk") -> Iterator[str]:
@@ -335,7 +337,7 @@ class _Walk:
         self._growing = Growing()
         self.size = 0
         self.problems: list[str] = []
-        self.heads: dict[int, Head] = {}
+        self.heads: dict[int, ChainHead] = {}
         """What the lines make, at the sizes wanted."""
 
     def follow(self, seq: int, line: bytes) -> bool:
@@ -347,7 +349,7 @@ class _Walk:
         self.size += 1
         if self.size in self._wanted:
             edge = tuple(self._growing.hashes())
-            self.heads[self.size] = Head(self.size, self._growing.root(), self._leaf, edge, "")
+            self.heads[self.size] = ChainHead(self.size, self._growing.root(), self._leaf, edge, "")
         return True
 
     def _judge(self, seq: int, line: bytes) -> str:

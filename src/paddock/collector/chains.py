@@ -37,7 +37,7 @@ class Chain(Struct, frozen=True):
     key: VerifierKey
 
 
-class Head(Struct, frozen=True):
+class ChainHead(Struct, frozen=True):
     """How far a chain was taken in: an accepted checkpoint, and what the next lines go on from.
 
     `edge` is the tree's right edge, the smallest subtree first. It is not signed, and need
@@ -51,14 +51,14 @@ class Head(Struct, frozen=True):
     note: str
 
 
-NOTHING_YET: Final = Head(0, EMPTY_ROOT, PREV_OF_GENESIS, (), "")
+NOTHING_YET: Final = ChainHead(0, EMPTY_ROOT, PREV_OF_GENESIS, (), "")
 """Of a chain that was enrolled and not pushed."""
 
 
 class Accepted(Struct, frozen=True):
     """A checkpoint that was accepted, and when, by the store's clock (RFC 3339, UTC)."""
 
-    head: Head
+    head: ChainHead
     at: str
 
 
@@ -150,7 +150,7 @@ class Progress(Struct, frozen=True):
 # Pure: what was taken in before comes as arguments.
 
 
-def open_offer(chain: Chain, head: Head, offer: Offer) -> Checkpoint | OfferRefusal:
+def open_offer(chain: Chain, head: ChainHead, offer: Offer) -> Checkpoint | OfferRefusal:
     """Return the checkpoint of an offer whose lines are worth reading."""
     try:
         checkpoint = open_note(offer.note, chain.key).checkpoint
@@ -174,7 +174,7 @@ def open_offer(chain: Chain, head: Head, offer: Offer) -> Checkpoint | OfferRefu
     )
 
 
-def _behind(head: Head) -> OfferRefusal:
+def _behind(head: ChainHead) -> OfferRefusal:
     return OfferRefusal(RefusalCode.BEHIND, f"{head.size} lines are here already")
 
 
@@ -184,7 +184,7 @@ class Judging:
     def __init__(
         self,
         chain: Chain,
-        head: Head,
+        head: ChainHead,
         offer: Offer,
         checkpoint: Checkpoint,
         stored: Callable[[int, int], Iterable[bytes]],
@@ -226,7 +226,7 @@ class Judging:
                 return refusal
         return new
 
-    def end(self) -> Head | OfferRefusal:
+    def end(self) -> ChainHead | OfferRefusal:
         """Return how far the chain reaches with this offer."""
         wanted = self._checkpoint
         if self._seq != wanted.size:
@@ -242,7 +242,9 @@ class Judging:
             return OfferRefusal(
                 RefusalCode.ROOT, f"the root of the first {wanted.size} lines is not the signed one"
             )
-        return Head(wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._offer.note)
+        return ChainHead(
+            wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._offer.note
+        )
 
     def _find_departure(self, lines: Sequence[bytes]) -> None:
         known = max(0, min(len(lines), self._head.size - self._seq))

@@ -16,7 +16,7 @@ from paddock.collector.chains import (
     NOTHING_YET,
     Accepted,
     Chain,
-    Head,
+    ChainHead,
     Offer,
     OfferRefusal,
     Progress,
@@ -336,7 +336,7 @@ class PostgresTaking:
             for seq, line in enumerate(lines, start):
                 copy.write_row((chain.host, chain.ledger, seq, line))
 
-    def keep(self, head: Head) -> None:
+    def keep(self, head: ChainHead) -> None:
         self._connection.execute(
             "INSERT INTO paddock_collector.checkpoints "
             "(host, ledger, size, root, leaf, edge, note) VALUES (%s, %s, %s, %s, %s, %s, %s)",

@@ -13,7 +13,7 @@ from typing import Final, LiteralString, Protocol
 from paddock.collector.chains import (
     Accepted,
     Chain,
-    Head,
+    ChainHead,
     Offer,
     OfferRefusal,
     Progress,
@@ -31,7 +31,7 @@ class Taking(Protocol):
     """One chain, locked until the block is left; then all of it is kept, or after an error none."""
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ChainHead:
         """How far the chain was taken in."""
         ...
 
@@ -48,11 +48,9 @@ class Taking(Protocol):
         """Lines that were taken in before."""
         ...
 
-    def add(self, start: int, lines: Sequence[bytes]) -> None:
-        """Add lines from the number `start` on."""
-        ...
+    def add(self, start: int, lines: Sequence[bytes]) -> None: ...
 
-    def keep(self, head: Head) -> None:
+    def keep(self, head: ChainHead) -> None:
         """Keep the accepted checkpoint; the offer is done with."""
         ...
 
@@ -159,7 +157,7 @@ LOCKED_OFFER: Final[LiteralString] = (
 def accepted_of(row: tuple[object, ...]) -> Accepted:
     """A row of `HEADS`. Raises: HostError: the tables are not of this version."""
     size, root, leaf, edge, note, at = row
-    head = Head(int(str(size)), bytes_of(root), str(leaf), _hashes(edge), str(note))
+    head = ChainHead(int(str(size)), bytes_of(root), str(leaf), _hashes(edge), str(note))
     return Accepted(head, str(at))
 
 

@@ -25,7 +25,7 @@ from paddock.gates import owned
 from paddock.gates.ground import (
     MADE_WITH_DEV,
     NOTHING_INSTALLED,
-    Ground,
+    GatesGround,
     LedgerWitness,
     failure_of,
     keys_at,
@@ -108,7 +108,7 @@ def check_archive(content: bytes) -> GateResult:
 # Cannot prove: that a package does what its spec says.
 
 
-def check_specs(ground: Ground) -> GateResult:
+def check_specs(ground: GatesGround) -> GateResult:
     tally = Tally(G1)
     tally.fail(ground.deviations)
     tally.fail(ground.registries.problems)
@@ -126,7 +126,7 @@ def check_specs(ground: Ground) -> GateResult:
     return tally.result(NOTHING_INSTALLED)
 
 
-def _chain_problem(manifest: Manifest, ground: Ground) -> str:
+def _chain_problem(manifest: Manifest, ground: GatesGround) -> str:
     spec = ground.registries.specs.get(manifest.spec_id)
     if spec is None:
         return f"its spec {quote(manifest.spec_id)} is not registered"
@@ -140,7 +140,7 @@ def _chain_problem(manifest: Manifest, ground: Ground) -> str:
     return ""
 
 
-def row_problem(path: str, ground: Ground) -> str:
+def row_problem(path: str, ground: GatesGround) -> str:
     """What is wrong with a registry's row as a file; empty where a package vouches for it.
 
     Threat: a row that nobody brought makes anything resolve.
@@ -161,7 +161,7 @@ def row_problem(path: str, ground: Ground) -> str:
 # that it should. A spec which no framework expects is no failure: G1 sees that it resolves.
 
 
-def check_frameworks(ground: Ground) -> GateResult:
+def check_frameworks(ground: GatesGround) -> GateResult:
     tally = Tally(G1_COMPLETE)
     tally.fail(ground.deviations)
     tally.fail(ground.registries.problems)
@@ -179,7 +179,7 @@ def check_frameworks(ground: Ground) -> GateResult:
     return tally.result("no framework is registered, and no package names one")
 
 
-def _expected_problem(framework: Framework, spec_id: str, ground: Ground) -> str:
+def _expected_problem(framework: Framework, spec_id: str, ground: GatesGround) -> str:
     spec = ground.registries.specs.get(spec_id)
     if spec is None:
         return f"{quote(framework.framework_id)} expects this spec, and it is not registered"
@@ -205,7 +205,7 @@ def _expected_problem(framework: Framework, spec_id: str, ground: Ground) -> str
 # more), nor that whoever held the key was right. Files changed without a package are G0B's.
 
 
-def check_approvals(ground: Ground) -> GateResult:
+def check_approvals(ground: GatesGround) -> GateResult:
     if ground.tools.plane_is_dev:
         return not_applicable(G2, MADE_WITH_DEV)
     tally = Tally(G2)
@@ -220,7 +220,7 @@ def check_approvals(ground: Ground) -> GateResult:
     return tally.result("no package has changed this plane")
 
 
-def _look_at_uses(ground: Ground, tally: Tally) -> None:
+def _look_at_uses(ground: GatesGround, tally: Tally) -> None:
     # An operator who left vouched for what was done while he was one.
     keys = {**ground.vouched.known, **ground.keys}
     times = Counter(use.wo_id for use in ground.record.uses)
@@ -245,7 +245,7 @@ def _look_at_uses(ground: Ground, tally: Tally) -> None:
 # Cannot prove: that a package needs what it names, or names what it needs.
 
 
-def check_dependencies(ground: Ground) -> GateResult:
+def check_dependencies(ground: GatesGround) -> GateResult:
     tally = Tally(G3)
     tally.fail(ground.deviations)
     packages = ground.installed.packages
@@ -256,7 +256,7 @@ def check_dependencies(ground: Ground) -> GateResult:
     return tally.result(NOTHING_INSTALLED)
 
 
-def _look_at_dependencies(name: str, ground: Ground, tally: Tally) -> None:
+def _look_at_dependencies(name: str, ground: GatesGround, tally: Tally) -> None:
     now = set(ground.installed.packages[name].manifest.dependencies)
     told = ground.record.packages.get(name)
     then = frozenset(() if told is None else told.dependencies)
@@ -286,7 +286,7 @@ def _look_at_dependencies(name: str, ground: Ground, tally: Tally) -> None:
 NOTHING_DECLARED = "no installed package declares an acceptance test"
 
 
-def check_acceptance(ground: Ground) -> GateResult:
+def check_acceptance(ground: GatesGround) -> GateResult:
     tally = Tally(G4)
     tally.fail(ground.deviations)
     if ground.deviations:
@@ -300,7 +300,7 @@ def check_acceptance(ground: Ground) -> GateResult:
 
 
 def _changed_tests(
-    package: InstalledPackage, acceptance: Acceptance, ground: Ground
+    package: InstalledPackage, acceptance: Acceptance, ground: GatesGround
 ) -> Iterator[Failure]:
     """The package's own files that the command names, where they are not as it brought them.
 
@@ -313,7 +313,7 @@ def _changed_tests(
                 yield Failure(path, problem)
 
 
-def _run(acceptance: Acceptance, ground: Ground) -> str:
+def _run(acceptance: Acceptance, ground: GatesGround) -> str:
     ground.tools.watcher.begins(G4, acceptance.command)
     try:
         result = ground.tools.acceptance.run(acceptance)
@@ -334,7 +334,7 @@ NOT_RUN: Final = "not run yet"
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-def report_acceptance(ground: Ground) -> GateResult:
+def report_acceptance(ground: GatesGround) -> GateResult:
     """The last run of G4 on what is installed now. Raises: IntegrityError, HostError."""
     if ground.deviations:
         return GateResult(G4, Status.FAIL, len(ground.deviations), ground.deviations)
@@ -352,7 +352,7 @@ def report_acceptance(ground: Ground) -> GateResult:
     return GateResult(G4, status, checks, failures, said)
 
 
-def _last_run(ground: Ground) -> StoredEntry | None:
+def _last_run(ground: GatesGround) -> StoredEntry | None:
     path = ground.ledger_path(LedgerName.GOVERNANCE)
     if not path.exists():
         return None
@@ -394,7 +394,7 @@ def _age(timestamp: str, now: float) -> str:
 # being changed later by checkpoints of the ledger (G6).
 
 
-def check_signatures(ground: Ground) -> GateResult:
+def check_signatures(ground: GatesGround) -> GateResult:
     if ground.tools.plane_is_dev:
         return not_applicable(G5, MADE_WITH_DEV)
     if ground.is_empty and not ground.keys and not ground.vouched.statements:
@@ -412,7 +412,7 @@ def check_signatures(ground: Ground) -> GateResult:
     return tally.result(NOTHING_INSTALLED)
 
 
-def _look_at_set(ground: Ground, tally: Tally) -> None:
+def _look_at_set(ground: GatesGround, tally: Tally) -> None:
     found, told = ground.installed.digest, ground.record.set_digest
     tally.look(INSTALLED, "" if found == told else f"the digest of the set is {found}, not {told}")
     tally.fail(ground.vouched.problems)
@@ -423,7 +423,7 @@ def _look_at_set(ground: Ground, tally: Tally) -> None:
     tally.count(ground.vouched.statements)
 
 
-def _vouching_problem(told: RecordedPackage, ground: Ground) -> str:
+def _vouching_problem(told: RecordedPackage, ground: GatesGround) -> str:
     if told.row in ground.vouched.rows:
         return ""
     package = ground.installed.packages.get(told.package_id)
@@ -433,7 +433,7 @@ def _vouching_problem(told: RecordedPackage, ground: Ground) -> str:
     return f"nobody vouches for it: {problem}" if problem else ""
 
 
-def _signature_problem(package: InstalledPackage, ground: Ground) -> str:
+def _signature_problem(package: InstalledPackage, ground: GatesGround) -> str:
     signature = package.receipt.signature
     if signature is None:
         return ""
@@ -444,7 +444,7 @@ def _signature_problem(package: InstalledPackage, ground: Ground) -> str:
     return ""
 
 
-def _keys_of_install(package: InstalledPackage, ground: Ground) -> Keys:
+def _keys_of_install(package: InstalledPackage, ground: GatesGround) -> Keys:
     told = ground.record.packages.get(package.package_id)
     found = (each.seq for each in ground.entries if told is not None and each.id == told.entry_id)
     seq = next(found, None)
@@ -536,7 +536,7 @@ NOTHING_OUTSIDE: Final = (
 )
 
 
-def check_ledgers(ground: Ground) -> GateResult:
+def check_ledgers(ground: GatesGround) -> GateResult:
     tally = Tally(G6)
     whole = True
     for name, path in ground.layout.ledger_paths().items():
@@ -561,7 +561,7 @@ def check_ledgers(ground: Ground) -> GateResult:
     return result
 
 
-Check = Callable[[Ground], GateResult]
+Check = Callable[[GatesGround], GateResult]
 
 
 CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
@@ -582,13 +582,13 @@ CHECKS_FOR_MODELS: Final[Mapping[str, Check]] = MappingProxyType({**CHECKS, G4: 
 
 
 def run_gates(
-    names: Sequence[str], checks: Mapping[str, Check], ground: Ground
+    names: Sequence[str], checks: Mapping[str, Check], ground: GatesGround
 ) -> tuple[GateResult, ...]:
     """These gates, in this order. Raises nothing for what stands in the plane."""
     return tuple(run_gate(name, checks[name], ground) for name in names)
 
 
-def run_gate(name: str, check: Check, ground: Ground) -> GateResult:
+def run_gate(name: str, check: Check, ground: GatesGround) -> GateResult:
     """One gate; what cannot be read makes it fail."""
     ground.tools.watcher.begins(name, "")
     try:

@@ -35,8 +35,8 @@ from paddock.packages.ledger import (
 )
 from paddock.packages.rows import Failure
 from paddock.packages.signing import (
-    Approval,
     Keys,
+    PackageApproval,
     paths_outside,
     read_approvals,
     read_keys,
@@ -110,7 +110,7 @@ class _Nobody:
 NOBODY: Final[Watcher] = _Nobody()
 
 
-class Tools(Struct, frozen=True):
+class GateTools(Struct, frozen=True):
     """What the gates work with besides the plane itself."""
 
     workspace: Workspace
@@ -122,10 +122,10 @@ class Tools(Struct, frozen=True):
     watcher: Watcher = NOBODY
 
 
-class Ground:
+class GatesGround:
     """One plane, as one run of gates sees it. Reading raises what stands in the way."""
 
-    def __init__(self, layout: PlaneLayout, tools: Tools) -> None:
+    def __init__(self, layout: PlaneLayout, tools: GateTools) -> None:
         self.layout = layout
         self.tools = tools
 
@@ -156,7 +156,6 @@ class Ground:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that packages could have to do with."""
         return not self.installed.packages and not self.record.packages and not self.deviations
 
     @cached_property
@@ -168,7 +167,7 @@ class Ground:
         return read_keys(self.layout)
 
     @cached_property
-    def approvals(self) -> Mapping[str, Approval]:
+    def approvals(self) -> Mapping[str, PackageApproval]:
         return {approval.wo_id: approval for approval in read_approvals(self.layout)}
 
     @cached_property
@@ -213,7 +212,7 @@ def _relative(text: str, root: Path) -> str:
 UNAPPROVED = "it was installed without an approval: paddock package approve ARCHIVE, or uninstall"
 
 
-def use_problem(use: ApprovalUse, approval: Approval, keys: Keys) -> str:
+def use_problem(use: ApprovalUse, approval: PackageApproval, keys: Keys) -> str:
     """Why an approval does not carry one use of it, as the ledger tells that use."""
     problem = signature_problem(approval, keys)
     if problem:
@@ -227,7 +226,7 @@ def use_problem(use: ApprovalUse, approval: Approval, keys: Keys) -> str:
     return ""
 
 
-def scope_problem(approval: Approval, package: InstalledPackage) -> str:
+def scope_problem(approval: PackageApproval, package: InstalledPackage) -> str:
     """Which files of the package its approval does not cover; empty where it covers all."""
     outside = paths_outside(approval, package.manifest.by_path)
     if not outside:
@@ -237,7 +236,7 @@ def scope_problem(approval: Approval, package: InstalledPackage) -> str:
     return f"its scope does not cover {quote(first)}{more} of {package.package_id}"
 
 
-def keys_at(seq: int, told: RecordedPackage, ground: Ground) -> Keys:
+def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> Keys:
     """The keys whose word counts for what the entry `seq` tells of an installed package.
 
     Those of the plane; and where an operator who is one now vouched for the package since,
@@ -256,7 +255,7 @@ def keys_at(seq: int, told: RecordedPackage, ground: Ground) -> Keys:
     return ground.keys
 
 
-def standing_problem(told: RecordedPackage, ground: Ground) -> str:
+def standing_problem(told: RecordedPackage, ground: GatesGround) -> str:
     """Why an installed package does not stand on an approval; empty where it does.
 
     Raises: ConfigError, HostError.

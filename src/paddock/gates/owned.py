@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.gates.ground import NOTHING_INSTALLED, Ground
+from paddock.gates.ground import NOTHING_INSTALLED, GatesGround
 from paddock.gates.results import G0B, GateResult, Tally
 from paddock.ledger.details import Detail, find_detail
 from paddock.packages.installed import InstalledPackage, file_problem
@@ -56,7 +56,7 @@ from paddock.values.entries import digest_of
 _ALONE: Final = LoadsAlone()
 
 
-def config_problem(path: str, ground: Ground) -> str:
+def config_problem(path: str, ground: GatesGround) -> str:
     """What is wrong with one file of configuration; empty where nothing is.
 
     Raises: ConfigError: it is no file that can be read; HostError.
@@ -94,19 +94,19 @@ def _load(path: str, content: bytes) -> None:
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Kind(Enum):
+class OwnedKind(Enum):
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
     SPECIAL = "FIFO, socket or device"
 
 
-class Standing(Struct, frozen=True):
+class OwnedEntry(Struct, frozen=True):
     """One name below the plane's root, with what stands there."""
 
     path: str
     """Relative to the root; bytes that are no UTF-8 as Python's surrogates."""
-    kind: Kind
+    kind: OwnedKind
     mode: int
     """Permission bits, set-id and sticky bits included."""
     owner: int
@@ -114,7 +114,7 @@ class Standing(Struct, frozen=True):
     """A directory that was not entered: `limits.path_depth_max` lie above what is in it."""
 
 
-def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator[Standing]:
+def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator[OwnedEntry]:
     """Everything at and below `tops`, parents first; directories of `closed` are not entered.
 
     Nor is one that lies too deep; it says so. What is gone before it is looked at is not there.
@@ -128,7 +128,7 @@ def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator
             with host_errors("looking at", root / top):
                 found = _standing(top, os.stat(top, dir_fd=root_fd, follow_symlinks=False))
             yield found
-            if found.kind is Kind.DIRECTORY and top not in closed:
+            if found.kind is OwnedKind.DIRECTORY and top not in closed:
                 yield from _below(root_fd, top, closed)
     finally:
         os.close(root_fd)
@@ -142,7 +142,7 @@ class _Open(Struct, frozen=True):
     names: Iterator[str]
 
 
-def _below(root_fd: int, top: str, closed: Collection[str]) -> Iterator[Standing]:
+def _below(root_fd: int, top: str, closed: Collection[str]) -> Iterator[OwnedEntry]:
     # Threat: a chain of directories that is deeper than this program's stack, or than the
     # descriptors that it may have, would end the gate instead of failing it.
     above: list[_Open] = []
@@ -158,7 +158,7 @@ def _below(root_fd: int, top: str, closed: Collection[str]) -> Iterator[Standing
             if found is None:
                 continue
             yield found
-            enters = found.kind is Kind.DIRECTORY and not found.is_too_deep
+            enters = found.kind is OwnedKind.DIRECTORY and not found.is_too_deep
             if enters and found.path not in closed:
                 _enter(above, directory.fd, found.path)
     finally:
@@ -177,7 +177,7 @@ def _enter(above: list[_Open], parent_fd: int, path: str) -> None:
         above[-1] = replace(opened, names=iter(sorted(os.listdir(fd))))
 
 
-def _look(directory: _Open, name: str) -> Standing | None:
+def _look(directory: _Open, name: str) -> OwnedEntry | None:
     path = f"{directory.path}/{name}"
     with host_errors("looking at", Path(path)):
         try:
@@ -186,17 +186,17 @@ def _look(directory: _Open, name: str) -> Standing | None:
             return None
 
 
-def _standing(path: str, status: os.stat_result) -> Standing:
+def _standing(path: str, status: os.stat_result) -> OwnedEntry:
     mode = status.st_mode
-    kind = Kind.SPECIAL
+    kind = OwnedKind.SPECIAL
     if stat.S_ISREG(mode):
-        kind = Kind.FILE
+        kind = OwnedKind.FILE
     elif stat.S_ISDIR(mode):
-        kind = Kind.DIRECTORY
+        kind = OwnedKind.DIRECTORY
     elif stat.S_ISLNK(mode):
-        kind = Kind.LINK
-    is_too_deep = kind is Kind.DIRECTORY and path.count("/") >= limits.path_depth_max
-    return Standing(path, kind, stat.S_IMODE(mode), status.st_uid, is_too_deep)
+        kind = OwnedKind.LINK
+    is_too_deep = kind is OwnedKind.DIRECTORY and path.count("/") >= limits.path_depth_max
+    return OwnedEntry(path, kind, stat.S_IMODE(mode), status.st_uid, is_too_deep)
 
 
 LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
@@ -222,7 +222,7 @@ class OwnFile(Struct, frozen=True):
     found: str | None = None
 
 
-def own_paths(ground: Ground) -> dict[str, OwnFile]:
+def own_paths(ground: GatesGround) -> dict[str, OwnFile]:
     """Manifests, receipts, keys and approvals; each of the last two was read and loads.
 
     Raises: ConfigError, HostError.
@@ -256,8 +256,8 @@ def find_ledger_detail(path: str) -> Detail | None:
     return find_detail(detail)
 
 
-def find_own_problem(standing: Standing, own: OwnFile) -> str:
-    if standing.kind is not Kind.FILE:
+def find_own_problem(standing: OwnedEntry, own: OwnFile) -> str:
+    if standing.kind is not OwnedKind.FILE:
         return f"it is a {standing.kind.value}, and should be a file"
     if standing.mode & _NOT_OURS:
         return f"its mode is {standing.mode:04o}: others can write it, or it is a program"
@@ -272,7 +272,7 @@ _SPECIAL_BITS: Final = 0o7000
 """Set-id and sticky bits, which no package brings and no receipt tells."""
 
 
-def check_owned(ground: Ground) -> GateResult:
+def check_owned(ground: GatesGround) -> GateResult:
     tally = Tally(G0B)
     tally.fail(ground.deviations)
     owners = _owners(ground, tally)
@@ -286,14 +286,14 @@ def check_owned(ground: Ground) -> GateResult:
             tally.look(standing.path, f"it belongs to user {standing.owner}")
         if standing.path not in owners:
             tally.look(standing.path, places.problem(standing))
-        elif standing.kind is Kind.FILE and _is_too_open(standing, owners[standing.path]):
+        elif standing.kind is OwnedKind.FILE and _is_too_open(standing, owners[standing.path]):
             tally.look(standing.path, f"its mode is {standing.mode:04o}")
     if not owners and not places.own:
         tally.discount()  # Directories alone are nothing to own.
     return tally.result(NOTHING_INSTALLED)
 
 
-def _owners(ground: Ground, tally: Tally) -> dict[str, InstalledPackage]:
+def _owners(ground: GatesGround, tally: Tally) -> dict[str, InstalledPackage]:
     listing: dict[str, list[InstalledPackage]] = {}
     for package in ground.installed.packages.values():
         for path in package.manifest.by_path:
@@ -307,14 +307,14 @@ def _owners(ground: Ground, tally: Tally) -> dict[str, InstalledPackage]:
     return owners
 
 
-def _owned_problem(path: str, owner: InstalledPackage, ground: Ground) -> str:
+def _owned_problem(path: str, owner: InstalledPackage, ground: GatesGround) -> str:
     problem = file_problem(owner, path, ground.tools.workspace)
     if problem or not owner.manifest.by_path[path].is_config:
         return problem
     return config_problem(path, ground)
 
 
-def _is_too_open(standing: Standing, owner: InstalledPackage) -> bool:
+def _is_too_open(standing: OwnedEntry, owner: InstalledPackage) -> bool:
     """Whether its mode says more than what was brought.
 
     Threat: operators edit configuration, so its content may be anything that is on record.
@@ -328,7 +328,7 @@ def _is_too_open(standing: Standing, owner: InstalledPackage) -> bool:
 class _Places:
     """What may stand where no package brought anything."""
 
-    def __init__(self, ground: Ground, owners: Mapping[str, InstalledPackage]) -> None:
+    def __init__(self, ground: GatesGround, owners: Mapping[str, InstalledPackage]) -> None:
         self._ground = ground
         self.own = own_paths(ground)
         self._directories = {*BARE_DIRECTORIES, FREE, WAITING_CALLS}
@@ -338,7 +338,7 @@ class _Places:
                 self._directories.add(above)
                 above = above.rpartition("/")[0]
 
-    def problem(self, standing: Standing) -> str:
+    def problem(self, standing: OwnedEntry) -> str:
         """What is wrong with it; empty where it may stand there, as it is."""
         path = standing.path
         if standing.is_too_deep:
@@ -361,20 +361,20 @@ class _Places:
             )
         return f"no package owns this {standing.kind.value}"
 
-    def _directory_problem(self, standing: Standing) -> str:
-        if standing.kind is not Kind.DIRECTORY:
+    def _directory_problem(self, standing: OwnedEntry) -> str:
+        if standing.kind is not OwnedKind.DIRECTORY:
             return f"it is a {standing.kind.value}, and should be a directory"
         if standing.mode & WRITABLE_BY_OTHERS:
             return f"others can write there: its mode is {standing.mode:04o}"
         return ""
 
-    def _ledger_problem(self, standing: Standing, directory: str) -> str:
+    def _ledger_problem(self, standing: OwnedEntry, directory: str) -> str:
         name = standing.path.rpartition("/")[2]
         pattern = LEDGER_DIRECTORIES[directory]
         matched = pattern.fullmatch(name)
         if matched is None:
             return f"no ledger is called {quote(name)}"
-        wanted = Kind.DIRECTORY if matched["details"] else Kind.FILE
+        wanted = OwnedKind.DIRECTORY if matched["details"] else OwnedKind.FILE
         if standing.kind is not wanted:
             return f"it is a {standing.kind.value}, and should be a {wanted.value}"
         if standing.mode & WRITABLE_BY_OTHERS:

@@ -113,7 +113,6 @@ class Tally:
         self._failures: list[Failure] = []
 
     def look(self, file: str, problem: str) -> None:
-        """One look at `file`; an empty `problem` is none."""
         self._checks += 1
         if problem:
             self._add(Failure(file, problem))
@@ -153,7 +152,6 @@ _DECISIONS: Final[Mapping[Status, str]] = {Status.PASS: "allow", Status.FAIL: "d
 
 
 def gate_entry(result: GateResult, set_digest: str | None, by: str) -> Entry:
-    """What one gate said, of which installed set, and who asked."""
     shown = result.failures[:_FAILURES_MAX]
     return Entry(
         event_type=GATE_RESULT,

@@ -17,7 +17,7 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.checkpoint import read_notes, set_aside_notes, store_note
 from paddock.ledger.format.notes import SignedCheckpoint
-from paddock.ledger.signing import Done, failed, run_command
+from paddock.ledger.signing import ProgramEnd, failed, run_command
 from paddock.storage.atomic import make_directories, read_file, replace_file
 
 _HINT: Final = "the user's configuration names it: [ledger] anchor"
@@ -178,12 +178,12 @@ class GitAnchor:
 
     def _run(
         self, *arguments: str, given: bytes = b"", more: Mapping[str, str] | None = None
-    ) -> Done:
+    ) -> ProgramEnd:
         command = (*_GIT, "-C", str(self._repository), *arguments)
         return run_command(command, given, {**self._environment, **(more or {})}, self.where)
 
 
-def _text(done: Done) -> str:
+def _text(done: ProgramEnd) -> str:
     """An answer of git, which may name a path. It ends in a line feed."""
     return os.fsdecode(done.stdout).removesuffix("\n")
 

@@ -37,7 +37,7 @@ from typing import Final, Self
 
 from paddock import limits
 from paddock.errors import HostError, LedgerFullError
-from paddock.ledger.disk import Disk, SystemDisk, Waiting, failure, is_full
+from paddock.ledger.disk import LedgerDisk, SystemDisk, Waiting, failure, is_full
 from paddock.ledger.format.encoding import (
     ID_BYTES,
     EntryRefusedError,
@@ -58,7 +58,7 @@ from paddock.ledger.recovery import (
     quarantine,
     verify_marks,
 )
-from paddock.ledger.reserve import Held
+from paddock.ledger.reserve import HeldReservation
 from paddock.ledger.segments import LedgerPaths, Segment
 from paddock.values.entries import Entry
 
@@ -102,7 +102,7 @@ class LedgerFile:
         create: Genesis | None,
         clock: Callable[[], float],
         randomness: Callable[[int], bytes],
-        disk: Disk | None = None,
+        disk: LedgerDisk | None = None,
         waiting: Waiting | None = None,
         segment_bytes: int = limits.ledger_segment_bytes,
     ) -> Self:
@@ -144,7 +144,6 @@ class LedgerFile:
 
     @property
     def path(self) -> str:
-        """The JSONL file."""
         return self._paths.ledger
 
     @property
@@ -186,7 +185,7 @@ class LedgerFile:
             reservation.release()
         return PendingEntries(self, tuple(ids), after, segment)
 
-    def reserve(self, size_bytes: int) -> Held:
+    def reserve(self, size_bytes: int) -> HeldReservation:
         """Keep space for entries of so many bytes, so that a full disk cannot stop them.
 
         Raises:
@@ -300,7 +299,7 @@ class LedgerFile:
         try:
             self._put(files, data, offset)
         except LedgerFullError:
-            if not isinstance(reservation, Held) or not reservation.release_to_disk():
+            if not isinstance(reservation, HeldReservation) or not reservation.release_to_disk():
                 raise
             self._put(files, data, offset)
         after = Mark(generation + 1, seq + len(bodies), offset + len(data), leaf, boot)

@@ -362,7 +362,6 @@ def opened_tree(folder: str, *, create: bool = True) -> Generator[TreeFiles]:
 
 
 def checkpoints_folder(ledger: str) -> Path:
-    """Where the checkpoints of a ledger are kept beside it."""
     return Path(LedgerPaths(ledger).folder) / _FOLDER
 
 

@@ -27,7 +27,7 @@ _seek: Final = os.lseek
 _END: Final = os.SEEK_END
 
 
-class Disk(Protocol):
+class LedgerDisk(Protocol):
     """What the store asks of the operating system. Raises OSError as the calls do."""
 
     def open(self, path: str, flags: int, mode: int = 0o600, /) -> int: ...
@@ -122,7 +122,7 @@ class SystemDisk:
     stat = staticmethod(os.stat)
 
     def size(self, descriptor: int, /) -> int:
-        """See `Disk.size`: lseek(2), a third of the price of fstat(2).
+        """See `LedgerDisk.size`: lseek(2), a third of the price of fstat(2).
 
         The store appends (O_APPEND) and reads by position, so the descriptor's
         own position means nothing.
@@ -137,7 +137,7 @@ class SystemDisk:
             return bytes(16)
 
 
-def open_new(disk: Disk, path: str) -> int:
+def open_new(disk: LedgerDisk, path: str) -> int:
     """Open a file that is made now, to write; another one of that name is removed. Raises: OSError.
 
     Threat: a pipe that was put in a draft's place would hold up whoever opens it, and a link

@@ -28,14 +28,14 @@ from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader
 _LEAF: Final = b"\0"
 
 
-class LeftOut(Struct, frozen=True):
+class LeftOutLines(Struct, frozen=True):
     """2^`level` lines that are left out, as the root of the tree over them."""
 
     level: int
     root: bytes
 
 
-Row = bytes | LeftOut
+Row = bytes | LeftOutLines
 
 
 class Exported(Struct):
@@ -177,7 +177,7 @@ def _rows(leaves: bytes | bytearray, shown: dict[int, bytes], cuts: Sequence[int
 
 def _left_out(
     leaves: bytes | bytearray, begin: int, end: int, cuts: Sequence[int]
-) -> Iterator[LeftOut]:
+) -> Iterator[LeftOutLines]:
     """Yield the lines from `begin` to `end` as subtrees, the last one as its own leaf."""
     # With its leaf hash the next line's `prev` can be compared.
     bounds = [cut for cut in cuts if begin < cut < end]
@@ -191,7 +191,7 @@ def _left_out(
                 bytes(leaves[at * HASH_BYTES : (at + 1) * HASH_BYTES])
                 for at in range(begin, begin + width)
             ]
-            yield LeftOut(level, root_of(LeafNodes(part), width))
+            yield LeftOutLines(level, root_of(LeafNodes(part), width))
             begin += width
 
 
@@ -252,7 +252,7 @@ def make_page(text: PageText, rows: Iterable[Row]) -> bytes:
 
 
 def _row_text(row: Row) -> str:
-    if isinstance(row, LeftOut):
+    if isinstance(row, LeftOutLines):
         return f"#{row.level} {row.root.hex()}"
     try:
         line = row.decode()

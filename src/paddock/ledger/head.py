@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from paddock.errors import HostError, LedgerBusyError, PaddockError
-from paddock.ledger.disk import Disk, Waiting, failure
+from paddock.ledger.disk import LedgerDisk, Waiting, failure
 from paddock.ledger.format.encoding import PREV_OF_GENESIS
 
 _SECTOR: Final = 512
@@ -113,7 +113,7 @@ class HeadFile:
 
     __slots__ = ("_disk", "descriptor", "path")
 
-    def __init__(self, disk: Disk, path: str, *, create: bool) -> None:
+    def __init__(self, disk: LedgerDisk, path: str, *, create: bool) -> None:
         # Threat: a pipe in its place would have every reader wait for a writer.
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
@@ -206,7 +206,6 @@ def _decode_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
 
 
 def _rank(mark: Mark) -> tuple[int, int, bool]:
-    """A poisoned mark outranks the one it stands beside."""
     return (mark.generation, mark.offset_bytes, mark.is_poisoned)
 
 
@@ -222,7 +221,7 @@ class FileLock:
 
     __slots__ = ("_disk", "_threads", "_waiting", "descriptor", "path")
 
-    def __init__(self, disk: Disk, path: str, waiting: Waiting) -> None:
+    def __init__(self, disk: LedgerDisk, path: str, waiting: Waiting) -> None:
         self.path = path
         self._disk = disk
         self._waiting = waiting

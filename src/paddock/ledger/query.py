@@ -235,7 +235,6 @@ class LedgerSearch:
         self.close()
 
     def close(self) -> None:
-        """Close every file."""
         self._index.close()
         self._reader.close()
 
@@ -375,7 +374,7 @@ _DECLARED = [f'"event_type":"{kind}"'.encode() for kind in _DECLARING]
 _NO_EFFECTS = b'"effects":[]'
 
 
-class Effects(Struct, frozen=True):
+class FoundEffects(Struct, frozen=True):
     """What was found, newest last. `bad`: lines that hold no entry."""
 
     results: tuple[StoredEntry, ...]
@@ -385,7 +384,7 @@ class Effects(Struct, frozen=True):
     bad: tuple[BadRow, ...]
 
 
-def find_effects(path: str, intents_of: Sequence[str] = ()) -> Effects:
+def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
     """Every result with effects, and every intent of these agents.
 
     Raises:
@@ -407,7 +406,7 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> Effects:
                 results.append(row)
             elif row.entry.event_type == TOOL_INTENT and row.entry.agent in intents_of:
                 intents.append(row)
-    return Effects(tuple(reversed(results)), tuple(reversed(intents)), tuple(reversed(bad)))
+    return FoundEffects(tuple(reversed(results)), tuple(reversed(intents)), tuple(reversed(bad)))
 
 
 def find_declarations(path: str) -> tuple[StoredEntry, ...]:

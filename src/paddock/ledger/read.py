@@ -80,7 +80,6 @@ class LedgerReader:
         self.close()
 
     def close(self) -> None:
-        """Close every file."""
         self.text.close()
         self._disk.close(self.text.active.descriptor)
 

@@ -50,7 +50,7 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.disk import Disk, Waiting, failure, open_new
+from paddock.ledger.disk import LedgerDisk, Waiting, failure, open_new
 from paddock.ledger.format.encoding import PREV_OF_GENESIS, chain_line, chain_tail, leaf_hash
 from paddock.ledger.format.lines import (
     Genesis,
@@ -83,7 +83,7 @@ _LINE_BYTES_USUAL: Final = 4096
 class LedgerFiles(Struct):
     """The open files of one ledger in one process, and what it knows of its own syncs."""
 
-    disk: Disk
+    disk: LedgerDisk
     paths: LedgerPaths
     active: ActiveSegment
     lock: FileLock
@@ -141,7 +141,7 @@ class LedgerFiles(Struct):
 
 
 def open_files(
-    disk: Disk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
+    disk: LedgerDisk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
 ) -> LedgerFiles:
     """Open everything; make the ledger from the body of its GENESIS where there is none.
 
@@ -207,7 +207,7 @@ def read_genesis(text: LedgerText, path: str) -> Genesis:
     return parse_genesis(parse_line(line))
 
 
-def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
+def _verify_place(disk: LedgerDisk, paths: LedgerPaths, *, may_create: bool) -> None:
     try:
         device = disk.stat(paths.parent).st_dev
         verify_local(_read_mountinfo(), os.major(device), os.minor(device), paths.parent)
@@ -224,7 +224,7 @@ def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
         raise failure(fault, "the ledger's folder cannot be used", paths.folder) from fault
 
 
-def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> int:
+def _open_ledger(disk: LedgerDisk, paths: LedgerPaths, first_body: bytes | None) -> int:
     try:
         try:
             return disk.open(paths.ledger, APPENDING)
@@ -238,7 +238,7 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
         raise failure(fault, "the ledger cannot be opened", paths.ledger) from fault
 
 
-def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
+def _verify_never_made(disk: LedgerDisk, paths: LedgerPaths) -> None:
     """Refuse to begin anew where a ledger was: its head file is made after it, and synced.
 
     Threat: whoever removes the ledger alone would have it replaced by an empty one.
@@ -258,7 +258,7 @@ def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
     )
 
 
-def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
+def _make_ledger(disk: LedgerDisk, paths: LedgerPaths, first_body: bytes) -> None:
     """Write, sync, link, sync the directory: the name appears with its content or not at all."""
     line = chain_line(first_body, 0, PREV_OF_GENESIS) + b"\n"
     descriptor = open_new(disk, paths.new)
@@ -408,7 +408,7 @@ def _follows(line: bytes, seq: int, prev: str) -> bool:
     return line.endswith(chain_tail(seq, prev)) and isinstance(inspect_line(line), StoredEntry)
 
 
-def quarantine(disk: Disk, segment: Segment, paths: LedgerPaths, tail: Tail) -> None:
+def quarantine(disk: LedgerDisk, segment: Segment, paths: LedgerPaths, tail: Tail) -> None:
     """Copy the torn tail aside, durably, then cut it off. The append lock is held.
 
     Only the newest segment can have one: all before it was durable when it was sealed.
@@ -439,7 +439,7 @@ def quarantine(disk: Disk, segment: Segment, paths: LedgerPaths, tail: Tail) -> 
         ) from fault
 
 
-def _copy(disk: Disk, source: int, start: int, end: int, path: str) -> str:
+def _copy(disk: LedgerDisk, source: int, start: int, end: int, path: str) -> str:
     """Copy bytes of the ledger into a file of their own; return their SHA-256."""
     digest = sha256()
     target = open_new(disk, path)
@@ -481,7 +481,7 @@ class Quarantined(Struct, frozen=True):
         )
 
 
-def list_pending(disk: Disk, paths: LedgerPaths) -> list[Quarantined]:
+def list_pending(disk: LedgerDisk, paths: LedgerPaths) -> list[Quarantined]:
     """Return the quarantined pieces that still need their entry, in the order of their place."""
     try:
         names = disk.list(paths.torn)
@@ -499,8 +499,7 @@ def list_pending(disk: Disk, paths: LedgerPaths) -> list[Quarantined]:
     return sorted(found, key=lambda piece: piece.offset)
 
 
-def mark_reported(disk: Disk, paths: LedgerPaths, pieces: list[Quarantined]) -> None:
-    """Mark pieces as reported, now that their entries are durable."""
+def mark_reported(disk: LedgerDisk, paths: LedgerPaths, pieces: list[Quarantined]) -> None:
     try:
         for piece in pieces:
             disk.rename(piece.path, piece.path.removesuffix(_PENDING))
@@ -509,7 +508,7 @@ def mark_reported(disk: Disk, paths: LedgerPaths, pieces: list[Quarantined]) -> 
         raise failure(fault, "quarantined bytes cannot be renamed", paths.torn) from fault
 
 
-def _make_directory(disk: Disk, path: str) -> None:
+def _make_directory(disk: LedgerDisk, path: str) -> None:
     try:
         disk.make_directory(path, 0o700)
     except FileExistsError:

@@ -13,7 +13,7 @@ import os
 import threading
 from typing import Final
 
-from paddock.ledger.disk import Disk, failure
+from paddock.ledger.disk import LedgerDisk, failure
 from paddock.storage.locks import call_after_fork
 
 _STEP_BYTES: Final = 65_536
@@ -31,7 +31,7 @@ class Ballast:
         "_size",
     )
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: LedgerDisk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._lock = threading.Lock()
@@ -44,14 +44,14 @@ class Ballast:
         """Another thread of the parent may have been reserving."""
         self._lock = threading.Lock()
 
-    def reserve(self, size_bytes: int) -> "Held":
+    def reserve(self, size_bytes: int) -> "HeldReservation":
         """Keep space for entries of so many bytes.
 
         Raises:
             LedgerFullError: there is not so much space.
         """
         blocks = -(-size_bytes // _BLOCK_BYTES) + 1
-        held = Held(self, size_bytes, blocks * _BLOCK_BYTES)
+        held = HeldReservation(self, size_bytes, blocks * _BLOCK_BYTES)
         with self._lock:
             wanted = self._reserved + held.allocated_bytes
             if wanted > self._size:
@@ -59,7 +59,7 @@ class Ballast:
             self._reserved = wanted
         return held
 
-    def give_back(self, held: "Held", *, to_disk: bool) -> None:
+    def give_back(self, held: "HeldReservation", *, to_disk: bool) -> None:
         """End a reservation; `to_disk` frees its space for whoever appends next."""
         with self._lock:
             if not held.is_held:
@@ -101,7 +101,7 @@ class Ballast:
         return descriptor
 
 
-class Held:
+class HeldReservation:
     """One reservation."""
 
     __slots__ = ("_ballast", "allocated_bytes", "is_held", "size_bytes")

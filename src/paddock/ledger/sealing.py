@@ -98,7 +98,7 @@ _UNKNOWN: Final = 1 << 62
 """More entries than any ledger has: then the first append looks."""
 
 
-class Keeper:
+class AutoCheckpoint:
     """Makes the checkpoints of one open ledger when they are due. Threads may share it."""
 
     def __init__(
@@ -124,7 +124,7 @@ class Keeper:
         self.problem = ""
         """Why the last checkpoint could not be made; empty where it was."""
         self._told: str = ""
-        call_after_fork(self, Keeper._after_fork)
+        call_after_fork(self, AutoCheckpoint._after_fork)
 
     def _after_fork(self) -> None:
         """Another thread of the parent may have been sealing."""
@@ -240,7 +240,7 @@ class KeptLedger:
 
     __slots__ = ("_keeper", "_ledger")
 
-    def __init__(self, ledger: LedgerFile, keeper: Keeper) -> None:
+    def __init__(self, ledger: LedgerFile, keeper: AutoCheckpoint) -> None:
         self._ledger = ledger
         self._keeper = keeper
 
@@ -304,7 +304,9 @@ class KeptEntries:
 
     __slots__ = ("_count", "_is_urgent", "_keeper", "_pending")
 
-    def __init__(self, pending: Pending, keeper: Keeper, count: int, is_urgent: bool) -> None:
+    def __init__(
+        self, pending: Pending, keeper: AutoCheckpoint, count: int, is_urgent: bool
+    ) -> None:
         self._pending = pending
         self._keeper = keeper
         self._count = count

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.disk import Disk, failure
+from paddock.ledger.disk import LedgerDisk, failure
 from paddock.ledger.head import HeadFile
 
 _EXTENSION: Final = ".jsonl"
@@ -130,7 +130,7 @@ class SealedSegment(Struct, frozen=True):
     path: str
 
 
-def sync_directory(disk: Disk, path: str) -> None:
+def sync_directory(disk: LedgerDisk, path: str) -> None:
     """Make a new name in a directory durable (fsync(2) says why the file's own is not enough)."""
     descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -139,12 +139,12 @@ def sync_directory(disk: Disk, path: str) -> None:
         disk.close(descriptor)
 
 
-def list_starts(disk: Disk, paths: LedgerPaths) -> list[int]:
+def list_starts(disk: LedgerDisk, paths: LedgerPaths) -> list[int]:
     """Return where each sealed segment begins, in order, by the names alone. Raises: OSError."""
     return paths.find_starts(disk.list(paths.parent))
 
 
-def find_identity(disk: Disk, path: str | int) -> Identity:
+def find_identity(disk: LedgerDisk, path: str | int) -> Identity:
     """Return which file a path or a descriptor leads to. Raises: OSError."""
     status = disk.stat(path)
     return status.st_dev, status.st_ino
@@ -155,7 +155,7 @@ class ActiveSegment:
 
     __slots__ = ("_disk", "_paths", "_starts", "current")
 
-    def __init__(self, disk: Disk, paths: LedgerPaths, descriptor: int) -> None:
+    def __init__(self, disk: LedgerDisk, paths: LedgerPaths, descriptor: int) -> None:
         """Take over the open ledger file. The append lock is held. Raises: OSError."""
         self._disk = disk
         self._paths = paths
@@ -306,7 +306,9 @@ class LedgerText:
 
     __slots__ = ("_disk", "_opened", "_paths", "_starts", "active")
 
-    def __init__(self, disk: Disk, paths: LedgerPaths, starts: list[int], active: Segment) -> None:
+    def __init__(
+        self, disk: LedgerDisk, paths: LedgerPaths, starts: list[int], active: Segment
+    ) -> None:
         """`starts` of sealed segments in order; those from the active base on are left out."""
         self._disk = disk
         self._paths = paths

@@ -276,7 +276,6 @@ def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
 
 
 def signed_path(key_path: Path) -> Path:
-    """Where the key's signer remembers what it signed last."""
     return key_path.with_suffix(SIGNED_SUFFIX)
 
 
@@ -303,7 +302,7 @@ def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
 _SHOWN_CHARS_MAX: Final = 300
 
 
-class Done(Struct, frozen=True):
+class ProgramEnd(Struct, frozen=True):
     """How a program ended, and what it printed."""
 
     returncode: int
@@ -313,7 +312,7 @@ class Done(Struct, frozen=True):
 
 def run_command(
     command: Sequence[str], given: bytes, environment: Mapping[str, str], where: str
-) -> Done:
+) -> ProgramEnd:
     """Run a program to its end, with this on its standard input.
 
     Raises: HostError: it cannot be run, or takes more than `limits.anchor_timeout_s`.
@@ -335,11 +334,10 @@ def run_command(
         ) from fault
     except OSError as fault:
         raise HostError(f"{command[0]!a} cannot be run: {fault.strerror}", where=where) from fault
-    return Done(done.returncode, done.stdout, done.stderr)
+    return ProgramEnd(done.returncode, done.stdout, done.stderr)
 
 
-def failed(where: str, done: Done, hint: str) -> HostError:
-    """What to raise for a program that did not do it."""
+def failed(where: str, done: ProgramEnd, hint: str) -> HostError:
     said = done.stderr.decode(errors="replace").strip()[:_SHOWN_CHARS_MAX]
     return HostError(f"it failed with {done.returncode}: {said!a}", where=where, hint=hint)
 

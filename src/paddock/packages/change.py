@@ -44,10 +44,10 @@ from paddock.packages.swap import Swap, given
 from paddock.packages.transaction import (
     Before,
     Depot,
-    Kind,
+    InstallPhase,
     PathChange,
-    Phase,
     Transaction,
+    TransactionKind,
     sweep_drafts,
 )
 from paddock.storage.atomic import FILE_MODE, read_file
@@ -68,7 +68,7 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.paths import EntryKind
-from paddock.workspace.recover import Settled, recover
+from paddock.workspace.recover import RecoveredSet, recover
 
 
 class Decided(Enum):
@@ -79,14 +79,14 @@ class Decided(Enum):
     NEVER_BEGUN = "never begun"
 
 
-class Recovered(Struct, frozen=True):
+class RecoveredChange(Struct, frozen=True):
     package_id: str
     outcome: Decided
     changed_since: tuple[str, ...] = ()
     """Paths that somebody changed meanwhile, and that keep what they have now."""
 
 
-def settle(depot: Depot) -> Recovered | None:
+def settle(depot: Depot) -> RecoveredChange | None:
     """Settle what a killed process left; None where there was nothing. The lock is held.
 
     Raises:
@@ -100,12 +100,12 @@ def settle(depot: Depot) -> Recovered | None:
     _settle_swap(depot, transaction)
     if not has_happened(depot, transaction):
         end(depot)
-        return Recovered(transaction.package_id, Decided.NEVER_BEGUN)
-    if transaction.phase is Phase.BEGUN and transaction.is_tested:
+        return RecoveredChange(transaction.package_id, Decided.NEVER_BEGUN)
+    if transaction.phase is InstallPhase.BEGUN and transaction.is_tested:
         changed_since = undo(depot, transaction)
-        return Recovered(transaction.package_id, Decided.UNDONE, changed_since)
+        return RecoveredChange(transaction.package_id, Decided.UNDONE, changed_since)
     complete(depot, transaction)
-    return Recovered(transaction.package_id, Decided.COMPLETED)
+    return RecoveredChange(transaction.package_id, Decided.COMPLETED)
 
 
 def has_happened(depot: Depot, transaction: Transaction) -> bool:
@@ -135,7 +135,7 @@ def _stands(depot: Depot, transaction: Transaction) -> bool:
 
     Where somebody changed one since, a repair counts as none: the plane is as recorded anyway.
     """
-    if transaction.phase is Phase.DECIDED:
+    if transaction.phase is InstallPhase.DECIDED:
         return True
     return all(_is_done(depot, change) for change in transaction.changes)
 
@@ -150,7 +150,7 @@ def _is_done(depot: Depot, change: PathChange) -> bool:
 
 def decide(depot: Depot, transaction: Transaction) -> Transaction:
     """The swap was accepted: from here on it stands, whatever ends this process."""
-    decided = replace(transaction, phase=Phase.DECIDED)
+    decided = replace(transaction, phase=InstallPhase.DECIDED)
     depot.attic.write(decided)
     return decided
 
@@ -207,7 +207,7 @@ def tidy(depot: Depot) -> None:
 def _settle_swap(depot: Depot, transaction: Transaction) -> None:
     for found in recover(depot.journal, Disk(), depot.workspace.resolution):
         is_ours = not found.label or found.label.startswith(transaction.id)
-        if found.settled is Settled.WAITING and is_ours:
+        if found.settled is RecoveredSet.WAITING and is_ours:
             raise HostError(
                 f"the change of {transaction.package_id} cannot be settled yet: {found.why}",
                 hint="end other programs that work on the plane, then try again",
@@ -256,7 +256,7 @@ class _Undoing:
 
     def _back(self, entry: EntryPath, before: Before, state: EntryState | None) -> StagedChange:
         old = Absent() if state is None else AtVersion(state.version or "")
-        if before.kind is Kind.LINK:
+        if before.kind is TransactionKind.LINK:
             return MakeLink(entry.path, before.link_text or "", old, overrides_read_only=True)
         if state is not None and state.version == before.version and isinstance(old, AtVersion):
             return SetMetadata(entry.path, old, before.mode)
@@ -269,9 +269,9 @@ class _Undoing:
 def _is_before(before: Before | None, state: EntryState | None) -> bool:
     if before is None or state is None:
         return before is None and state is None
-    kind = EntryKind.LINK if before.kind is Kind.LINK else EntryKind.FILE
+    kind = EntryKind.LINK if before.kind is TransactionKind.LINK else EntryKind.FILE
     is_same = state.kind is kind and state.version == before.version
-    return is_same and (before.kind is Kind.LINK or state.mode == before.mode)
+    return is_same and (before.kind is TransactionKind.LINK or state.mode == before.mode)
 
 
 def _is_after(change: PathChange, state: EntryState | None) -> bool:
@@ -288,7 +288,7 @@ _AS_RECORDED: Final = (
 )
 
 
-class Standing(Struct, frozen=True):
+class PackagesState(Struct, frozen=True):
     """What is installed on a plane: by its files, and by its packages ledger."""
 
     installed: InstalledSet
@@ -297,7 +297,7 @@ class Standing(Struct, frozen=True):
 
 
 @contextmanager
-def changing(depot: Depot) -> Generator[Recovered | None]:
+def changing(depot: Depot) -> Generator[RecoveredChange | None]:
     """The plane's packages, for one change; what was left half done is settled first.
 
     Raises: as `settle`; HostError: somebody else is changing them for long.
@@ -308,7 +308,7 @@ def changing(depot: Depot) -> Generator[Recovered | None]:
         yield recovered
 
 
-def recover_packages(depot: Depot) -> Recovered | None:
+def recover_packages(depot: Depot) -> RecoveredChange | None:
     """Settle what a killed process left, unless somebody is changing packages right now.
 
     Raises: as `settle`.
@@ -327,7 +327,7 @@ def require_installed(depot: Depot) -> InstalledSet:
     return installed
 
 
-def require_as_recorded(depot: Depot) -> Standing:
+def require_as_recorded(depot: Depot) -> PackagesState:
     """What is installed, where files and packages ledger agree on it.
 
     Threat: an entry that tells of a set which follows from no entries before it makes the
@@ -344,7 +344,7 @@ def require_as_recorded(depot: Depot) -> Standing:
     return standing
 
 
-def require_repairable(depot: Depot) -> Standing:
+def require_repairable(depot: Depot) -> PackagesState:
     """The same where one package is to be put right: packages may be missing, or not as recorded.
 
     Raises: as `require_as_recorded`.
@@ -355,10 +355,10 @@ def require_repairable(depot: Depot) -> Standing:
     return standing
 
 
-def _read_standing(depot: Depot) -> Standing:
+def _read_standing(depot: Depot) -> PackagesState:
     installed = require_installed(depot)
     log = depot.ledger.read()
-    return Standing(installed, log, replay(log.entries))
+    return PackagesState(installed, log, replay(log.entries))
 
 
 def require_room(transaction: Transaction) -> None:
@@ -379,7 +379,7 @@ def require_room(transaction: Transaction) -> None:
             f" it has {counts}",
             hint="nothing was changed; make it several packages, or its commands shorter",
         ) from refused
-    size = len(replace(transaction, phase=Phase.DECIDED).to_bytes())
+    size = len(replace(transaction, phase=InstallPhase.DECIDED).to_bytes())
     if size > limits.receipt_bytes_max:
         raise UsageError(
             f"the record of this change of {package_id} would have {size} bytes, over"

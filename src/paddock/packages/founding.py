@@ -36,7 +36,7 @@ from paddock.packages.archive import Archive
 from paddock.packages.install import (
     draft_receipt,
 )
-from paddock.packages.installed import Put, Receipt, digest_of_set, row_of
+from paddock.packages.installed import InstallReceipt, Put, digest_of_set, row_of
 from paddock.packages.ledger import LEDGER_FILE, PackageLog, enrolled_entry, installed_entry
 from paddock.packages.manifest import (
     FILE_MODE,
@@ -52,9 +52,9 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import Failure, GateRefusedError
 from paddock.packages.signing import (
-    Approval,
-    Claim,
+    ApprovalClaim,
     Keys,
+    PackageApproval,
     approval_problem,
     exact_scope,
     key_bytes,
@@ -142,7 +142,9 @@ def find_install(log: PackageLog, manifest: Manifest) -> StoredEntry | None:
     return None
 
 
-def recorded_approval(known: StoredEntry, standing: Sequence[Approval], keys: Keys) -> Approval:
+def recorded_approval(
+    known: StoredEntry, standing: Sequence[PackageApproval], keys: Keys
+) -> PackageApproval:
     """The approval under which a package is on record; its time may be over by now.
 
     Raises: ConfigError: it is gone, or is another one.
@@ -188,7 +190,7 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
 
 class _Recorded(Struct, frozen=True):
     entry_id: str
-    receipt: Receipt
+    receipt: InstallReceipt
     """As it was before it named its entry."""
 
 
@@ -234,7 +236,7 @@ class _Founder:
 
     # Who vouches for it
 
-    def _approvals(self, log: PackageLog) -> Mapping[str, Approval]:
+    def _approvals(self, log: PackageLog) -> Mapping[str, PackageApproval]:
         """One for each package, by its id; those that a killed founding made are taken up."""
         key, layout = self._founding.key, self._depot.layout
         if key is None:
@@ -251,7 +253,7 @@ class _Founder:
         swap = self._swap()
         if not known:
             swap.write(key_file(public.key_id), key_bytes(public), OWN_MODE)
-        found: dict[str, Approval] = {}
+        found: dict[str, PackageApproval] = {}
         standing = read_approvals(layout)
         for manifest in self._founding.manifests:
             known = find_install(log, manifest)
@@ -266,11 +268,15 @@ class _Founder:
         return found
 
     def _unused(
-        self, log: PackageLog, key: SigningKey, manifest: Manifest, standing: Sequence[Approval]
-    ) -> Approval:
+        self,
+        log: PackageLog,
+        key: SigningKey,
+        manifest: Manifest,
+        standing: Sequence[PackageApproval],
+    ) -> PackageApproval:
         """One that a stopped founding made and that holds, else a new one."""
         public = public_half(key)
-        claim = Claim(manifest.digest, tuple(manifest.by_path), self._depot.clock())
+        claim = ApprovalClaim(manifest.digest, tuple(manifest.by_path), self._depot.clock())
         used, keys = log.used_approvals, {public.key_id: public}
         for approval in standing:
             if not approval_problem(approval, claim, keys, used):
@@ -293,13 +299,15 @@ class _Founder:
 
     # On record
 
-    def _record(self, log: PackageLog, approvals: Mapping[str, Approval]) -> dict[str, _Recorded]:
+    def _record(
+        self, log: PackageLog, approvals: Mapping[str, PackageApproval]
+    ) -> dict[str, _Recorded]:
         found: dict[str, _Recorded] = {}
         entries: list[Entry] = []
         key = self._founding.key
         if key is not None and not log.holds(OPERATOR_KEY_ENROLLED):
             entries.append(enrolled_entry(public_half(key)))
-        drafts: list[Receipt] = []
+        drafts: list[InstallReceipt] = []
         for count, archive in enumerate(self._founding.archives, start=1):
             package_id = archive.manifest.package_id
             approval = approvals.get(package_id)
@@ -326,8 +334,8 @@ class _Founder:
         return found
 
     def _draft(
-        self, archive: Archive, approval: Approval | None, known: StoredEntry | None
-    ) -> Receipt:
+        self, archive: Archive, approval: PackageApproval | None, known: StoredEntry | None
+    ) -> InstallReceipt:
         """The receipt before it names its entry: one that is on record is made once more."""
         key = self._founding.key
         at = None if known is None else known.entry.metadata.get("installed_at")

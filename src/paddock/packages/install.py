@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from paddock.errors import UsageError
 from paddock.packages.archive import Archive
 from paddock.packages.change import (
-    Standing,
+    PackagesState,
     carry_out,
     changing,
     complete,
@@ -43,7 +43,7 @@ from paddock.packages.installed import (
     InstalledFile,
     InstalledPackage,
     InstalledSet,
-    Receipt,
+    InstallReceipt,
     check_package,
     digest_of_rows,
     digest_of_set,
@@ -61,8 +61,8 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import Failure, GateRefusedError
 from paddock.packages.signing import (
-    Approval,
-    Claim,
+    ApprovalClaim,
+    PackageApproval,
     Signature,
     read_keys,
     timestamp_of,
@@ -72,8 +72,8 @@ from paddock.packages.transaction import (
     POLICIES,
     AcceptanceResult,
     Depot,
+    InstallPhase,
     PathChange,
-    Phase,
     Transaction,
     find_loading_problems,
     new_transaction_id,
@@ -88,7 +88,7 @@ from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 
 
-class Report(Struct, frozen=True):
+class InstallReport(Struct, frozen=True):
     status: str
     """`installed`, `upgraded`, `uninstalled`, `unchanged` or `planned`."""
     package_id: str
@@ -146,7 +146,7 @@ class InstallWish(Struct, frozen=True):
         return self.dev or self.plane_is_dev
 
 
-def install(depot: Depot, archive: Archive, wish: InstallWish) -> Report:
+def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
     """Install a package, or put it in the place of another version of itself.
 
     Raises:
@@ -164,7 +164,7 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> Report:
         old = standing.installed.packages.get(package_id)
         if old is not None and _stands(old, depot, archive, standing, wish):
             version = old.manifest.version.text
-            return Report("unchanged", old.package_id, version, old.manifest.digest)
+            return InstallReport("unchanged", old.package_id, version, old.manifest.digest)
         installing = _Installing(depot, archive, wish, standing, old)
         judged = installing.judge()
         return installing.planned(judged) if wish.is_dry_run else installing.run(judged)
@@ -174,7 +174,7 @@ def _stands(
     old: InstalledPackage,
     depot: Depot,
     archive: Archive,
-    standing: Standing,
+    standing: PackagesState,
     wish: InstallWish,
 ) -> bool:
     if old.manifest.digest != archive.manifest.digest:
@@ -188,7 +188,7 @@ def _stands(
 
 class _Judged(Struct, frozen=True):
     acts: tuple[Act, ...]
-    approval: Approval | None
+    approval: PackageApproval | None
     swap: Swap
     """Looked at, and nothing put aside for it yet."""
 
@@ -199,7 +199,7 @@ class _Installing:
         depot: Depot,
         archive: Archive,
         wish: InstallWish,
-        standing: Standing,
+        standing: PackagesState,
         old: InstalledPackage | None,
     ) -> None:
         self._depot = depot
@@ -225,7 +225,7 @@ class _Installing:
             receipts = (each.receipt.wo_id for each in self._installed.packages.values())
             used = self._log.used_approvals.union(wo_id for wo_id in receipts if wo_id)
             paths = tuple(act.path for act in acts)
-            claim = Claim(manifest.digest, paths, self._depot.clock())
+            claim = ApprovalClaim(manifest.digest, paths, self._depot.clock())
             approval = require_approval(self._depot, manifest.package_id, claim, used)
         swap = self._swap(acts, is_dry=True)
         self._require_loading(swap)
@@ -248,10 +248,10 @@ class _Installing:
     def _is_there(self, path: str) -> bool:
         return self._depot.workspace.resolve_entry(path).exists
 
-    def planned(self, judged: _Judged) -> Report:
+    def planned(self, judged: _Judged) -> InstallReport:
         return replace(self._report(judged.approval, judged.swap), status="planned")
 
-    def run(self, judged: _Judged) -> Report:
+    def run(self, judged: _Judged) -> InstallReport:
         depot, approval = self._depot, judged.approval
         swap = self._swap(judged.acts, is_dry=False)
         transaction = self._transaction(approval, swap)
@@ -272,7 +272,7 @@ class _Installing:
         swap.finish()
         return swap
 
-    def _transaction(self, approval: Approval | None, swap: Swap) -> Transaction:
+    def _transaction(self, approval: PackageApproval | None, swap: Swap) -> Transaction:
         manifest, old = self._manifest, self._old
         receipt = draft_receipt(
             self._archive,
@@ -289,7 +289,7 @@ class _Installing:
         return Transaction(
             id=swap.transaction_id,
             package_id=manifest.package_id,
-            phase=Phase.BEGUN,
+            phase=InstallPhase.BEGUN,
             is_tested=swap.is_tested,
             manifest_before=None if old is None else old.manifest.digest,
             manifest_after=manifest.digest,
@@ -328,9 +328,9 @@ class _Installing:
             raise
         return tuple(results)
 
-    def _report(self, approval: Approval | None, swap: Swap) -> Report:
+    def _report(self, approval: PackageApproval | None, swap: Swap) -> InstallReport:
         manifest, old = self._manifest, self._old
-        return Report(
+        return InstallReport(
             status="installed" if old is None else "upgraded",
             package_id=manifest.package_id,
             version=manifest.version.text,
@@ -366,14 +366,14 @@ def draft_receipt(
     archive: Archive,
     transaction_id: str,
     installed_at: str,
-    approval: Approval | None,
+    approval: PackageApproval | None,
     signature: Signature | None,
     *,
     dev: bool,
-) -> Receipt:
+) -> InstallReceipt:
     """The receipt before it names its entry."""
     manifest = archive.manifest
-    return Receipt(
+    return InstallReceipt(
         package_id=manifest.package_id,
         version=manifest.version.text,
         digest=manifest.digest,
@@ -390,7 +390,7 @@ def draft_receipt(
     )
 
 
-def uninstall(depot: Depot, package_id: str) -> Report:
+def uninstall(depot: Depot, package_id: str) -> InstallReport:
     """Remove a package. Needs no approval.
 
     Raises:
@@ -413,7 +413,7 @@ def uninstall(depot: Depot, package_id: str) -> Report:
         return _remove(depot, installed, old)
 
 
-def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Report:
+def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> InstallReport:
     acts = plan_ownership(None, old, installed)
     swap = Swap(depot.workspace, depot.attic, new_transaction_id())
     for act in acts:
@@ -425,7 +425,7 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Rep
     require_room(transaction)
     carry_out(depot, transaction, swap)
     entry_id = complete(depot, decide(depot, transaction))
-    return Report(
+    return InstallReport(
         status="uninstalled",
         package_id=old.package_id,
         version=old.manifest.version.text,
@@ -448,7 +448,7 @@ def _transaction(installed: InstalledSet, old: InstalledPackage, swap: Swap) -> 
     return Transaction(
         id=swap.transaction_id,
         package_id=old.package_id,
-        phase=Phase.BEGUN,
+        phase=InstallPhase.BEGUN,
         is_tested=False,
         manifest_before=old.manifest.digest,
         manifest_after=None,

@@ -77,7 +77,7 @@ class InstalledFile(Struct, frozen=True):
     mode: int
 
 
-class Receipt(Struct, frozen=True):
+class InstallReceipt(Struct, frozen=True):
     package_id: str
     version: str
     digest: str
@@ -116,7 +116,7 @@ class Receipt(Struct, frozen=True):
         }
 
 
-def parse_receipt(content: bytes, file: str) -> Receipt:
+def parse_receipt(content: bytes, file: str) -> InstallReceipt:
     fields = parse_object(content, file)
     fields.require_only(_KEYS)
     if fields.number("format") != FORMAT:
@@ -128,7 +128,7 @@ def parse_receipt(content: bytes, file: str) -> Receipt:
             "uninstall it with the version of paddock that installed it",
         )
     signature = fields.members.get("signature")
-    return Receipt(
+    return InstallReceipt(
         package_id=fields.text("package_id"),
         version=fields.text("version"),
         digest=_digest(fields, "digest"),
@@ -179,7 +179,7 @@ def _flag(fields: Fields, name: str) -> bool:
 
 class InstalledPackage(Struct, frozen=True, dict=True):
     manifest: Manifest
-    receipt: Receipt
+    receipt: InstallReceipt
 
     @cached_property
     def files(self) -> Mapping[str, InstalledFile]:

@@ -23,14 +23,14 @@ from paddock.ledger.verify.verifying import Verification, verify
 from paddock.packages.installed import (
     InstalledPackage,
     InstalledSet,
-    Receipt,
+    InstallReceipt,
     SetRow,
     digest_of_rows,
     row_of,
 )
 from paddock.packages.manifest import Manifest, Version, manifest_path, parse_version, receipt_path
 from paddock.packages.rows import Failure
-from paddock.packages.signing import Approval, PublicKey
+from paddock.packages.signing import PackageApproval, PublicKey
 from paddock.plane.layout import LedgerName
 from paddock.plane.strict_json import Fields
 from paddock.values.calls import Json
@@ -160,8 +160,8 @@ class PackageLedger(Struct, frozen=True):
 
 def installed_entry(
     manifest: Manifest,
-    receipt: Receipt,
-    approval: Approval | None,
+    receipt: InstallReceipt,
+    approval: PackageApproval | None,
     *,
     previous: SetRow | None,
     set_digest: str,
@@ -212,8 +212,7 @@ def uninstalled_entry(transaction_id: str, package_id: str, metadata: Mapping[st
     )
 
 
-def approved_entry(package_id: str, version: str, approval: Approval) -> Entry:
-    """An installed package that had no approval has one now."""
+def approved_entry(package_id: str, version: str, approval: PackageApproval) -> Entry:
     return Entry(
         event_type=PACKAGE_APPROVED,
         submission_id=approval.wo_id,

@@ -66,7 +66,6 @@ class PublicKey(Struct, frozen=True):
 
     @property
     def key_id(self) -> str:
-        """The name of this key and of no other."""
         return hashlib.sha256(self.public).hexdigest()[:32]
 
     def verifies(self, message: bytes, signature: str) -> bool:
@@ -294,7 +293,7 @@ _EXPIRES: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _SPECIAL: Final = re.compile(r"([\\*?\[\] ])")
 
 
-class Approval(Struct, frozen=True):
+class PackageApproval(Struct, frozen=True):
     """An operator's word that one package may change a plane, within a scope, until a time."""
 
     wo_id: str
@@ -317,7 +316,7 @@ class Approval(Struct, frozen=True):
         return {**asdict(self), "scope": list(self.scope)}
 
 
-class Claim(Struct, frozen=True):
+class ApprovalClaim(Struct, frozen=True):
     """What an approval is asked for: this package, touching these paths, now."""
 
     digest: str
@@ -327,7 +326,7 @@ class Claim(Struct, frozen=True):
 
 def make_approval(
     key: SigningKey, wo_id: str, digest: str, scope: tuple[str, ...], expires_at: float
-) -> Approval:
+) -> PackageApproval:
     """Approve a package. `expires_at`: seconds since 1970, cut to whole ones.
 
     Raises:
@@ -338,14 +337,14 @@ def make_approval(
         expires = timestamp_of(expires_at)
     except (ValueError, OverflowError, OSError):
         raise UsageError("the approval would expire at no date", where="--expires") from None
-    draft = Approval(wo_id, digest, scope, expires, public_half(key).key_id, "")
+    draft = PackageApproval(wo_id, digest, scope, expires, public_half(key).key_id, "")
     approval = replace(draft, signature=sign_bytes(key, draft.signed_bytes()))
     _require_readable(approval)
     _scope_of(scope)
     return approval
 
 
-def _require_readable(approval: Approval) -> None:
+def _require_readable(approval: PackageApproval) -> None:
     # Whoever reads one approval reads all: one that is too long stops every other as well.
     size_bytes = len(write_object(approval.as_json()))
     if size_bytes > limits.approval_file_bytes_max:
@@ -362,7 +361,7 @@ def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(_SPECIAL.sub(r"\\\1", path) for path in sorted(set(paths)))
 
 
-def write_approval(layout: PlaneLayout, approval: Approval) -> Path:
+def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
     """Put it into the plane; where it stands.
 
     Raises: HostError: something stands there already, or it cannot be written.
@@ -374,7 +373,7 @@ def write_approval(layout: PlaneLayout, approval: Approval) -> Path:
     return path
 
 
-def read_approvals(layout: PlaneLayout) -> tuple[Approval, ...]:
+def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
     """Every approval of the plane, by its id.
 
     Raises:
@@ -389,14 +388,14 @@ def read_approvals(layout: PlaneLayout) -> tuple[Approval, ...]:
     return tuple(read_approval(directory / name) for name in found)
 
 
-def read_approval(path: Path) -> Approval:
+def read_approval(path: Path) -> PackageApproval:
     """One approval. That its signature holds is not said by that. Raises: ConfigError."""
     content = read_file(path, limits.approval_file_bytes_max)
     if content is None:
         raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))
     fields = parse_object(content, str(path))
     fields.require_only(_FIELDS_APPROVALS)
-    approval = Approval(
+    approval = PackageApproval(
         fields.text("wo_id"),
         fields.text("digest"),
         fields.texts("scope", ()),
@@ -418,7 +417,7 @@ def read_approval(path: Path) -> Approval:
     return approval
 
 
-def signature_problem(approval: Approval, keys: Keys) -> str:
+def signature_problem(approval: PackageApproval, keys: Keys) -> str:
     """Why its signature is worth nothing; empty where it holds."""
     key = keys.get(approval.key_id)
     if key is None:
@@ -428,7 +427,9 @@ def signature_problem(approval: Approval, keys: Keys) -> str:
     return ""
 
 
-def approval_problem(approval: Approval, claim: Claim, keys: Keys, used: Collection[str]) -> str:
+def approval_problem(
+    approval: PackageApproval, claim: ApprovalClaim, keys: Keys, used: Collection[str]
+) -> str:
     """Why an approval does not allow what is claimed; empty where it does.
 
     The signature first: what stands in a file that nobody signed is worth nothing.
@@ -450,7 +451,7 @@ def approval_problem(approval: Approval, claim: Claim, keys: Keys, used: Collect
     return f"its scope does not cover {quote(first)}{more}"
 
 
-def paths_outside(approval: Approval, paths: Iterable[str]) -> tuple[str, ...]:
+def paths_outside(approval: PackageApproval, paths: Iterable[str]) -> tuple[str, ...]:
     """Those of `paths` that the scope does not cover."""
     try:
         listed = _scope_of(approval.scope)

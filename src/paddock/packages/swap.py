@@ -22,7 +22,14 @@ from paddock.packages.archive import PackedFile
 from paddock.packages.installed import Act, Put
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.transaction import After, Attic, Before, Kind, PathChange, RemovedDirectory
+from paddock.packages.transaction import (
+    After,
+    Attic,
+    Before,
+    PathChange,
+    RemovedDirectory,
+    TransactionKind,
+)
 from paddock.plane.create import BARE_DIRECTORIES
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
@@ -199,14 +206,14 @@ class Swap(Struct):
 
     def _before(self, path: str, state: EntryState) -> Before:
         if state.kind is EntryKind.LINK:
-            return Before(Kind.LINK, _version(state), state.mode, state.link_text)
+            return Before(TransactionKind.LINK, _version(state), state.mode, state.link_text)
         backup = None
         if self.is_tested and self.is_dry:
             backup = self.attic.name_aside(self.transaction_id, len(self.paths))
         elif self.is_tested:
             content = self._content(self.workspace.resolve_entry(path).path)
             backup = self.attic.put_aside(self.transaction_id, len(self.paths), content)
-        return Before(Kind.FILE, _version(state), state.mode, backup=backup)
+        return Before(TransactionKind.FILE, _version(state), state.mode, backup=backup)
 
     def _content(self, path: WorkspacePath) -> bytes:
         try:

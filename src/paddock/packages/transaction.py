@@ -32,7 +32,7 @@ from msgspec.structs import asdict
 
 from paddock import limits
 from paddock.errors import ConfigError, IntegrityError, SandboxUnavailableError
-from paddock.packages.installed import Receipt, parse_receipt
+from paddock.packages.installed import InstallReceipt, parse_receipt
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import PLANE_MARKER, Acceptance
 from paddock.packages.rows import Failure
@@ -63,18 +63,18 @@ from paddock.workspace.changes import Objects
 FORMAT: Final = 1
 
 
-class Phase(StrEnum):
+class InstallPhase(StrEnum):
     BEGUN = "begun"
     DECIDED = "decided"
 
 
-class Kind(StrEnum):
+class TransactionKind(StrEnum):
     FILE = "file"
     LINK = "link"
 
 
 class Before(Struct, frozen=True):
-    kind: Kind
+    kind: TransactionKind
     version: str
     """The digest of a file's content, or of a link's text."""
     mode: int
@@ -106,7 +106,7 @@ class RemovedDirectory(Struct, frozen=True):
 class Transaction(Struct, frozen=True):
     id: str
     package_id: str
-    phase: Phase
+    phase: InstallPhase
     is_tested: bool
     """Whether acceptance commands stand between the swap and the decision."""
     manifest_before: str | None
@@ -118,7 +118,7 @@ class Transaction(Struct, frozen=True):
     removed: tuple[RemovedDirectory, ...]
     """Parents last."""
     entry: Entry
-    receipt: Receipt | None
+    receipt: InstallReceipt | None
     """Without its ledger entry; None for an uninstall."""
 
     def to_bytes(self) -> bytes:
@@ -151,7 +151,7 @@ def parse_transaction(content: bytes, file: str) -> Transaction:
         raise IntegrityError("a change of packages by another version of paddock", where=file)
     receipt = fields.members.get("receipt")
     try:
-        phase = Phase(fields.text("phase"))
+        phase = InstallPhase(fields.text("phase"))
         changes = tuple(map(_change, fields.tables("changes")))
     except ValueError as error:
         raise IntegrityError("the record of a change of packages is damaged", where=file) from error
@@ -189,7 +189,7 @@ def _change(fields: Fields) -> PathChange:
     if "before" in fields.members:
         row = fields.table("before")
         before = Before(
-            Kind(row.text("kind")),
+            TransactionKind(row.text("kind")),
             row.text("version"),
             row.number("mode"),
             row.text_or_null("link_text"),

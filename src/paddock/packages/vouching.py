@@ -45,9 +45,9 @@ from paddock.packages.ledger import (
 from paddock.packages.manifest import KEYS, Manifest, approval_file, key_file
 from paddock.packages.rows import Failure, GateRefusedError
 from paddock.packages.signing import (
-    Approval,
-    Claim,
+    ApprovalClaim,
     Keys,
+    PackageApproval,
     PublicKey,
     Signature,
     approval_problem,
@@ -379,8 +379,8 @@ def require_signature(manifest: Manifest, signature: Signature | None, keys: Key
 
 
 def require_approval(
-    depot: Depot, package_id: str, claim: Claim, used: Collection[str]
-) -> Approval:
+    depot: Depot, package_id: str, claim: ApprovalClaim, used: Collection[str]
+) -> PackageApproval:
     """The approval that an install uses: of those that hold, the one that expires first.
 
     Raises:
@@ -389,7 +389,7 @@ def require_approval(
     """
     keys = read_keys(depot.layout)
     refused: list[Failure] = []
-    holding: list[Approval] = []
+    holding: list[PackageApproval] = []
     for approval in read_approvals(depot.layout):
         problem = approval_problem(approval, claim, keys, used)
         if not problem:
@@ -406,7 +406,7 @@ def require_approval(
 
 
 class Approved(Struct, frozen=True):
-    approval: Approval
+    approval: PackageApproval
     enrolled: bool
     """The plane had no key, and has this one now."""
     settles_install: bool
@@ -456,14 +456,14 @@ def approve(
 
 
 def _settle_install(
-    depot: Depot, manifest: Manifest, approval: Approval, installed: InstalledSet
+    depot: Depot, manifest: Manifest, approval: PackageApproval, installed: InstalledSet
 ) -> bool:
     log = depot.ledger.read()
     if log.approval_of(manifest.package_id, manifest.digest) is not None:
         return False
     if find_deviations_of(manifest.package_id, replay(log.entries), installed):
         return False  # what stands there is not what the record says: an entry would not heal it
-    claim = Claim(manifest.digest, tuple(manifest.by_path), depot.clock())
+    claim = ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
     if approval_problem(approval, claim, read_keys(depot.layout), log.used_approvals):
         return False  # its scope is narrower than what was installed
     depot.ledger.append(approved_entry(manifest.package_id, manifest.version.text, approval))

@@ -59,7 +59,6 @@ def admin_config_schema() -> dict[str, Json]:
 
 
 def admin_config_schema_bytes() -> bytes:
-    """The content of `HOT/schemas/admin_config.schema.json`."""
     return write_object(admin_config_schema())
 
 

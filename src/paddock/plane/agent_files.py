@@ -106,7 +106,6 @@ def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
 
 
 def write_agent(agent: Agent, workspace: Path | None, declared_in: str = "") -> bytes:
-    """The content of the `agent.json` that declares `agent`."""
     return write_object(
         {
             "name": agent.name,

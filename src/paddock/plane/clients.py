@@ -54,7 +54,7 @@ class ClientFile(Struct, frozen=True):
             ) from None
 
 
-class Edit(Struct, frozen=True):
+class ClientFileEdit(Struct, frozen=True):
     """An edit of one file. `content` is what will stand there, None for no file."""
 
     file: ClientFile

@@ -62,7 +62,6 @@ class DualGate(Struct, frozen=True):
         return f"closed: {', '.join(self.missing)}"
 
     def as_json(self) -> dict[str, Json]:
-        """`{open, tool_profile, variable, accepted, missing[]}`: for records and `--json`."""
         return {
             "open": self.is_open,
             "tool_profile": self.tool_profile,

@@ -106,7 +106,6 @@ class Environment(Struct, frozen=True):
 
 
 def process_environment() -> Environment:
-    """The environment of this process; raises as `read_environment`."""
     return read_environment(os.environ)
 
 
@@ -196,7 +195,6 @@ def missing_key_hint(layout: PlaneLayout, environment: Environment) -> str:
 
 
 def plane_title(layout: PlaneLayout) -> str:
-    """The name of a plane among all of this user's."""
     return plane_name(layout.root) if layout.kind is PlaneKind.BARE else layout.root.name
 
 

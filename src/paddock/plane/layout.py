@@ -94,11 +94,9 @@ class PlaneLayout(Struct, frozen=True):
         return self.root / "plane.json"
 
     def agent_directory(self, name: str) -> Path:
-        """The directory of agent `name`, a valid name."""
         return self.agents / name
 
     def agent_file(self, name: str) -> Path:
-        """The declaration of agent `name`."""
         return self.agent_directory(name) / "agent.json"
 
     def agent_workspace(self, name: str) -> Path:

@@ -122,7 +122,6 @@ def agent_created(record: AgentRecord) -> Entry:
 
 
 def agent_changed(before_digest: str, record: AgentRecord) -> Entry:
-    """An agent's declaration is another than the one recorded last."""
     return Entry(
         event_type=AGENT_CHANGED,
         reason="the agent's declaration changed",
@@ -132,7 +131,6 @@ def agent_changed(before_digest: str, record: AgentRecord) -> Entry:
 
 
 def agent_removed(name: str, kept: Path) -> Entry:
-    """An agent was undeclared; its declaration was kept at `kept`."""
     return Entry(
         event_type=AGENT_REMOVED,
         reason="the agent was undeclared",

@@ -56,7 +56,6 @@ def where_report(
     environment: Environment,
     gate: DualGate | None = None,
 ) -> WhereReport:
-    """The report about `root`; reads nothing."""
     return WhereReport(
         root=root.path,
         plane=layout.root,

@@ -33,7 +33,6 @@ class Fields(Struct, frozen=True):
     """From the top of the text to this object."""
 
     def require_only(self, known: frozenset[str]) -> None:
-        """Refuse members that are not in `known`."""
         for name in self.members:
             if name not in known:
                 raise self.error(
@@ -41,7 +40,6 @@ class Fields(Struct, frozen=True):
                 )
 
     def error(self, name: str, message: str, hint: str) -> ConfigError:
-        """The error to raise about member `name`."""
         return ConfigError(message, where=self.place(name), hint=hint)
 
     def place(self, name: str) -> str:

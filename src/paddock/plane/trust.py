@@ -77,7 +77,6 @@ def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAns
 
 
 def is_trusted(file: Path, content: bytes, environment: Environment) -> bool:
-    """`find_trust` without the reason."""
     return find_trust(file, content, environment).trusted
 
 
@@ -176,7 +175,6 @@ class PolicyFiles(Struct, frozen=True):
     """The bare planes that are registered below the workspace, relative to it."""
 
     def paths(self) -> tuple[Path, ...]:
-        """The files in force, the project's first."""
         return tuple(file.path for file in (self.project, self.user) if file is not None)
 
 

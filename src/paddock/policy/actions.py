@@ -89,7 +89,6 @@ class NamePattern(Struct, frozen=True):
     text: str
 
     def matches(self, name: str) -> bool:
-        """Whether the whole of `name` matches, exactly as written."""
         return self._regex(self.text).fullmatch(name) is not None
 
     def matches_widely(self, name: str) -> bool:
@@ -157,7 +156,6 @@ class ActionPattern(Struct, frozen=True):
 
 
 def target_kind(category: str) -> TargetKind:
-    """Return what the target of an action of `category` is."""
     if category in PATH_CATEGORIES:
         return TargetKind.PATH
     return TargetKind.COMMAND if category == "shell" else TargetKind.NAME

@@ -201,7 +201,6 @@ class ChainJudge:
                 yield member, profile.judge(action)
 
     def decide_each(self, actions: Sequence[Action], writer: Writer) -> list[Decision]:
-        """Return the decision about each action of one call; see `decide`."""
         added = frozenset(each.target for each in actions if each.head == "tool:file:create")
         return [
             self._decide(action, writer, added)

@@ -41,7 +41,7 @@ from paddock.policy.pathset import (
     MatchedPattern,
     PathList,
     PathPattern,
-    Screen,
+    PathScreen,
 )
 from paddock.policy.places import quote_toml
 from paddock.policy.presets import (
@@ -144,11 +144,10 @@ class PathGuards(Struct, frozen=True):
     secret: Layers
     warned: Layers
     safe: Layers
-    screen: Screen
+    screen: PathScreen
 
     @property
     def own(self) -> PathList:
-        """Paddock's own files."""
         return self.ours.files
 
     def denials(self, path: str, is_write: bool, writer: Writer) -> tuple[RuleMatch, ...]:
@@ -179,7 +178,6 @@ class PathGuards(Struct, frozen=True):
         return None if pattern is None or self.is_safe(path) else pattern
 
     def is_safe(self, path: str) -> bool:
-        """Whether `safe` names `path`, in every layer."""
         return all(layer.permits(path) for layer in self.safe)
 
     def find_secret(self, path: str) -> MatchedPattern | None:
@@ -187,7 +185,6 @@ class PathGuards(Struct, frozen=True):
         return _first(self.secret, path)
 
     def find_secret_for_command(self, path: str) -> MatchedPattern | None:
-        """Return the pattern by which a command cannot read `path`."""
         return _first(self.secret, path, _dependency_level(path, is_write=False))
 
     def is_in_dependency(self, path: str) -> bool:
@@ -195,7 +192,6 @@ class PathGuards(Struct, frozen=True):
         return _dependency_level(path, is_write=False) >= 0
 
     def find_generated(self, path: str) -> MatchedPattern | None:
-        """Return the pattern by which only commands write `path`."""
         return _first(self.generated, path)
 
     def is_below_generated(self, path: str) -> bool:
@@ -267,7 +263,7 @@ def _own_places(kind: PlaneKind, planes_below: tuple[str, ...]) -> OwnPlaces:
 
 
 def _assemble(ours: OwnPlaces, *layers: Layers) -> PathGuards:
-    return PathGuards(ours, *layers, screen=Screen([ours.files, *chain.from_iterable(layers)]))
+    return PathGuards(ours, *layers, screen=PathScreen([ours.files, *chain.from_iterable(layers)]))
 
 
 def _given(
@@ -380,11 +376,9 @@ class Policy(Struct, frozen=True, eq=False):
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """The names of all profiles."""
         return tuple(profile.name for profile in self.profile_table)
 
     def find_profile(self, name: str) -> Profile | None:
-        """Return the profile of that name, if any."""
         for profile in self.profile_table:
             if profile.name == name:
                 return profile

@@ -113,7 +113,6 @@ def fold(text: str) -> str:
 
 
 def fold_segment(segment: Segment) -> Segment:
-    """Return `segment` such that it matches folded components."""
     return tuple(_fold_piece(piece) for piece in segment)
 
 

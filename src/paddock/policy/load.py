@@ -70,7 +70,6 @@ class PathsTable(Struct, frozen=True):
 
 
 def read_paths(table: Table) -> PathsTable:
-    """Read `[paths]`."""
     paths = PathsTable(
         protected=_patterns(table, "protected"),
         generated=_patterns(table, "generated"),
@@ -134,7 +133,6 @@ def _command_patterns(table: Table, name: str, default: tuple[str, ...]) -> tupl
 def read_agents(
     table: Table, base: tuple[AgentBinding, ...], profiles: AbstractSet[str]
 ) -> tuple[AgentBinding, ...]:
-    """Read `[agents."NAME"]`; each must name a profile of `profiles`."""
     bindings = {binding.name: binding for binding in base}
     for name in table.names():
         entry = table.table(name)
@@ -193,14 +191,12 @@ def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
 
 
 def read_history(table: Table, base: HistorySettings) -> HistorySettings:
-    """Read `[history]`."""
     read = HistorySettings(table.integer("bytes_max", base.bytes_max, 0, HISTORY_BYTES_MAX))
     table.finish()
     return read
 
 
 def read_mcp(table: Table, base: McpSettings) -> McpSettings:
-    """Read `[mcp]`."""
     read = McpSettings(table.integer("calls_max", base.calls_max, 1, MCP_CALLS_MAX))
     table.finish()
     return read

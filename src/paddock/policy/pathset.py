@@ -66,7 +66,6 @@ class LazyRegex:
         self._compiled: re.Pattern[str] | None = None
 
     def matches(self, text: str) -> bool:
-        """Whether it matches the whole of `text`."""
         if self._compiled is None:
             self._compiled = re.compile(self._source, re.DOTALL)
         return self._compiled.fullmatch(text) is not None
@@ -110,7 +109,7 @@ class GramIndex:
                     hits.append((level, entry[0]))
 
 
-class NameIndex:
+class PatternIndex:
     """Patterns of one component."""
 
     __slots__ = ("_all", "_exact", "_prefixes", "_rest", "_suffixes")
@@ -140,7 +139,6 @@ class NameIndex:
         self._rest = GramIndex(rest) if rest else None
 
     def collect(self, name: str, is_directory: bool, level: int, hits: list[Hit]) -> None:
-        """Append a hit for each pattern that matches the component `name`."""
         if self._all:
             _append(self._all, is_directory, level, hits)
         found = self._exact.get(name)
@@ -164,7 +162,7 @@ class _Node:
     __slots__ = ("all_below", "deep", "names")
 
     def __init__(self, items: list[tuple[Entry, tuple[Segment, ...]]]) -> None:
-        self.names = NameIndex([(entry, rest[0]) for entry, rest in items if len(rest) == 1])
+        self.names = PatternIndex([(entry, rest[0]) for entry, rest in items if len(rest) == 1])
         self.all_below = [entry for entry, rest in items if rest == (DEPTH,)]
         deep = [(entry, rest) for entry, rest in items if len(rest) > 1]
         self.deep = GramIndex(deep) if deep else None
@@ -189,7 +187,7 @@ class _Side:
             else:
                 lead, rest = split_lead(segments)
                 under.setdefault(lead, []).append((entry, rest))
-        self._anywhere = NameIndex(anywhere) if anywhere else None
+        self._anywhere = PatternIndex(anywhere) if anywhere else None
         self._nodes = {lead: _Node(items) for lead, items in under.items()}
 
     def collect(self, path: str, is_final_directory: bool, hits: list[Hit]) -> None:
@@ -356,7 +354,6 @@ def compile_target(text: str) -> PathPattern:
 
 
 def indexed(number: int, pattern: PathPattern, comparison: Comparison) -> Indexed:
-    """Return `pattern` as an index takes it."""
     is_wide = (comparison is Comparison.GUARDING) is not pattern.negated
     glob = pattern.glob
     return Indexed(number, glob, folded=is_wide, directory_only=glob.directory_only and not is_wide)
@@ -446,7 +443,7 @@ class PathList:
         return not hits or not self.patterns[max(number for _, number in hits)].negated
 
 
-class Screen:
+class PathScreen:
     """Many lists asked at once: which of them have a pattern that matches at all?
 
     Most paths are in no list, and one walk tells so for all of them.

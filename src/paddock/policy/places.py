@@ -166,7 +166,6 @@ class Document(Struct, frozen=True):
         return 1
 
     def place(self, key: Key) -> Place:
-        """Return the place of `key`; see `line`."""
         return Place(self.file, self.line(key))
 
 

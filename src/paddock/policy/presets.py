@@ -157,7 +157,6 @@ a path that was forbidden since would be read under another name.
 
 
 def built_in_paths() -> PathsTable:
-    """Return the default `[paths]`."""
     return PathsTable(
         protected=_patterns(PROTECTED),
         generated=_patterns(GENERATED),
@@ -249,7 +248,6 @@ def _whole(directory: str) -> PathPattern:
 
 
 def _moved_down(pattern: PathPattern, directory: str) -> PathPattern:
-    """The same anchored pattern, of what is in `directory`."""
     glob, names = pattern.glob, tuple((name,) for name in directory.split("/"))
     text = f"/{directory}{glob.text}"
     return PathPattern(Glob(text, False, False, glob.directory_only, (*names, *glob.segments)))

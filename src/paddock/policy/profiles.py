@@ -88,7 +88,6 @@ class CompiledProfile:
         return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
 
     def judge(self, action: Action) -> Verdict:
-        """Judge an action whose target is no command."""
         head = self._head(action.category, action.operation)
         matched = list(head.untargeted)
         if head.paths is not None:

@@ -29,11 +29,9 @@ class Report(Struct):
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def add(self, key: Key, message: str, hint: str = "") -> None:
-        """Report a problem with the value at `key`."""
         self.problems.append(Problem(message, self.document.line(key), hint))
 
     def add_at(self, place: Place, problem: PatternError) -> None:
-        """Report a pattern that cannot be used."""
         self.problems.append(Problem(problem.message, place.line, problem.hint))
 
 
@@ -58,7 +56,6 @@ class Table:
         return name in self._values
 
     def is_text(self, name: str) -> bool:
-        """Whether `name` is given as a string."""
         return self.has(name) and isinstance(self._values[name], str)
 
     def names(self) -> list[str]:
@@ -67,11 +64,9 @@ class Table:
         return list(self._values)
 
     def place(self, name: str) -> Place:
-        """Return the place of the key `name`."""
         return self.report.document.place((*self.key, name))
 
     def problem(self, name: str, message: str, hint: str = "") -> None:
-        """Report a problem with the value of `name`."""
         self.report.add((*self.key, name), message, hint)
 
     def table(self, name: str) -> "Table | None":
@@ -85,7 +80,6 @@ class Table:
         return Table(self.report, (*self.key, name), cast(dict[str, Json], value))
 
     def tables(self, name: str) -> Iterator["Table"]:
-        """Yield the tables of the array `name`."""
         for position, value in enumerate(self._array(name, "an array of tables")):
             key = (*self.key, name, position)
             if isinstance(value, dict):
@@ -109,7 +103,6 @@ class Table:
         return value
 
     def word(self, name: str, known: tuple[Word, ...], default: Word) -> Word:
-        """Return one of the words `known`."""
         value = self.string(name, str(default))
         for option in known:
             if option == value:
@@ -132,7 +125,6 @@ class Table:
         return default
 
     def integer(self, name: str, default: int, lowest: int, highest: int) -> int:
-        """Return an integer from `lowest` to `highest`."""
         if not self.has(name):
             return default
         value = self._values[name]

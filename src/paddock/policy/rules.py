@@ -126,7 +126,6 @@ def check_confined(head: HeadPattern, outcome: Outcome) -> None:
 
 
 def read_profile(table: Table, name: str) -> Profile:
-    """Read `[profiles.NAME]`; problems go to the table's report."""
     source = f"profiles.{name}"
     is_one = table.is_text("extends")
     extends = (table.string("extends"),) if is_one else table.strings("extends") or ()

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.providers.client import Client, OwnHeaders, Prepared, SdkErrors, SdkProvider
+from paddock.providers.client import Client, OwnHeaders, PreparedRequest, SdkErrors, SdkProvider
 from paddock.providers.failures import FailureKind, ProviderError, no_address
 from paddock.providers.keys import Key
 from paddock.providers.reading import CallReader, Parts, finish, raw_text, readable_arguments
@@ -300,7 +300,7 @@ class AnthropicWire(Struct, frozen=True):
     always: Mapping[str, Json]
     """Members of every request's body."""
 
-    def prepare(self, request: ModelRequest) -> Prepared:
+    def prepare(self, request: ModelRequest) -> PreparedRequest:
         """The request's body.
 
         Structured output is native, which closes every object; where that would change
@@ -308,14 +308,14 @@ class AnthropicWire(Struct, frozen=True):
         """
         output = request.output
         issued = "" if output is None or is_closed(output.schema) else self.issue()
-        return Prepared(
+        return PreparedRequest(
             request, {**request_body(request, self.model, issued), **self.always}, issued
         )
 
     def assembly(self) -> MessageAssembly:
         return MessageAssembly()
 
-    def read(self, message: Mapping[str, Json], prepared: Prepared) -> ModelTurn:
+    def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
         """The turn. Raises: ProviderError where this is no message."""
         if message.get("type") != "message" or not isinstance(message.get("content"), list):
             raise ProviderError("anthropic sent no message", kind=FailureKind.BROKEN)

@@ -87,10 +87,10 @@ class Budget:
         """A scope that draws on this one. Its own limit can only be narrower in effect."""
         return Budget(self._tree, (self._tree.add(Account(name, limit)), *self._places))
 
-    def reserve(self, tokens: int, *, at_least: int | None = None) -> "Reservation":
+    def reserve(self, tokens: int, *, at_least: int | None = None) -> "TokenReservation":
         """Take `tokens` out of this scope and all above, to be settled after the call.
 
-        With `at_least`, whatever is free between the two is granted: `Reservation.granted`.
+        With `at_least`, whatever is free between the two is granted: `TokenReservation.granted`.
 
         Raises:
             BudgetExhaustedError: in mode `enforce`, where a scope has too little.
@@ -109,7 +109,7 @@ class Budget:
             granted = self._granted(chain, tokens, needed)
             self._tree.put(self._places, plan_reserve(chain, granted))
             said = shortage if self._tree.mode is BudgetMode.WARN else None
-            return Reservation(self, granted, said, is_news=self._tree.note_shortage(said))
+            return TokenReservation(self, granted, said, is_news=self._tree.note_shortage(said))
 
     def _granted(self, chain: Chain, tokens: int, needed: int) -> int:
         free = find_free(chain)
@@ -118,13 +118,13 @@ class Budget:
         return max(needed, min(tokens, free))
 
     def settle(self, reserved: int, used: int) -> None:
-        """Give a reservation back and spend what was used. Called by `Reservation`."""
+        """Give a reservation back and spend what was used. Called by `TokenReservation`."""
         with self._tree.lock:
             chain = self._tree.chain(self._places)
             self._tree.put(self._places, plan_settle(chain, reserved, used))
 
 
-class Reservation:
+class TokenReservation:
     """Tokens taken for one call. Settled once; a context manager.
 
     Left without being settled, all of it counts as spent: a call of which nobody

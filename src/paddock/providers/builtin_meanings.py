@@ -118,7 +118,6 @@ def mean_list_packages(found: Match) -> Wishes:
 
 
 def mean_gate_check(found: Match) -> Wishes:
-    """One gate, or all."""
     name = found.groupdict().get("gate")
     return (Wish("gate_check", {"gate": name.upper() if name else "all"}),)
 
@@ -135,7 +134,6 @@ def mean_list_files(found: Match) -> Wishes:
 
 
 def mean_list_unless_file(found: Match) -> Wishes:
-    """What is in something that is not called like a file."""
     return () if _is_like_a_file(_path(found)) else mean_list_files(found)
 
 

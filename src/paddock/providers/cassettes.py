@@ -28,7 +28,7 @@ KEPT_HEADERS: Final = frozenset(
 )
 
 
-class Recorded(Struct, frozen=True):
+class RecordedRequest(Struct, frozen=True):
     """One exchange. Bodies are text; a request's is one JSON value."""
 
     method: str
@@ -44,12 +44,12 @@ class Recorded(Struct, frozen=True):
         return json.dumps({"request": request, "response": response}, ensure_ascii=False) + "\n"
 
 
-def parse_cassette(content: str, file: str) -> tuple[Recorded, ...]:
+def parse_cassette(content: str, file: str) -> tuple[RecordedRequest, ...]:
     """The exchanges of a cassette.
 
     Raises: ConfigError with file and line where it is none.
     """
-    found: list[Recorded] = []
+    found: list[RecordedRequest] = []
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue
@@ -64,7 +64,7 @@ def parse_cassette(content: str, file: str) -> tuple[Recorded, ...]:
             raise _no_cassette("no request, or no response", f"{file}, line {number}")
         headers = {name: as_text(value) for name, value in as_map(response.get("headers")).items()}
         found.append(
-            Recorded(
+            RecordedRequest(
                 as_text(request.get("method")),
                 as_text(request.get("path")),
                 request.get("body"),
@@ -80,7 +80,7 @@ def _no_cassette(what: str, where: str) -> ConfigError:
     return ConfigError(f"the cassette does not load: {what}", where=where, hint="record it again")
 
 
-class Recorder:
+class CassetteRecorder:
     """Makes the transport that records for a key; `write` takes one line."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -93,7 +93,7 @@ class Recorder:
 class Player:
     """Makes the transport that plays, whatever the key."""
 
-    def __init__(self, exchanges: tuple[Recorded, ...]) -> None:
+    def __init__(self, exchanges: tuple[RecordedRequest, ...]) -> None:
         self.transport = PlayingTransport(exchanges)
 
     def __call__(self, key: Key) -> "PlayingTransport":
@@ -189,7 +189,7 @@ class _Listening(httpx2.AsyncByteStream):
         asked = json.loads(self._key.scrub(self._request.content.decode("utf-8")))
         said = self._key.scrub(answer.decode("utf-8", "replace"))
         path = self._request.url.path
-        return Recorded(
+        return RecordedRequest(
             self._request.method, path, asked, self._response.status_code, kept, said
         ).as_line()
 
@@ -201,7 +201,7 @@ class PlayingTransport(httpx2.AsyncBaseTransport):
     not on the cassette is an error, and so is one that is left over.
     """
 
-    def __init__(self, exchanges: tuple[Recorded, ...]) -> None:
+    def __init__(self, exchanges: tuple[RecordedRequest, ...]) -> None:
         self._left = list(exchanges)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -321,7 +321,6 @@ class Client:
 
     @asynccontextmanager
     async def send(self, body: Mapping[str, Json]) -> AsyncGenerator[ApiResponse]:
-        """POST `body`; the response's body is not read yet."""
         async with self._resource.with_streaming_response.create(**body) as response:
             yield response
 
@@ -353,7 +352,7 @@ class Assembly(Protocol):
         ...
 
 
-class Prepared(Struct, frozen=True):
+class PreparedRequest(Struct, frozen=True):
     """A request in the wire's words, and the tool name issued for its answer, if any."""
 
     request: ModelRequest
@@ -364,13 +363,13 @@ class Prepared(Struct, frozen=True):
 class Wire(Protocol):
     """How one API writes requests and replies. Holds no connection and no state."""
 
-    def prepare(self, request: ModelRequest) -> Prepared: ...
+    def prepare(self, request: ModelRequest) -> PreparedRequest: ...
 
     def assembly(self) -> Assembly:
         """For one reply."""
         ...
 
-    def read(self, message: Mapping[str, Json], prepared: Prepared) -> ModelTurn:
+    def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
         """The turn that a whole message is.
 
         Raises: ProviderError where the message is an error, or none at all.
@@ -427,7 +426,7 @@ class SdkProvider:
         if self._client is not None:
             await self._client.close()
 
-    async def _ask(self, prepared: Prepared, exchange: Exchange) -> Mapping[str, Json]:
+    async def _ask(self, prepared: PreparedRequest, exchange: Exchange) -> Mapping[str, Json]:
         # On the loop, so that two first requests do not make two clients.
         if self._client is None:
             self._client = self._wire.connect(self._key)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import CallDroppedError
-from paddock.providers.client import Client, OwnHeaders, Prepared, SdkErrors, SdkProvider
+from paddock.providers.client import Client, OwnHeaders, PreparedRequest, SdkErrors, SdkProvider
 from paddock.providers.failures import FailureKind, ProviderError, kind_of, no_address
 from paddock.providers.keys import Key
 from paddock.providers.openai_chat import COMPATIBLE, OFFICIAL, ChatWire, read_usage
@@ -162,14 +162,14 @@ class ResponsesWire(Struct, frozen=True):
 
     model: str
 
-    def prepare(self, request: ModelRequest) -> Prepared:
+    def prepare(self, request: ModelRequest) -> PreparedRequest:
         """The request's body. Structured output is native: no name is issued."""
-        return Prepared(request, request_body(request, self.model))
+        return PreparedRequest(request, request_body(request, self.model))
 
     def assembly(self) -> ResponseAssembly:
         return ResponseAssembly()
 
-    def read(self, message: Mapping[str, Json], prepared: Prepared) -> ModelTurn:
+    def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
         """The turn. Raises: ProviderError where the response failed, or is none."""
         if message.get("status") == "failed":
             raise _failed(as_map(message.get("error")))

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from paddock.providers.client import Prepared
+from paddock.providers.client import PreparedRequest
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.reading import CallReader, Parts, finish
 from paddock.providers.structured import Issue, answer_tool, is_strict
@@ -240,17 +240,19 @@ class ChatWire(Struct, frozen=True):
     form: ChatForm
     issue: Issue
 
-    def prepare(self, request: ModelRequest) -> Prepared:
+    def prepare(self, request: ModelRequest) -> PreparedRequest:
         """The request's body; beside tools, some servers take no schema for the answer."""
         by_call = bool(request.tools) and not self.form.answers_beside_tools
         issued = self.issue() if request.output is not None and by_call else ""
-        return Prepared(request, request_body(request, self.model, self.form, issued), issued)
+        return PreparedRequest(
+            request, request_body(request, self.model, self.form, issued), issued
+        )
 
     def assembly(self) -> ChatAssembly:
         """For one streamed reply."""
         return ChatAssembly()
 
-    def read(self, message: Mapping[str, Json], prepared: Prepared) -> ModelTurn:
+    def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
         """The turn. Raises: ProviderError where this is no reply."""
         choices = as_maps(message.get("choices"))
         if not choices or not isinstance(choices[0].get("message"), Mapping):

@@ -67,7 +67,7 @@ class Say(Struct, frozen=True):
     holds: bool = False
 
 
-class Fail(Struct, frozen=True):
+class ScriptedFailure(Struct, frozen=True):
     """No turn: an error of this kind."""
 
     kind: FailureKind
@@ -76,7 +76,7 @@ class Fail(Struct, frozen=True):
     retry_after_s: float | None = None
 
 
-Step = Say | Fail
+Step = Say | ScriptedFailure
 
 
 class ScriptedModel:
@@ -113,7 +113,7 @@ class ScriptedModel:
             the request is not what it expects.
         """
         number, step = self._next(request)
-        if isinstance(step, Fail):
+        if isinstance(step, ScriptedFailure):
             raise ProviderError(
                 step.message,
                 kind=step.kind,
@@ -313,11 +313,11 @@ def _call(members: Mapping[str, Json], where: str) -> ScriptedCall:
     )
 
 
-def _fail(members: Mapping[str, Json], where: str) -> Fail:
+def _fail(members: Mapping[str, Json], where: str) -> ScriptedFailure:
     retry_after_s: Json = members.get("retry_after_s")
     if retry_after_s is not None and type(retry_after_s) not in {int, float}:
         raise _wrong(f"'retry_after_s' is {quote(retry_after_s)}, not a number", where)
-    return Fail(
+    return ScriptedFailure(
         _word(FailureKind, members.get("kind"), where),
         _get(members, "message", str, "the script says so", where),
         _get(members, "status", int, 0, where),

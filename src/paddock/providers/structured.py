@@ -143,7 +143,6 @@ class AnswerNames(Struct, frozen=True):
         return cls(frozenset(tool.name for tool in request.tools), issued)
 
     def has(self, name: str) -> bool:
-        """Whether a call to `name` is the answer."""
         if name and name == self.issued:
             return True
         return name == COMPATIBLE_NAME and name not in self.tools

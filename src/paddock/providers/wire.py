@@ -144,7 +144,6 @@ def as_map(value: Json) -> Mapping[str, Json]:
 
 
 def as_list(value: Json) -> list[Json]:
-    """The items where `value` is a list; none otherwise."""
     return cast("list[Json]", value) if isinstance(value, list) else []
 
 
@@ -154,7 +153,6 @@ def as_maps(value: Json) -> list[Mapping[str, Json]]:
 
 
 def as_text(value: Json) -> str:
-    """The text where `value` is one; empty otherwise."""
     return value if isinstance(value, str) else ""
 
 

@@ -82,7 +82,6 @@ def refusal_by_host(error: PaddockError) -> Refusal:
 
 
 def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
-    """Policy says no to this call of this agent."""
     rule = decision.rule
     if rule is None:
         said = f"{quote(decision.action)} is denied: {decision.reason}"

@@ -48,7 +48,7 @@ from paddock.values.calls import Refusal, ToolCall
 from paddock.values.decisions import Decision
 
 
-class Question(NamedTuple):
+class AskedQuestion(NamedTuple):
     call: ToolCall
     tool: Tool[Any]
     plan: Plan
@@ -74,7 +74,7 @@ class Withheld(Struct, frozen=True):
     """What policy warned of, where somebody was asked."""
 
 
-def ask(context: Context, recorder: Recorder, question: Question) -> Granted | Withheld:
+def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Granted | Withheld:
     """Put the question; the plan that comes back is tied to what was shown.
 
     Raises: IntegrityError where the ledger is damaged.
@@ -110,7 +110,9 @@ def ask(context: Context, recorder: Recorder, question: Question) -> Granted | W
         return answer
 
 
-def keep_waiting(context: Context, question: Question, output: ToolOutput) -> ToolOutput | Refusal:
+def keep_waiting(
+    context: Context, question: AskedQuestion, output: ToolOutput
+) -> ToolOutput | Refusal:
     """Keep what a call changed for a person; why it is not kept, and then it is let go.
 
     Raises: PaddockError: question or answer cannot be recorded.
@@ -129,7 +131,7 @@ def keep_waiting(context: Context, question: Question, output: ToolOutput) -> To
     return as_pending(output, waiting.changes, waiting.why, approval.request_id)
 
 
-def _record_staging(context: Context, recorder: Recorder, question: Question) -> None:
+def _record_staging(context: Context, recorder: Recorder, question: AskedQuestion) -> None:
     call = question.call
     kept = kept_arguments(call.arguments, question.tool, DigestsAlone(context.randomness))
     judged = Judged(question.decision)
@@ -138,7 +140,7 @@ def _record_staging(context: Context, recorder: Recorder, question: Question) ->
 
 
 def _put(
-    context: Context, question: Question, target_digest: str, held: HeldLine | None
+    context: Context, question: AskedQuestion, target_digest: str, held: HeldLine | None
 ) -> Granted | Withheld:
     request = _request(context, question, target_digest, held)
     decision = question.decision
@@ -160,7 +162,7 @@ def _put(
 
 
 def _request(
-    context: Context, question: Question, target_digest: str, held: HeldLine | None
+    context: Context, question: AskedQuestion, target_digest: str, held: HeldLine | None
 ) -> ApprovalRequest:
     call, decision, rule = question.call, question.decision, question.decision.rule
     bound = question.tool.binder.values(call.arguments)

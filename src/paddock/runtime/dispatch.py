@@ -41,7 +41,7 @@ from paddock.runtime.answers import (
     unless_allowed,
     with_question,
 )
-from paddock.runtime.asking import Granted, Question, ask, keep_waiting
+from paddock.runtime.asking import AskedQuestion, Granted, ask, keep_waiting
 from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.judge import Context
 from paddock.runtime.messages import Asked, Malformed
@@ -162,7 +162,7 @@ class Dispatcher:
                 return self._deny(call, tool, actions, refusal_of(error), bounds, Judged(decision))
         judged = Judged(decision)
         if decision.comes_to is Outcome.ASK:
-            asked = self._ask(Question(call, tool, plan, actions, decision, bounds))
+            asked = self._ask(AskedQuestion(call, tool, plan, actions, decision, bounds))
             if isinstance(asked, ToolResult):
                 return asked
             plan, judged = asked
@@ -184,7 +184,7 @@ class Dispatcher:
         held_plan, held = tool.handler.confine(plan, self._context.ports)
         return held_plan, confined(decision, held)
 
-    def _ask(self, question: Question) -> Granted | ToolResult:
+    def _ask(self, question: AskedQuestion) -> Granted | ToolResult:
         answer = ask(self._context, self._recorder, question)
         if isinstance(answer, Granted):
             return answer
@@ -266,7 +266,7 @@ class Dispatcher:
 
     def _keep(self, ready: Prepared, output: ToolOutput) -> Ran:
         call, tool, plan, _, _, actions, judged, bounds = ready
-        question = Question(call, tool, plan, actions, judged.decision, bounds)
+        question = AskedQuestion(call, tool, plan, actions, judged.decision, bounds)
         kept = keep_waiting(self._context, question, output)
         return Failed(kept) if isinstance(kept, Refusal) else kept
 

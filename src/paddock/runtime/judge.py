@@ -34,9 +34,7 @@ class Judge(Protocol):
     @property
     def policy_digest(self) -> str: ...
 
-    def decide(self, actions: Sequence[Action]) -> Decision:
-        """The strictest decision over all actions."""
-        ...
+    def decide(self, actions: Sequence[Action]) -> Decision: ...
 
     def is_shown(self, relative: str) -> bool:
         """Whether a path may appear in a listing, search or diff."""
@@ -70,7 +68,6 @@ class PolicyJudge:
         return self._policy.digest
 
     def decide(self, actions: Sequence[Action]) -> Decision:
-        """The strictest decision over all actions."""
         if len(actions) == 1:
             # Nearly every call: the compiled judge, without the general case round it.
             return self._judge.decide(actions[0])

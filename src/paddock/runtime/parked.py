@@ -363,5 +363,4 @@ SPEC: Final = ToolSpec(
 def commit_tool(
     parked: ParkedSet, history: History, journal: Journal, git: Git
 ) -> Tool[CommitArguments]:
-    """The tool that commits just these changes."""
     return Tool(SPEC, CommitParked(parked, history, journal, git))

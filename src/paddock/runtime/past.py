@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from paddock.errors import UsageError
 from paddock.ledger.format.encoding import format_timestamp
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import Effects
+from paddock.ledger.query import FoundEffects
 from paddock.storage.notes import Note
 from paddock.text.show import quote, show_name
 from paddock.tools.effects import change_from_json, change_of_doing, changes_from_bytes
@@ -60,7 +60,6 @@ class PastCall(Struct, frozen=True):
         return self.tool in _COMMANDS or self.undoes_command
 
     def touches(self, path: str) -> bool:
-        """Whether it changed that path or anything below it."""
         return any(
             path in {".", name} or name.startswith(f"{path}/")
             for change in self.changes
@@ -74,7 +73,7 @@ def _nothing_stored(digest: str) -> bytes | None:
 
 
 def past_calls(
-    effects: Effects,
+    effects: FoundEffects,
     notes: Sequence[Note],
     stored_bytes: Callable[[str], bytes | None] = _nothing_stored,
 ) -> tuple[PastCall, ...]:
@@ -119,7 +118,7 @@ def _telling_commands(calls: Sequence[PastCall]) -> tuple[PastCall, ...]:
     return tuple(told)
 
 
-def ended_notes(effects: Effects, notes: Sequence[Note]) -> frozenset[Note]:
+def ended_notes(effects: FoundEffects, notes: Sequence[Note]) -> frozenset[Note]:
     """The notes that the ledger makes superfluous."""
     recorded = {_key(row) for row in effects.results if _names_effects(row)}
     return frozenset(note for note in notes if _key_of_note(note) in recorded)

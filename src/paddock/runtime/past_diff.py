@@ -44,7 +44,6 @@ class Differ(Struct, frozen=True):
     shown: Shown
 
     def of_call(self, call: PastCall) -> Diffs:
-        """What the call changed."""
         return self._each(call, self._done)
 
     def since(self, call: PastCall) -> Diffs:

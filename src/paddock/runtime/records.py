@@ -89,7 +89,6 @@ class Recorder:
         judged: Judged,
         bounds: Bounds = FREE,
     ) -> Entry:
-        """`TOOL_INTENT`: what is about to run, and why it may."""
         metadata: dict[str, Json] = {
             "tool": call.tool,
             "arguments": arguments,
@@ -209,7 +208,6 @@ class Recorder:
         frames: Sequence[str] = (),
         bounds: Bounds = FREE,
     ) -> Entry:
-        """`TOOL_DENIED`: a call that did not run, with its code."""
         metadata: dict[str, Json] = {
             "tool": kept_name(call.tool),
             "arguments": arguments,

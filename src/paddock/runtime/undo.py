@@ -90,7 +90,7 @@ def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str,
 
     Raises: PathError where a path leads elsewhere now.
     """
-    left = Tree(workspace, leaves_left(changes))
+    left = UndoTree(workspace, leaves_left(changes))
     found: list[str] = []
     for change in changes:
         if change.kind == "touched":
@@ -115,7 +115,7 @@ def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
 
     Raises: PathError where a path leads elsewhere now.
     """
-    found = Tree(workspace, _leaves_found(changes))
+    found = UndoTree(workspace, _leaves_found(changes))
     return all(
         change.kind == "touched"
         or (
@@ -143,7 +143,7 @@ def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
     )
 
 
-class Tree(Struct, frozen=True):
+class UndoTree(Struct, frozen=True):
     """The workspace as a call left it, or as it found it.
 
     Below a link or a file nothing stands. Where a call put a link in the place of a
@@ -204,7 +204,7 @@ def _was(change: Change, now: EntryState | None) -> bool:
 class UndoPlan(Struct):
     """What takes a call back."""
 
-    left: Tree
+    left: UndoTree
     """As the call left it."""
     store: ObjectStore
     overrides_read_only: bool
@@ -376,7 +376,7 @@ class Undo(Struct, frozen=True):
         call, workspace, store = self.call, ports.workspace, self.history.store
         require_undoable(call, workspace, store)
         verify_kept(call.changes, store)
-        left = Tree(workspace, leaves_left(call.changes))
+        left = UndoTree(workspace, leaves_left(call.changes))
         plan = UndoPlan(left, store, overrides_read_only=call.is_by_command)
         first = call.changes[0]
         if first.kind == "moved" and first.to is not None:

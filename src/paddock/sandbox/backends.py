@@ -29,7 +29,7 @@ from paddock.policy.settings import SYSTEM_READ, EnforcementMode
 from paddock.sandbox.canary import BACKEND as STAGE
 from paddock.sandbox.canary import (
     Canary,
-    Ground,
+    CanaryGround,
     canary_plan,
     expect_an_end,
     failed_now,
@@ -42,12 +42,12 @@ from paddock.sandbox.claims import claimed
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
-from paddock.sandbox.landlock import BACKEND, Area, HeldEnd, Workplace, run_landlocked
+from paddock.sandbox.landlock import BACKEND, HeldEnd, LandlockArea, Workplace, run_landlocked
 from paddock.sandbox.landlock import BACKEND as LANDLOCK
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.remedies import Step, Symptom, explain
-from paddock.sandbox.values import CommandRequest, Ending, Enforced, Enforcement, Verdict
+from paddock.sandbox.values import BackendVerdict, CommandRequest, Ending, Enforced, Enforcement
 from paddock.values.decisions import Agent
 from paddock.workspace import detect_resolution
 from paddock.workspace.resolve import held_open
@@ -74,7 +74,7 @@ echo end
 """
 
 
-def examine_host(staging: Path) -> tuple[Verdict, ...]:
+def examine_host(staging: Path) -> tuple[BackendVerdict, ...]:
     """Every backend, the strongest first. Takes some tenths of a second.
 
     `staging` is where the layers of commands are to lie; it is made if missing.
@@ -84,13 +84,13 @@ def examine_host(staging: Path) -> tuple[Verdict, ...]:
         with Launcher(staging) as launcher:
             stage = try_stage(launcher, staging, ground)
     except OSError as error:
-        stage = Verdict(
+        stage = BackendVerdict(
             STAGE, Enforcement.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
         )
     return (stage, try_landlock(ground))
 
 
-def examine_workspace(staging: Path, workspace: str) -> Verdict:
+def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
     """Whether the backend `stage` works on this very workspace; nothing is done in it.
 
     It may lie on another file system than `staging`, where `examine_host` tries it: in a
@@ -100,30 +100,30 @@ def examine_workspace(staging: Path, workspace: str) -> Verdict:
         fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         said = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
-        return Verdict(STAGE, Enforcement.NONE, (), said, "a workspace is a directory")
+        return BackendVerdict(STAGE, Enforcement.NONE, (), said, "a workspace is a directory")
     try:
         with Launcher(staging) as launcher:
             return try_workspace(launcher, workspace, fd, system_ground())
     except OSError as error:
-        return Verdict(
+        return BackendVerdict(
             STAGE, Enforcement.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
         )
     finally:
         os.close(fd)
 
 
-def system_ground() -> Ground:
+def system_ground() -> CanaryGround:
     """The system directories of this host, and the links that lead to them."""
     resolver = Resolver()
     found = [standing for path in SYSTEM_READ if (standing := resolver.find(path)) is not None]
     readable = topmost(standing.real for standing in found)
     links = {link for standing in found for link in standing.links}
-    return Ground(
+    return CanaryGround(
         readable, tuple(sorted(link for link in links if not is_covered(link[0], readable)))
     )
 
 
-def try_landlock(ground: Ground) -> Verdict:
+def try_landlock(ground: CanaryGround) -> BackendVerdict:
     """Run a command under Landlock now. Never raises for what a host lacks."""
     try:
         if landlock_abi() == 0:
@@ -136,7 +136,7 @@ def try_landlock(ground: Ground) -> Verdict:
     except HostError as error:
         return failed_now(BACKEND, error)
     except PaddockError as error:
-        return Verdict(BACKEND, Enforcement.NONE, (), error.message, error.hint)
+        return BackendVerdict(BACKEND, Enforcement.NONE, (), error.message, error.hint)
     except OSError as error:
         if is_passing(error.errno or 0, ""):
             return failed_now(BACKEND, HostError(f"no place to try it in: {error.strerror}"))
@@ -148,13 +148,13 @@ def _why_not() -> int:
     return errno.ENOSYS if modules is None else errno.EOPNOTSUPP
 
 
-def _try_in_a_workspace(ground: Ground) -> Verdict:
+def _try_in_a_workspace(ground: CanaryGround) -> BackendVerdict:
     with claimed(Path(tempfile.gettempdir()), "paddock-canary-") as cage:
         _furnish(cage)
         kept = _run(cage, ground)
         said = _judge(cage, kept)
     if said:
-        return Verdict(
+        return BackendVerdict(
             BACKEND,
             Enforcement.NONE,
             (),
@@ -162,7 +162,7 @@ def _try_in_a_workspace(ground: Ground) -> Verdict:
             "please report this, with your kernel's version",
         )
     as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
-    return Verdict(BACKEND, Enforcement.PARTIAL, (*as_root, *kept.enforced.gaps))
+    return BackendVerdict(BACKEND, Enforcement.PARTIAL, (*as_root, *kept.enforced.gaps))
 
 
 def _furnish(cage: Path) -> None:
@@ -177,7 +177,7 @@ def _furnish(cage: Path) -> None:
         cage.chmod(0o711)
 
 
-def _run(cage: Path, ground: Ground) -> HeldEnd:
+def _run(cage: Path, ground: CanaryGround) -> HeldEnd:
     workspace = cage / "workspace"
     plan = canary_plan(os.fspath(workspace), ground, (".env",))
     argv = ("/bin/sh", "-c", _SCRIPT, "canary", os.fspath(cage / "outside"))
@@ -185,7 +185,9 @@ def _run(cage: Path, ground: Ground) -> HeldEnd:
     read, write = ReadJudge(policy, _CHAIN), WriteJudge(policy, _CHAIN)
     with held_open(os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
         workplace = Workplace(
-            fd, Area(NameIndex(read).find(fd), read), Area(NameIndex(write).find(fd), write)
+            fd,
+            LandlockArea(NameIndex(read).find(fd), read),
+            LandlockArea(NameIndex(write).find(fd), write),
         )
         return run_landlocked(CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES), workplace)
 
@@ -207,9 +209,9 @@ def _judge(cage: Path, kept: HeldEnd) -> str:
     return ""
 
 
-def _explained(symptom: Symptom) -> Verdict:
+def _explained(symptom: Symptom) -> BackendVerdict:
     told = explain(symptom, read_switches())
-    return Verdict(BACKEND, Enforcement.NONE, (), told.cause, told.remedy)
+    return BackendVerdict(BACKEND, Enforcement.NONE, (), told.cause, told.remedy)
 
 
 NO_BACKEND: Final = "none"
@@ -222,7 +224,7 @@ NOTHING_IS_HELD: Final = (
 _STRENGTH: Final = {Enforcement.FULL: 2, Enforcement.PARTIAL: 1, Enforcement.NONE: 0}
 
 
-def choose_backend(verdicts: Sequence[Verdict], enforcement: EnforcementMode) -> Enforced:
+def choose_backend(verdicts: Sequence[BackendVerdict], enforcement: EnforcementMode) -> Enforced:
     """The strongest backend that works here; the first among equals.
 
     A backend with gaps counts under `required` too: it says its gaps in each result.
@@ -250,20 +252,20 @@ def choose_backend(verdicts: Sequence[Verdict], enforcement: EnforcementMode) ->
     raise SandboxUnavailableError(_what_is_missing(verdicts), hint=_what_to_do(verdicts))
 
 
-def _what_is_missing(verdicts: Sequence[Verdict]) -> str:
+def _what_is_missing(verdicts: Sequence[BackendVerdict]) -> str:
     said = "this host cannot hold a command to the policy"
     causes = "; ".join(f"{each.backend}: {each.cause}" for each in verdicts if each.cause)
     return f"{said} ({causes})" if causes else said
 
 
-def _what_to_do(verdicts: Sequence[Verdict]) -> str:
+def _what_to_do(verdicts: Sequence[BackendVerdict]) -> str:
     remedies = list(dict.fromkeys(each.remedy for each in verdicts if each.remedy))
     ways = " or ".join(remedies[:2])
     look = "paddock doctor tells more"
     return f"{ways}; {look}" if ways else look
 
 
-Attempt = Callable[[], tuple[Verdict, ...]]
+Attempt = Callable[[], tuple[BackendVerdict, ...]]
 """Tries the backends now, the strongest first, as far as is needed to choose one."""
 
 
@@ -273,7 +275,7 @@ class Backends:
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._lock = threading.Lock()
-        self._verdicts: tuple[Verdict, ...] | None = None
+        self._verdicts: tuple[BackendVerdict, ...] | None = None
 
     def choose(self, enforcement: EnforcementMode) -> Enforced:
         """The strongest that works here; see `choice.choose_backend`.
@@ -290,7 +292,7 @@ class Backends:
 def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
     """Tries them on this host: each runs a command. `staging` is the launcher's."""
 
-    def attempt() -> tuple[Verdict, ...]:
+    def attempt() -> tuple[BackendVerdict, ...]:
         ground = system_ground()
         stage = Canary(launcher, staging, ground).verdict()
         if stage.enforcement is Enforcement.FULL or stage.is_passing:
@@ -304,7 +306,7 @@ def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
 _REFUSALS: Final = (errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 
 
-class Finding(Struct, frozen=True):
+class HostFinding(Struct, frozen=True):
     """One thing that the host has or lacks, what follows, and the remedy."""
 
     name: str
@@ -330,7 +332,7 @@ def offered_outside(names: tuple[str, ...]) -> str:
     return f"outside = {json.dumps([f'{name} *' for name in names])}"
 
 
-def probe_host() -> list[Finding]:
+def probe_host() -> list[HostFinding]:
     return [
         _python(),
         _kernel(),
@@ -343,83 +345,83 @@ def probe_host() -> list[Finding]:
     ]
 
 
-def _python() -> Finding:
-    return Finding("python", sys.version_info >= (3, 11), platform.python_version())
+def _python() -> HostFinding:
+    return HostFinding("python", sys.version_info >= (3, 11), platform.python_version())
 
 
-def _kernel() -> Finding:
+def _kernel() -> HostFinding:
     is_linux = sys.platform == "linux"
     remedy = "" if is_linux else "commands can only be confined on Linux; file tools work"
-    return Finding("kernel", is_linux, f"{platform.system()} {platform.release()}", remedy)
+    return HostFinding("kernel", is_linux, f"{platform.system()} {platform.release()}", remedy)
 
 
-def _openat2() -> Finding:
+def _openat2() -> HostFinding:
     way = detect_resolution().name
     if way == "openat2":
-        return Finding("openat2", True, "paths are resolved by the kernel in one call")
+        return HostFinding("openat2", True, "paths are resolved by the kernel in one call")
     remedy = "none needed: the walk is as safe and a little slower (Linux 5.6 has openat2)"
-    return Finding("openat2", False, "paths are walked component by component", remedy)
+    return HostFinding("openat2", False, "paths are walked component by component", remedy)
 
 
-def _landlock() -> Finding:
+def _landlock() -> HostFinding:
     try:
         abi = landlock_abi()
     except OSError as error:
-        return Finding("landlock", False, f"refused: {os.strerror(error.errno or 0)}", "")
+        return HostFinding("landlock", False, f"refused: {os.strerror(error.errno or 0)}", "")
     if abi:
-        return Finding("landlock", True, f"ABI {abi}")
+        return HostFinding("landlock", True, f"ABI {abi}")
     switches = read_switches()
     code = errno.ENOSYS if switches.security_modules is None else errno.EOPNOTSUPP
     told = explain(Symptom(Step.LANDLOCK, code), switches)
-    return Finding("landlock", False, told.cause, told.remedy)
+    return HostFinding("landlock", False, told.cause, told.remedy)
 
 
-def _seccomp() -> Finding:
+def _seccomp() -> HostFinding:
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return Finding("seccomp", False, "/proc is not readable", "mount /proc")
+        return HostFinding("seccomp", False, "/proc is not readable", "mount /proc")
     has = "\nSeccomp:" in status
-    return Finding("seccomp", has, "filters offered" if has else "not offered")
+    return HostFinding("seccomp", has, "filters offered" if has else "not offered")
 
 
-def _user_namespaces() -> Finding:
+def _user_namespaces() -> HostFinding:
     """Tried in a child: whether the switches allow it says less than doing it."""
     unshare = shutil.which("unshare")
     if unshare is None:
-        return Finding(
+        return HostFinding(
             "user namespaces", False, "not tried: no unshare program", "install util-linux"
         )
     command = [unshare, "--user", "--map-root-user", "true"]
     try:
         done = subprocess.run(command, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("user namespaces", False, f"not tried: {type(error).__name__}")
+        return HostFinding("user namespaces", False, f"not tried: {type(error).__name__}")
     if done.returncode == 0:
-        return Finding("user namespaces", True, "can be made")
+        return HostFinding("user namespaces", True, "can be made")
     said = done.stderr.decode("utf-8", "replace")
     code = next((code for code in _REFUSALS if os.strerror(code) in said), errno.EPERM)
     told = explain(Symptom(Step.USER_NAMESPACE, code), read_switches())
-    return Finding("user namespaces", False, told.cause, told.remedy)
+    return HostFinding("user namespaces", False, told.cause, told.remedy)
 
 
-def _bubblewrap() -> Finding:
+def _bubblewrap() -> HostFinding:
     path = shutil.which("bwrap")
     if path is None:
-        return Finding(
+        return HostFinding(
             "bubblewrap", False, "not installed", "not needed; your package manager has it"
         )
-    return Finding("bubblewrap", True, path)
+    return HostFinding("bubblewrap", True, path)
 
 
-def _cgroups() -> Finding:
+def _cgroups() -> HostFinding:
     root = Path("/sys/fs/cgroup/cgroup.controllers")
     if not root.exists():
-        return Finding(
+        return HostFinding(
             "cgroup v2", False, "not mounted", "memory of a whole tree is watched instead"
         )
     is_ours = os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK)
     found = "writable" if is_ours else "mounted, not delegated to this user"
-    return Finding(
+    return HostFinding(
         "cgroup v2", is_ours, found, "" if is_ours else "memory of a whole tree is watched instead"
     )

@@ -26,12 +26,12 @@ from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.remedies import HostSwitches, Step, Symptom, explain
 from paddock.sandbox.values import (
+    BackendVerdict,
     CommandEnd,
     CommandRequest,
     Ending,
     Enforcement,
     SandboxPlan,
-    Verdict,
 )
 from paddock.workspace.resolve import held_open
 
@@ -68,7 +68,7 @@ echo end
 """
 
 
-class Ground(Struct, frozen=True):
+class CanaryGround(Struct, frozen=True):
     """What of the host the canary's command may read: enough for `sh` and `readlink`."""
 
     readable: tuple[str, ...]
@@ -78,22 +78,22 @@ class Ground(Struct, frozen=True):
 class Canary:
     """Tries the backend once and remembers. Safe for threads."""
 
-    def __init__(self, launcher: Launcher, staging: Path, ground: Ground) -> None:
+    def __init__(self, launcher: Launcher, staging: Path, ground: CanaryGround) -> None:
         """`staging` is the launcher's: the canary's workspace lies below it as well."""
         self._launcher = launcher
         self._staging = staging
         self._ground = ground
         self._lock = threading.Lock()
-        self._verdict: Verdict | None = None
+        self._verdict: BackendVerdict | None = None
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> BackendVerdict:
         with self._lock:
             if self._verdict is None or self._verdict.is_passing:
                 self._verdict = try_stage(self._launcher, self._staging, self._ground)
             return self._verdict
 
 
-def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
+def try_stage(launcher: Launcher, staging: Path, ground: CanaryGround) -> BackendVerdict:
     """Run the canary's command now. Never raises for what a host lacks.
 
     Threat: a command that uses up what the canary needs, so that the next one is held
@@ -112,10 +112,12 @@ def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
         return _failed(
             f"it does not hold: {said}", "please report this, with your kernel's version"
         )
-    return Verdict(BACKEND, Enforcement.FULL)
+    return BackendVerdict(BACKEND, Enforcement.FULL)
 
 
-def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -> Verdict:
+def try_workspace(
+    launcher: Launcher, workspace: str, fd: int, ground: CanaryGround
+) -> BackendVerdict:
     """Whether a sandbox can be made over this very workspace; nothing is done in it.
 
     For a doctor: the canary's own workspace lies elsewhere, maybe on another file system.
@@ -129,7 +131,7 @@ def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -
         return _explained(error)
     gaps = gaps_over(fd)
     remedy = "start paddock as the user who owns the workspace" if gaps else ""
-    return Verdict(BACKEND, Enforcement.FULL, gaps, remedy=remedy)
+    return BackendVerdict(BACKEND, Enforcement.FULL, gaps, remedy=remedy)
 
 
 def gaps_over(workspace_fd: int) -> tuple[str, ...]:
@@ -143,7 +145,7 @@ def gaps_over(workspace_fd: int) -> tuple[str, ...]:
     return (f"{said} what belongs to root or is open to everybody, and git distrusts the rest",)
 
 
-def _explained(error: PaddockError) -> Verdict:
+def _explained(error: PaddockError) -> BackendVerdict:
     if isinstance(error, ConfinementError):
         return explain_failure(error)
     if isinstance(error, HostError):
@@ -151,7 +153,7 @@ def _explained(error: PaddockError) -> Verdict:
     return _failed(error.message, error.hint)
 
 
-def explain_failure(error: ConfinementError) -> Verdict:
+def explain_failure(error: ConfinementError) -> BackendVerdict:
     if is_passing(error.number, error.step):
         return failed_now(BACKEND, error)
     step = _STEPS.get(error.step, Step.MOUNTS)
@@ -166,9 +168,9 @@ def is_passing(number: int, step: str) -> bool:
     return number in _PASSING or (is_full and step != "user namespace")
 
 
-def failed_now(backend: str, error: PaddockError) -> Verdict:
+def failed_now(backend: str, error: PaddockError) -> BackendVerdict:
     remedy = "try again; while it fails, commands are refused"
-    return Verdict(backend, Enforcement.NONE, (), error.message, remedy, is_passing=True)
+    return BackendVerdict(backend, Enforcement.NONE, (), error.message, remedy, is_passing=True)
 
 
 def expect_an_end(end: CommandEnd) -> None:
@@ -198,7 +200,7 @@ def _furnish(cage: Path) -> None:
     (cage / "outside").write_text("outside\n")
 
 
-def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
+def _run(launcher: Launcher, cage: Path, ground: CanaryGround) -> str:
     workspace = cage / "workspace"
     plan = canary_plan(os.fspath(workspace), ground, ("below/hidden", "hidden"))
     script = _SCRIPT.format(namespaces=" ".join(_NAMESPACES))
@@ -215,7 +217,7 @@ def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
             return _judge_end(end) or _judge_layers(upper, fd, cage)
 
 
-def canary_plan(workspace: str, ground: Ground, hidden: tuple[str, ...]) -> SandboxPlan:
+def canary_plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -> SandboxPlan:
     """What the canary's command is held to, whichever backend is tried."""
     return SandboxPlan(
         workspace=workspace,
@@ -276,8 +278,8 @@ def _judge_layers(upper: int, lower: int, cage: Path) -> str:
     return "a command wrote outside" if (cage / "outside.new").exists() else ""
 
 
-def _failed(cause: str, remedy: str = "") -> Verdict:
-    return Verdict(BACKEND, Enforcement.NONE, (), cause, remedy)
+def _failed(cause: str, remedy: str = "") -> BackendVerdict:
+    return BackendVerdict(BACKEND, Enforcement.NONE, (), cause, remedy)
 
 
 def _read(path: Path) -> str | None:

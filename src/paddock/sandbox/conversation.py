@@ -14,7 +14,7 @@ from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.caches import cache_variables
 from paddock.sandbox.capture import Capture, Spool
 from paddock.sandbox.inside import orders
-from paddock.sandbox.inside.orders import Report, Start
+from paddock.sandbox.inside.orders import CommandReport, Start
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, OnOutput, Progress
 from paddock.values.calls import Cancel
 from paddock.workspace.resolve import held_open
@@ -68,7 +68,7 @@ class ConfinementError(SandboxUnavailableError):
         self.number = number
 
 
-class Conversation:
+class CommandConversation:
     """Owns the pipes of one command."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Conversation:
         self._control = control
         self._timeout_s = request.timeout_s
         self._began = time.monotonic()
-        self._report: Report | None = None
+        self._report: CommandReport | None = None
         self._events = select.poll()
         self._waiting: set[int] = set()
         self._heeded_s = 0.0
@@ -178,7 +178,7 @@ class Conversation:
             # It closed with our order unread, having failed before; its report comes after this.
             said = self._control.recv(_REPORT_BYTES_MAX)
         if said:
-            self._report = Report.decode(said)
+            self._report = CommandReport.decode(said)
 
     def _end(self) -> CommandEnd:
         report = self._report
@@ -248,12 +248,12 @@ def _send(control: socket.socket, order: bytes, *streams: int) -> None:
         os.close(order_fd)
 
 
-def _directory(report: Report) -> str:
+def _directory(report: CommandReport) -> str:
     # As pwd(1) writes it: with one line end behind it.
     return os.fsdecode(report.where.removesuffix(b"\n"))
 
 
-def _exit_code(ending: Ending, report: Report) -> int:
+def _exit_code(ending: Ending, report: CommandReport) -> int:
     if ending is Ending.TIMED_OUT:
         return -1
     if ending is Ending.FAILED:

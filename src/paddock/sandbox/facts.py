@@ -16,8 +16,8 @@ from paddock.sandbox.host.git_settings import GitLook
 from paddock.sandbox.host.host_facts import (
     Closed,
     HostFacts,
+    HostListing,
     Link,
-    Listing,
     Resolver,
     is_below,
     topmost,
@@ -30,14 +30,14 @@ _LISTED_MAX: Final = 2_000
 """Names in a directory that holds a closed place; with more it is left out whole."""
 
 
-class Asking(Struct, frozen=True):
+class FactsWanted(Struct, frozen=True):
     policy: Policy
     agents: AgentStore
     agent: str
     variables: Mapping[str, str]
 
 
-def collect_facts(asking: Asking) -> HostFacts:
+def collect_facts(asking: FactsWanted) -> HostFacts:
     """Look at the host; nothing is started but git, to list its settings, and nothing written.
 
     Raises:
@@ -139,8 +139,8 @@ def _changeable(
     return topmost([*written, *(each.path for each in closed)])
 
 
-def _listings(places: list[str], holes: list[str], home: str) -> tuple[Listing, ...]:
-    found: dict[str, Listing] = {}
+def _listings(places: list[str], holes: list[str], home: str) -> tuple[HostListing, ...]:
+    found: dict[str, HostListing] = {}
     for place in places:
         for hole in holes:
             if hole == place or not is_below(hole, place) or is_below(home, place):
@@ -156,7 +156,7 @@ def _listings(places: list[str], holes: list[str], home: str) -> tuple[Listing, 
     return tuple(found.values())
 
 
-def _listing(directory: str) -> Listing | None:
+def _listing(directory: str) -> HostListing | None:
     names: list[str] = []
     links: list[Link] = []
     try:
@@ -171,4 +171,4 @@ def _listing(directory: str) -> Listing | None:
         return None
     if len(names) > _LISTED_MAX:
         return None
-    return Listing(directory, tuple(sorted(names)), tuple(sorted(links)))
+    return HostListing(directory, tuple(sorted(names)), tuple(sorted(links)))

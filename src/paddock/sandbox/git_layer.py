@@ -19,7 +19,12 @@ from msgspec.structs import replace
 
 from paddock.errors import ProtectedPathError
 from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
-from paddock.sandbox.changes.differences import Comparing, Difference, Differences, is_only_touched
+from paddock.sandbox.changes.differences import (
+    CommandDifferences,
+    Comparing,
+    Difference,
+    is_only_touched,
+)
 from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.git.index import SPARSE_NAME, land_folder, show_folder, sparse_pattern
 from paddock.sandbox.git.layout import find_hash_bytes
@@ -131,7 +136,9 @@ class OpenedGit(Struct, frozen=True):
             os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
         return ""
 
-    def settle(self, differences: Differences, started_ns: int, why: str) -> Differences:
+    def settle(
+        self, differences: CommandDifferences, started_ns: int, why: str
+    ) -> CommandDifferences:
         """What is special about a directory that several work trees share.
 
         An object that stands there stays: its name says its content, whoever wrote it. A file

@@ -32,7 +32,7 @@ from paddock.errors import HostError, SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
 from paddock.sandbox.claims import claimed
-from paddock.sandbox.conversation import NOBODY, Conversation, Observed
+from paddock.sandbox.conversation import NOBODY, CommandConversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.plan import Closing, NameJudge
@@ -64,14 +64,14 @@ _PROBE: Final = "new-name"
 """Stands for any name that a command could make in a directory."""
 
 
-class Area(Struct, frozen=True):
+class LandlockArea(Struct, frozen=True):
     """One right over the workspace: the names that are closed to it, and who says so."""
 
     closed: tuple[str, ...]
     judge: NameJudge
 
 
-class Ground(Struct, frozen=True):
+class LandlockGround(Struct, frozen=True):
     """The workspace as it is held open, and the private directories of one command."""
 
     root_fd: int
@@ -96,7 +96,9 @@ class LandlockConfinement:
         os.close(self.ruleset_fd)
 
 
-def confine(plan: SandboxPlan, ground: Ground, read: Area, write: Area) -> LandlockConfinement:
+def confine(
+    plan: SandboxPlan, ground: LandlockGround, read: LandlockArea, write: LandlockArea
+) -> LandlockConfinement:
     """Make the rule set of one command.
 
     Raises:
@@ -243,7 +245,7 @@ class _Tree(Struct, frozen=True):
         except OSError:
             return None
 
-    def open_places(self, area: Area) -> Iterator[str]:
+    def open_places(self, area: LandlockArea) -> Iterator[str]:
         """The topmost paths whose rights can be given whole, with all below them."""
         closed = frozenset(area.closed)
         above = {parent for path in area.closed for parent in _parents(path)}
@@ -262,11 +264,11 @@ class _Tree(Struct, frozen=True):
                     yield path
 
     @staticmethod
-    def _is_sealed(area: Area, path: str, is_directory: bool) -> bool:
+    def _is_sealed(area: LandlockArea, path: str, is_directory: bool) -> bool:
         return not is_directory or area.judge.judge(path, is_directory) is Closing.SEALED
 
     @staticmethod
-    def _may_grow(area: Area, directory: str) -> bool:
+    def _may_grow(area: LandlockArea, directory: str) -> bool:
         name = _PROBE if directory == "." else f"{directory}/{_PROBE}"
         return area.judge.judge(name, is_directory=False) is Closing.OPEN
 
@@ -304,8 +306,8 @@ _STOP_WAIT_S: Final = 10.0
 
 class Workplace(Struct, frozen=True):
     fd: int
-    read: Area
-    write: Area
+    read: LandlockArea
+    write: LandlockArea
 
 
 class HeldEnd(Struct, frozen=True):
@@ -327,7 +329,7 @@ def run_landlocked(
     """
     identity = _identity(workplace.fd)
     with _scratch(request.plan, identity) as scratch:
-        ground = Ground(workplace.fd, (scratch,))
+        ground = LandlockGround(workplace.fd, (scratch,))
         with confine(request.plan, ground, workplace.read, workplace.write) as held:
             end = _keep(request, held, scratch, observed, identity)
             return HeldEnd(end, held.enforced)
@@ -365,7 +367,7 @@ def _keep(
         keeper = _start(held, theirs, _terms(request.plan, identity, scratch))
         theirs.close()
         try:
-            talk = Conversation(control, request, observed, identity)
+            talk = CommandConversation(control, request, observed, identity)
             with contextlib.closing(talk):
                 return talk.hold()
         finally:

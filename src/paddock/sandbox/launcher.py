@@ -23,12 +23,12 @@ from msgspec.structs import replace
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.area import Overlaid
-from paddock.sandbox.conversation import HOME, NOBODY, Conversation, Observed
+from paddock.sandbox.conversation import HOME, NOBODY, CommandConversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.host.host_facts import is_covered
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
-from paddock.sandbox.stage import Identity, Recipe, Running, StageDirectories, order_for
+from paddock.sandbox.stage import Identity, Recipe, RunningLauncher, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import host_error
 
@@ -54,7 +54,7 @@ class Launcher:
         """`staging` is a directory of ours on a real file system, that no agent reaches."""
         self._staging = staging
         self._lock = threading.Lock()
-        self._running: Running | None = None
+        self._running: RunningLauncher | None = None
         self._spare: StageDirectories | None = None
         self._stale: list[StageDirectories] = []
         self._encoded: tuple[SandboxPlan | None, str, bytes] = (None, "", b"")
@@ -138,7 +138,7 @@ class Launcher:
         stage.is_used = True
         # Too few descriptors, or a disk too full for what is kept of the output.
         with host_error("a command cannot be listened to"):
-            talk = Conversation(stage.control, request, observed, _user_inside())
+            talk = CommandConversation(stage.control, request, observed, _user_inside())
             with contextlib.closing(talk):
                 end = talk.hold()
         self._prepare_next(stage)
@@ -160,17 +160,17 @@ class Launcher:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _running_now(self) -> Running:
+    def _running_now(self) -> RunningLauncher:
         running = self._running
         if running is not None and running.owner == os.getpid() and running.is_alive():
             return running
         self._drop_spare(running)
         if running is not None and running.owner == os.getpid():
             running.stop()
-        self._running = Running(self._staging, sys.executable)
+        self._running = RunningLauncher(self._staging, sys.executable)
         return self._running
 
-    def _drop_spare(self, running: Running | None) -> None:
+    def _drop_spare(self, running: RunningLauncher | None) -> None:
         spare, self._spare = self._spare, None
         if spare is not None and running is not None and running.owner == os.getpid():
             self._stale.append(spare)
@@ -284,7 +284,9 @@ def _with_git(recipe: Recipe, git: GitLayer, shown: str) -> Recipe:
     )
 
 
-def _make(running: Running, recipe: Recipe, workspace_fd: int, git_fd: int) -> StageDirectories:
+def _make(
+    running: RunningLauncher, recipe: Recipe, workspace_fd: int, git_fd: int
+) -> StageDirectories:
     """Ask for one sandbox, which takes over the caller's hold of its hidden layers.
 
     Raises: HostError where the launcher is gone, or descriptors are.
@@ -313,7 +315,7 @@ def _make(running: Running, recipe: Recipe, workspace_fd: int, git_fd: int) -> S
 
 
 def _send_order(
-    running: Running, recipe: Recipe, name: str, control: int, roots: tuple[int, int]
+    running: RunningLauncher, recipe: Recipe, name: str, control: int, roots: tuple[int, int]
 ) -> None:
     """The order goes as a file in memory: a message has a limit that a plan has not."""
     content = order_for(recipe, running.area.path, name)

@@ -355,7 +355,6 @@ class _Making(Struct):
 
 
 def at_home(path: str, home: str) -> str:
-    """A policy's path with `~` as the home directory."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path.rstrip("/") or "/"
 
 

@@ -48,7 +48,7 @@ class HostSwitches(Struct, frozen=True):
     security_modules: str | None = None
 
 
-class Explanation(Struct, frozen=True):
+class RemedyExplanation(Struct, frozen=True):
     cause: str
     remedy: str
 
@@ -61,36 +61,36 @@ _REFUSED: Final = frozenset({errno.EPERM, errno.EACCES})
 _MISSING: Final = frozenset({errno.ENOSYS, errno.EINVAL})
 
 
-def explain(symptom: Symptom, host: HostSwitches) -> Explanation:
+def explain(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
     """Why the step failed here, and the remedy; total, the errno's name where nothing fits."""
     if symptom.step in (Step.USER_NAMESPACE, Step.MOUNTS):
         return _user_namespace(symptom, host)
     if symptom.step is Step.LANDLOCK:
         return _landlock(symptom, host)
     if symptom.step is Step.SECCOMP:
-        return Explanation(
+        return RemedyExplanation(
             _failed(symptom), "a kernel with CONFIG_SECCOMP_FILTER, and no filter that forbids it"
         )
     if symptom.step is Step.NOT_ROOT:
-        return Explanation(
+        return RemedyExplanation(
             symptom.detail or "started by root, and no other user can take over the workspace",
             "start paddock as the user who owns the workspace",
         )
     return _mount(symptom)
 
 
-def _user_namespace(symptom: Symptom, host: HostSwitches) -> Explanation:
+def _user_namespace(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
     if host.userns_clone == "0":
-        return Explanation(
+        return RemedyExplanation(
             "unprivileged user namespaces are switched off",
             "sysctl -w kernel.unprivileged_userns_clone=1",
         )
     if host.user_namespaces_max == "0":
-        return Explanation(
+        return RemedyExplanation(
             "the host allows no user namespaces", "sysctl -w user.max_user_namespaces=15000"
         )
     if not host.has_command_users:
-        return Explanation(
+        return RemedyExplanation(
             "started by root in a container whose range of ids is too small: none is left for"
             " a user whom commands could be",
             "start paddock as the plain user who owns the workspace, or give the container a"
@@ -98,61 +98,61 @@ def _user_namespace(symptom: Symptom, host: HostSwitches) -> Explanation:
         )
     if symptom.code == errno.ENOSPC:
         most = host.user_namespaces_max or "15000"
-        return Explanation(
+        return RemedyExplanation(
             f"the host allows no more namespaces: {most} for each user, and fewer in a container",
             f"outside of it, sysctl -w user.max_user_namespaces to more than {most}, and the like"
             " for mnt, pid, net, ipc, uts and cgroup",
         )
     if host.apparmor_restricts == "1" and symptom.code in _REFUSED:
         # AppArmor lets unshare(2) succeed and then takes the capabilities: the mount fails.
-        return Explanation(
+        return RemedyExplanation(
             "AppArmor forbids unprivileged user namespaces",
             "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile"
             " with `userns,` for this interpreter",
         )
     if host.has_own_filter and symptom.code in (*_REFUSED, errno.ENOSYS):
-        return Explanation(
+        return RemedyExplanation(
             "a seccomp filter, such as a container's, forbids it",
             _CONTAINER.format(calls="unshare, clone and mount"),
         )
     if symptom.code in _MISSING:
-        return Explanation(
+        return RemedyExplanation(
             "the kernel has no user namespaces", "a kernel with CONFIG_USER_NS (Linux 5.11)"
         )
-    return Explanation(_failed(symptom), "allow this user to make user namespaces")
+    return RemedyExplanation(_failed(symptom), "allow this user to make user namespaces")
 
 
-def _landlock(symptom: Symptom, host: HostSwitches) -> Explanation:
+def _landlock(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
     if symptom.code == errno.ENOSYS:
-        return Explanation(
+        return RemedyExplanation(
             "the kernel has no Landlock", "a kernel with CONFIG_SECURITY_LANDLOCK (Linux 5.13)"
         )
     modules = host.security_modules
     if symptom.code == errno.EOPNOTSUPP or (modules is not None and "landlock" not in modules):
         listed = f",{modules.strip()}" if modules else ",…"
-        return Explanation("Landlock is switched off", f"boot with lsm=landlock{listed}")
+        return RemedyExplanation("Landlock is switched off", f"boot with lsm=landlock{listed}")
     if symptom.code in _REFUSED:
-        return Explanation(
+        return RemedyExplanation(
             "a seccomp filter, such as a container's, forbids Landlock",
             _CONTAINER.format(calls="the landlock calls"),
         )
-    return Explanation(_failed(symptom), "a kernel with Landlock (Linux 5.13)")
+    return RemedyExplanation(_failed(symptom), "a kernel with Landlock (Linux 5.13)")
 
 
-def _mount(symptom: Symptom) -> Explanation:
+def _mount(symptom: Symptom) -> RemedyExplanation:
     if symptom.step is Step.IDENTITY_MAP:
-        return Explanation(
+        return RemedyExplanation(
             _failed(symptom),
             "start paddock as the user who owns the workspace, or put the workspace on a file"
             " system with identity-mapped mounts (ext4, xfs, btrfs; Linux 5.12)",
         )
     if symptom.code in (*_REFUSED, errno.ENODEV, *_MISSING, errno.ELOOP):
-        return Explanation(
+        return RemedyExplanation(
             f"{_failed(symptom)}: an old kernel, or a workspace on an overlay itself",
             "put the workspace on a volume or another file system (in a container: a bind mount),"
             " with Linux 5.11 or newer",
         )
-    return Explanation(_failed(symptom), "put the workspace on a local file system")
+    return RemedyExplanation(_failed(symptom), "put the workspace on a local file system")
 
 
 def _failed(symptom: Symptom) -> str:

@@ -23,7 +23,7 @@ from paddock.policy.settings import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
 from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import gaps_over
-from paddock.sandbox.changes.commit import Place
+from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.conversation import Observed
@@ -31,7 +31,7 @@ from paddock.sandbox.git_layer import GitRoom
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.inside.orders import ENDED_IN
-from paddock.sandbox.landlock import Area, HeldEnd, Workplace, run_landlocked, run_unheld
+from paddock.sandbox.landlock import HeldEnd, LandlockArea, Workplace, run_landlocked, run_unheld
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import (
     ReadJudge,
@@ -42,7 +42,7 @@ from paddock.sandbox.plan import (
     plan_digest,
 )
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
-from paddock.sandbox.staging import Kept, Room, StagedCommand, run_staged
+from paddock.sandbox.staging import KeptChanges, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
 from paddock.sandbox.telling import (
     UNSIGNED,
@@ -54,13 +54,13 @@ from paddock.sandbox.telling import (
 )
 from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import (
-    CommandLine,
     CommandRequest,
     Ending,
     OnOutput,
     PreparedLine,
     Progress,
     SandboxPlan,
+    ShellLine,
     ShellOutcome,
     WaitingChanges,
 )
@@ -75,9 +75,9 @@ _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/nul
 _GIT: Final = re.compile(r"\bgit\b")
 
 
-class Ground(Struct, frozen=True):
+class SandboxGround(Struct, frozen=True):
     chain: AgentChain
-    place: Place
+    place: CommitPlace
     facts: Callable[[], HostFacts]
     """Looks at the host; called once, when the first command comes."""
     staging: Path
@@ -143,7 +143,7 @@ class HeldCommand:
 class SandboxShell:
     """See the module. Safe for threads; each command has a stage of its own."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: SandboxGround) -> None:
         self._ground = ground
         self._launcher = Launcher(ground.staging)
         self._backends = Backends(ground.attempt or attempt_here(self._launcher, ground.staging))
@@ -167,7 +167,7 @@ class SandboxShell:
         if room is not None:
             room.moments.close()
 
-    def prepare(self, line: CommandLine) -> PreparedLine:
+    def prepare(self, line: ShellLine) -> PreparedLine:
         """Plan one line. Nothing runs but what finds out which backend works here.
 
         A dry run has no network of the host, and what policy lets commands write outside of
@@ -291,7 +291,7 @@ class SandboxShell:
             command.close()
             raise
 
-    def _require_named(self, line: CommandLine) -> None:
+    def _require_named(self, line: ShellLine) -> None:
         """Threat: a variable that changes what an allowed command's names run."""
         patterns = ()
         if line.env:
@@ -363,8 +363,8 @@ class SandboxShell:
         request = _request(prepared)
         if prepared.enforced.backend != LANDLOCK:
             return run_unheld(request, fd, prepared.enforced, observed)
-        read = Area(self._read_index.find(fd), self._read)
-        write = Area(self._write_index.find(fd), self._write)
+        read = LandlockArea(self._read_index.find(fd), self._read)
+        write = LandlockArea(self._write_index.find(fd), self._write)
         return run_landlocked(request, Workplace(fd, read, write), observed)
 
     def _open_room(self) -> Room:
@@ -400,7 +400,7 @@ class SandboxShell:
             )
 
 
-def _commit(command: StagedCommand, *, grants_asks: bool) -> Kept:
+def _commit(command: StagedCommand, *, grants_asks: bool) -> KeptChanges:
     with _host_failures():
         settled = command.settle(grants_asks=grants_asks)
     return command.commit(settled)

@@ -22,7 +22,7 @@ _STOP_WAIT_S: Final = 10.0
 _SAID_BYTES_MAX: Final = 2000
 
 
-class Running:
+class RunningLauncher:
     """One launcher process with its socket and its staging area."""
 
     def __init__(self, staging: Path, interpreter: str) -> None:
@@ -154,7 +154,7 @@ def _no_launcher(error: OSError, interpreter: str) -> HostError:
     )
 
 
-_ours: "weakref.WeakSet[Running]" = weakref.WeakSet()
+_ours: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
 """Every launcher of this process. Added to and removed from by whoever starts and stops one."""
 
 
@@ -200,7 +200,7 @@ class StageDirectories:
 
     def __init__(
         self,
-        running: Running,
+        running: RunningLauncher,
         name: str,
         control: socket.socket,
         recipe: Recipe,
@@ -220,7 +220,6 @@ class StageDirectories:
 
     @property
     def path(self) -> str:
-        """The stage's directory; `upper` and `work` are in it."""
         return f"{self.running.area.path}/{self.name}"
 
     @property

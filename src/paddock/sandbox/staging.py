@@ -17,20 +17,31 @@ from msgspec.structs import replace
 from paddock.errors import ApprovalUnavailableError, HostError
 from paddock.policy.settings import ConfineMax
 from paddock.sandbox.changes.commit import (
+    CommitPlace,
     Committed,
-    Place,
     all_refused,
     commit_settled,
     describe_conflict,
     find_above,
     park_settled,
 )
-from paddock.sandbox.changes.differences import Differences, Ground, Layers, find_differences
-from paddock.sandbox.changes.diffing import Shown, show_settled
+from paddock.sandbox.changes.differences import (
+    CommandDifferences,
+    CommandGround,
+    OpenLayers,
+    find_differences,
+)
+from paddock.sandbox.changes.diffing import ShownDiff, show_settled
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.losing import find_excess
 from paddock.sandbox.changes.parking import park_set
-from paddock.sandbox.changes.settling import Settled, Terms, refusals_of, refused_besides, settle
+from paddock.sandbox.changes.settling import (
+    LandingTerms,
+    Settled,
+    refusals_of,
+    refused_besides,
+    settle,
+)
 from paddock.sandbox.changes.upper import Look, read_changes
 from paddock.sandbox.conversation import ConfinementError, Observed
 from paddock.sandbox.git_layer import GitRoom, OpenedGit
@@ -53,7 +64,7 @@ class Room(Struct, frozen=True):
 
     launcher: Launcher
     index: NameIndex
-    place: Place
+    place: CommitPlace
     bench: Bench
     """Without repositories, which are found for each set; preset and places by the plan."""
     bytes_max: int
@@ -62,7 +73,7 @@ class Room(Struct, frozen=True):
     git: GitRoom
 
 
-class Kept(Struct, frozen=True):
+class KeptChanges(Struct, frozen=True):
     committed: Committed
     refused: tuple[RefusedChange, ...]
     settled: tuple[Settled, ...]
@@ -70,7 +81,7 @@ class Kept(Struct, frozen=True):
 
 class Ran(Struct, frozen=True):
     request: CommandRequest
-    ground: Ground
+    ground: CommandGround
     end: CommandEnd
 
 
@@ -108,7 +119,7 @@ class StagedCommand:
             if git is not None:
                 self._join(git, upper_fd, held)
             tree = self._place.workspace.tree
-            self._layers: Layers | None = Layers(upper_fd, tree.root_fd, tree.resolution)
+            self._layers: OpenLayers | None = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
             self._differences = self._look(self._layers)
             self._held = held.pop_all()
 
@@ -138,7 +149,7 @@ class StagedCommand:
             workspace = held.enter_context(self._place.workspace.with_beside(git.beside))
             self._place = replace(self._place, workspace=workspace)
 
-    def _look(self, layers: Layers) -> Differences:
+    def _look(self, layers: OpenLayers) -> CommandDifferences:
         layer = read_changes(layers.upper_fd, layers.lower_fd, self._beside)
         self._standing = layer.standing
         found = find_differences(layer, layers, self._ran.ground)
@@ -160,7 +171,7 @@ class StagedCommand:
         """After a while: what somebody else has changed since. Raises: HostError."""
         self._differences = self._look(self._layer())
 
-    def show(self, *, grants_asks: bool) -> tuple[Shown, tuple[RefusedChange, ...]]:
+    def show(self, *, grants_asks: bool) -> tuple[ShownDiff, tuple[RefusedChange, ...]]:
         """The diff of what would land, and what would be refused. Raises: HostError."""
         settled = self.settle(grants_asks=grants_asks)
         hidden = self._ran.request.plan.hidden
@@ -171,7 +182,7 @@ class StagedCommand:
 
         `grants_asks`: somebody who saw the diff said yes to what policy asks about.
         """
-        terms = Terms(self._ran.request.plan.commit, self._room.bytes_max, grants_asks)
+        terms = LandingTerms(self._ran.request.plan.commit, self._room.bytes_max, grants_asks)
         bench = self._room.bench
         if self._git is not None and self._beside is not None:
             bench = replace(bench, git_outside=self._git.outside)
@@ -180,14 +191,14 @@ class StagedCommand:
     def find_excess(self, settled: tuple[Settled, ...], most: ConfineMax) -> str:
         return find_excess(settled, self._layer(), self._room.bench.policy.guards, most)
 
-    def commit(self, settled: tuple[Settled, ...]) -> Kept:
+    def commit(self, settled: tuple[Settled, ...]) -> KeptChanges:
         """Bring what was settled into the workspace: everything that is allowed, or nothing.
 
         Raises: StorageFullError, HostError, IntegrityError; see `committing.commit_settled`.
         """
         refused = self._refusals(settled)
         if not self._differences.is_whole:
-            return Kept(Committed(), all_refused(settled, refused, _OVER), settled)
+            return KeptChanges(Committed(), all_refused(settled, refused, _OVER), settled)
         conflict = describe_conflict(self._differences, settled)
         committed = Committed(conflict=conflict)
         if not conflict:
@@ -200,7 +211,7 @@ class StagedCommand:
             )
         if committed.conflict:
             refused = all_refused(settled, refused, committed.conflict)
-        return Kept(committed, refused, settled)
+        return KeptChanges(committed, refused, settled)
 
     def park(self, settled: tuple[Settled, ...], name: str) -> Json:
         """What `commit` would bring into the workspace and report, as data that outlives this.
@@ -217,19 +228,19 @@ class StagedCommand:
         above = find_above(settled, self._layer(), self._standing)
         return park_set(phases, above, self._refusals(settled))
 
-    def give_up(self) -> Kept:
+    def give_up(self) -> KeptChanges:
         """Nothing of it is kept: it is not what was granted. Raises: HostError."""
         settled = self.settle(grants_asks=True)
         conflict = describe_conflict(self._differences, settled) or _NOT_AS_SHOWN
         refused = all_refused(settled, self._refusals(settled), conflict)
-        return Kept(Committed(conflict=conflict), refused, settled)
+        return KeptChanges(Committed(conflict=conflict), refused, settled)
 
     def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
         hidden, shown = self._ran.request.plan.hidden, self._ran.ground.shown
         besides = (*self._refused, *refused_besides(self._differences))
         return (*refusals_of(settled, hidden, shown), *besides)
 
-    def _layer(self) -> Layers:
+    def _layer(self) -> OpenLayers:
         if self._layers is None:
             raise AssertionError("a command that was let go")
         return self._layers
@@ -294,12 +305,14 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
         return command
 
 
-def _ground(started_ns: int, survey: Survey, view: TrackedFiles, git: OpenedGit | None) -> Ground:
+def _ground(
+    started_ns: int, survey: Survey, view: TrackedFiles, git: OpenedGit | None
+) -> CommandGround:
     closed = frozenset(survey.closed)
     if git is None:
-        return Ground(started_ns, closed, survey.directories, view.files)
+        return CommandGround(started_ns, closed, survey.directories, view.files)
     directories = {**survey.directories, **git.directories}
-    return Ground(started_ns, closed | git.closed, directories, view.files)
+    return CommandGround(started_ns, closed | git.closed, directories, view.files)
 
 
 def close_stage(stage: StageDirectories) -> None:

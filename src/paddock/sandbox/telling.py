@@ -15,7 +15,7 @@ from paddock.policy.profiles import written_path
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.changes.settling import written_bytes
 from paddock.sandbox.spooling import Streams
-from paddock.sandbox.staging import Kept
+from paddock.sandbox.staging import KeptChanges
 from paddock.sandbox.tracked_view import ShownNames
 from paddock.sandbox.values import (
     CommandEnd,
@@ -80,7 +80,7 @@ def tell(
     )
 
 
-def with_kept(outcome: ShellOutcome, kept: Kept) -> ShellOutcome:
+def with_kept(outcome: ShellOutcome, kept: KeptChanges) -> ShellOutcome:
     committed = kept.committed
     if committed.conflict:
         return replace(outcome, refused=kept.refused, conflict=committed.conflict)

@@ -26,7 +26,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.sandbox.changes.differences import Comparing, Layers
+from paddock.sandbox.changes.differences import Comparing, OpenLayers
 from paddock.sandbox.git.index import FILE_MODES, LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.git.tracked import (
     FileIdentity,
@@ -328,7 +328,7 @@ def _shown(name: TrackedName, content: _Content) -> ShownFile:
     )
 
 
-def differing(shown: Mapping[str, ShownFile], layers: Layers) -> ShownNames:
+def differing(shown: Mapping[str, ShownFile], layers: OpenLayers) -> ShownNames:
     """Compare what was shown with what stands there. Raises: HostError."""
     comparing = Comparing(layers.upper_fd, layers.lower_fd)
     found: list[str] = []

@@ -154,7 +154,7 @@ class Enforced(Struct, frozen=True):
     gaps: tuple[str, ...] = ()
 
 
-class Verdict(Struct, frozen=True):
+class BackendVerdict(Struct, frozen=True):
     """What trying one backend on this host showed. `Enforcement.NONE`: it does not work here."""
 
     backend: str
@@ -177,7 +177,7 @@ The command waits while it is not read, as it would for any pipe. What is raised
 """
 
 
-class CommandLine(Struct, frozen=True):
+class ShellLine(Struct, frozen=True):
     """One line for the shell. `cwd` is workspace-relative, resolved, `.` for the root."""
 
     text: str
@@ -192,7 +192,7 @@ class CommandLine(Struct, frozen=True):
 class PreparedLine(Struct, frozen=True):
     """A line that may run, with all that it is held to."""
 
-    line: CommandLine
+    line: ShellLine
     plan: SandboxPlan
     enforced: Enforced
     interpreter: str

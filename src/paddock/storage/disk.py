@@ -137,7 +137,6 @@ class Disk:
         os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        """Rename, and never replace: EEXIST if anything has the new name."""
         try:
             renameat2(from_fd, os.fsencode(name), to_fd, os.fsencode(to), RENAME_NOREPLACE)
         except OSError as failure:

@@ -91,7 +91,7 @@ class MarkKind(StrEnum):
     LINK = "link"
 
 
-class Mark(Struct, frozen=True):
+class EntryMark(Struct, frozen=True):
     """One entry, so that it can be told from any other: equal as long as nobody changed it."""
 
     kind: MarkKind
@@ -114,8 +114,8 @@ class SwapStep(Struct, frozen=True):
     name: str
     number: int
     """Of the temporary name, which is made of the entry's token and this."""
-    old: Mark | None
-    new: Mark | None
+    old: EntryMark | None
+    new: EntryMark | None
 
 
 class Metadata(Struct, frozen=True):
@@ -211,7 +211,7 @@ def _step_payload(step: Step) -> Json:
     return ["swap", step.directory, step.name, step.number, old, new]
 
 
-def _mark_payload(mark: Mark | None) -> Json:
+def _mark_payload(mark: EntryMark | None) -> Json:
     if mark is None:
         return None
     return [mark.kind, mark.inode, mark.size_bytes, mark.modified_ns, mark.held]
@@ -322,11 +322,11 @@ def _metadata(value: Json) -> Metadata:
     return Metadata(_of(int, mode), None if modified_ns is None else _of(int, modified_ns))
 
 
-def _mark(value: Json) -> Mark | None:
+def _mark(value: Json) -> EntryMark | None:
     if value is None:
         return None
     kind, inode, size_bytes, modified_ns, held = _of(list, value)
-    return Mark(
+    return EntryMark(
         MarkKind(_of(str, kind)),
         _of(int, inode),
         _of(int, size_bytes),

@@ -274,7 +274,6 @@ class ObjectStore:
 
     @property
     def shelf(self) -> Shelf:
-        """The store's directories, for what stands beside the objects."""
         return self._shelf
 
     # Putting

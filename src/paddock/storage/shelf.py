@@ -236,7 +236,6 @@ class Shelf(Struct, frozen=True):
         return name, changed_ns
 
     def held_names(self) -> list[str]:
-        """What has a second name in `incoming/`."""
         return [name for name in names_in(self.incoming_fd) if name.endswith(_HELD)]
 
     def sweep(self) -> int:

@@ -40,7 +40,7 @@ class Trouble(Protocol):
         ...
 
 
-class Fault(Struct):
+class StepFault(Struct):
     """The step with this index (from 0) fails with an errno."""
 
     step: int

@@ -13,7 +13,7 @@ from paddock.collector.chains import (
     NOTHING_YET,
     Accepted,
     Chain,
-    Head,
+    ChainHead,
     Offer,
     OfferRefusal,
     Progress,
@@ -134,11 +134,11 @@ class MemoryCollector:
 class MemoryTaking:
     """See `Taking`. What is added is the store's when the block is left."""
 
-    def __init__(self, head: Head, lines: dict[int, bytes], parts: list[bytes] | None) -> None:
+    def __init__(self, head: ChainHead, lines: dict[int, bytes], parts: list[bytes] | None) -> None:
         self.head = head
         self.is_waiting = parts is not None
         self.added: dict[int, bytes] = {}
-        self.kept: Head | None = None
+        self.kept: ChainHead | None = None
         self._lines = lines
         self._parts = parts or []
 
@@ -151,7 +151,7 @@ class MemoryTaking:
     def add(self, start: int, lines: Sequence[bytes]) -> None:
         self.added |= dict(enumerate(lines, start))
 
-    def keep(self, head: Head) -> None:
+    def keep(self, head: ChainHead) -> None:
         self.kept = head
 
 

@@ -57,7 +57,6 @@ class MemoryLedger:
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether `poison` was called."""
         return self._is_poisoned
 
     @property
@@ -115,7 +114,6 @@ class MemoryLedger:
         return MemoryPending(self, Receipt(first_seq, ids, head))
 
     def reserve(self, size_bytes: int) -> "MemoryReservation":
-        """See `ports.Ledger.reserve`: memory is never full."""
         if self._is_closed:
             raise HostError("the ledger was closed", where=self.path)
         return MemoryReservation(size_bytes)

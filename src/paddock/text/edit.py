@@ -285,7 +285,6 @@ def _shared_length(left: bytes, right: bytes) -> int:
 
 
 def _width(content: bytes, start: int, shared: bytes) -> int:
-    """How many bytes of `content` from `start` on stand for `shared`."""
     at = start
     for piece in _pieces(shared):
         at += len(piece)
@@ -295,7 +294,6 @@ def _width(content: bytes, start: int, shared: bytes) -> int:
 
 
 def _width_back(content: bytes, end: int, shared: bytes) -> int:
-    """How many bytes of `content` up to `end` stand for `shared`."""
     at = end
     for piece in reversed(_pieces(shared)):
         at -= len(piece)

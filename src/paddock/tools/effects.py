@@ -76,7 +76,6 @@ def change_of_path(row: ChangedPath) -> Change | None:
 
 
 def changes_of(rows: Iterable[ChangedPath]) -> list[Change]:
-    """Of a set of changes, as `change_of_path` of each."""
     return [change for row in rows if (change := change_of_path(row)) is not None]
 
 

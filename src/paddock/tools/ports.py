@@ -8,7 +8,7 @@ Also here:
 from typing import Protocol
 
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.values import CommandLine, HeldLine, OnOutput, PreparedLine, ShellOutcome
+from paddock.sandbox.values import HeldLine, OnOutput, PreparedLine, ShellLine, ShellOutcome
 from paddock.tools.spec import Ports
 from paddock.values.calls import Cancel
 
@@ -20,7 +20,7 @@ class Shell(Protocol):
     StorageFullError, HostError, IntegrityError.
     """
 
-    def prepare(self, line: CommandLine) -> PreparedLine:
+    def prepare(self, line: ShellLine) -> PreparedLine:
         """Plan one line: what it would be held to, and by which backend. Nothing runs."""
         ...
 

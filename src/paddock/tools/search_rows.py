@@ -100,14 +100,12 @@ class LineRows:
         self.not_utf8 = 0
 
     def count(self, text: LineText) -> None:
-        """A line is shown."""
         self.cut += text.cut_bytes > 0
         self.longest_bytes = max(self.longest_bytes, text.cut_bytes)
         self.escaped += text.escaped
         self.not_utf8 += text.is_not_utf8
 
     def count_beside(self, text: LineText) -> None:
-        """A line is shown beside a match."""
         self.like_matches += _LIKE_A_MATCH.search(text.shown) is not None
 
     def notices(self, read_bytes_max: int, reader: str = "view") -> list[str]:

@@ -29,7 +29,7 @@ from paddock.errors import (
     PathTraversalError,
 )
 from paddock.policy.profiles import written_path
-from paddock.sandbox.values import CommandLine, Ending, HeldLine, PreparedLine, ShellOutcome, Stream
+from paddock.sandbox.values import Ending, HeldLine, PreparedLine, ShellLine, ShellOutcome, Stream
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import (
     ArgumentType,
@@ -344,7 +344,7 @@ class ShellDevArguments(ArgumentType):
 class ShellPlan(Struct, frozen=True):
     """The line that will run, with all that it would be judged as."""
 
-    line: CommandLine
+    line: ShellLine
     actions: tuple[Action, ...]
     prepared: PreparedLine | None = None
     held: HeldLine | None = None
@@ -358,7 +358,7 @@ class RunShell:
         """Raises: InvalidArgumentsError (a NUL, or too long to run), PathError (the directory)."""
         _require_runnable(arguments.command)
         cwd = _resolve_directory(arguments.cwd, ports)
-        line = CommandLine(arguments.command, cwd, arguments.timeout, arguments.dry_run)
+        line = ShellLine(arguments.command, cwd, arguments.timeout, arguments.dry_run)
         if isinstance(arguments, ShellArguments):
             _require_input(arguments)
             env = tuple(sorted((arguments.env or {}).items()))
@@ -471,7 +471,7 @@ def _no_directory(cwd: str) -> PathNotADirectoryError:
     )
 
 
-def _writes_from(line: CommandLine) -> list[Action]:
+def _writes_from(line: ShellLine) -> list[Action]:
     """The redirections of a line that does not run at the root, where policy takes them from."""
     if line.cwd == ".":
         return []

@@ -52,12 +52,12 @@ from paddock.workspace.changes import (
     UNCONDITIONAL,
     UNWITNESSED,
     ChangedPath,
+    ChangePlan,
     ChangeReceipt,
     Condition,
     EntryState,
     Objects,
     Phases,
-    Plan,
     SetMetadata,
     SwapPlan,
     Witness,
@@ -135,7 +135,7 @@ class _Commit(Struct):
     """One set on its way. `fds` are its directories, locked."""
 
     site: Site
-    plan: Plan
+    plan: ChangePlan
     fds: dict[WorkspacePath, int]
     looked: Preflight
     witness: Witness

@@ -294,7 +294,7 @@ class SwapPlan(Struct, frozen=True):
     created: CreatedBranch | None
 
 
-class Plan(Struct, frozen=True):
+class ChangePlan(Struct, frozen=True):
     """Swaps by phase, then by path; then changes in place, a directory after what is in it."""
 
     swaps: tuple[SwapPlan, ...]
@@ -315,7 +315,7 @@ class _Sorted(Struct):
     phase: dict[WorkspacePath, int]
 
 
-def plan_changes(phases: Phases) -> Plan:
+def plan_changes(phases: Phases) -> ChangePlan:
     """The steps of a set.
 
     Raises:
@@ -332,7 +332,7 @@ def plan_changes(phases: Phases) -> Plan:
     swaps = [_swap(path, found, created, removed) for path in created.keys() | removed.keys()]
     swaps.sort(key=lambda swap: (swap.phase, _order(swap.path)))
     metadata = sorted(found.metadata.values(), key=lambda change: _order(change.path), reverse=True)
-    return Plan(tuple(swaps), tuple(metadata))
+    return ChangePlan(tuple(swaps), tuple(metadata))
 
 
 def _sort(found: _Sorted, change: StagedChange, phase: int) -> None:

@@ -353,7 +353,7 @@ _PRIVATE_MODE: Final = 0o600
 _EXCHANGES_MAX: Final = 64
 
 
-class Place(Struct, frozen=True):
+class DraftPlace(Struct, frozen=True):
     """A name in a directory that is open and locked."""
 
     disk: Disk
@@ -387,18 +387,18 @@ def changed(path: WorkspacePath) -> FileChangedError:
 class Draft(Struct):
     """A file that nobody sees yet. Leaving the context without placing it leaves nothing."""
 
-    place: Place
+    place: DraftPlace
     mode: int
     fd: int = -1
     _name: str | None = None
     _held: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
-    def of_new_file(cls, place: Place) -> Self:
+    def of_new_file(cls, place: DraftPlace) -> Self:
         return cls(place, _NEW_FILE_MODE)
 
     @classmethod
-    def of_replacement(cls, place: Place) -> Self:
+    def of_replacement(cls, place: DraftPlace) -> Self:
         """A draft that nobody may read until it has the old file's permissions."""
         return cls(place, _PRIVATE_MODE)
 
@@ -512,7 +512,7 @@ class Draft(Struct):
             last = returned
 
 
-def require_untouched(place: Place, old: FileStatus, kept: Kept) -> None:
+def require_untouched(place: DraftPlace, old: FileStatus, kept: Kept) -> None:
     """The last look at what is about to lose its place, with the change time.
 
     Threat: rewritten in place since it was kept, with as many bytes, and its old

@@ -25,7 +25,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.storage.disk import Disk
-from paddock.storage.journal import Mark, MarkKind, Metadata, MetadataStep, Step, SwapStep
+from paddock.storage.journal import EntryMark, MarkKind, Metadata, MetadataStep, Step, SwapStep
 from paddock.workspace.draft import changed
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.paths import WorkspacePath, set_name
@@ -100,7 +100,7 @@ class BoundSwap(Struct, frozen=True):
             if displaced is None or not self._fits(displaced, old):
                 raise changed(self.path)
 
-    def _change_places(self, old: Mark | None, new: Mark | None) -> None:
+    def _change_places(self, old: EntryMark | None, new: EntryMark | None) -> None:
         try:
             if old is None:
                 self._move(self.draft, self.name)
@@ -138,7 +138,7 @@ class BoundSwap(Struct, frozen=True):
         remove_any(self.disk, self.dir_fd, self.going)
         return self._clean(lambda name, status: status.inode in known)
 
-    def _is_cleared(self, displaced: str, old: Mark) -> bool:
+    def _is_cleared(self, displaced: str, old: EntryMark) -> bool:
         """Of a displaced directory: remove it. False: something is in it that it did not hold.
 
         Threat: somebody whose working directory it is makes a file in it now, which stands
@@ -183,16 +183,16 @@ class BoundSwap(Struct, frozen=True):
                 is_clean = False
         return is_clean
 
-    def _marks(self) -> list[Mark]:
+    def _marks(self) -> list[EntryMark]:
         return [mark for mark in (self.step.old, self.step.new) if mark is not None]
 
     def _at(self, name: str) -> FileStatus | None:
         return status_at(self.dir_fd, name)
 
-    def _fits(self, name: str, mark: Mark) -> bool:
+    def _fits(self, name: str, mark: EntryMark) -> bool:
         return fits(self.dir_fd, name, mark, self.path)
 
-    def _require(self, name: str, mark: Mark | None, sight: str = "") -> None:
+    def _require(self, name: str, mark: EntryMark | None, sight: str = "") -> None:
         if mark is None:
             is_right = self._at(name) is None
         else:
@@ -239,7 +239,7 @@ class BoundSwap(Struct, frozen=True):
             return False  # they made something new there
         return True
 
-    def _taken_away(self, new: Mark) -> bool:
+    def _taken_away(self, new: EntryMark) -> bool:
         """Whether our new entry, unchanged, is under its temporary name again."""
         try:
             self._move(self.name, self.draft)
@@ -250,7 +250,7 @@ class BoundSwap(Struct, frozen=True):
         self._moved_back(self.draft)
         return False
 
-    def _exchanged_back(self, new: Mark) -> bool:
+    def _exchanged_back(self, new: EntryMark) -> bool:
         """Exchange again, until what was taken away is what we put there last.
 
         At the first time that is our new entry. Else somebody was quicker, theirs was

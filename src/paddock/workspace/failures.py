@@ -96,7 +96,6 @@ READING_ACTS: Final = frozenset({"read", "list", "resolve", "look at"})
 
 @contextmanager
 def converting(path: WorkspacePath, act: str) -> Generator[None]:
-    """Convert whatever `OSError` the block raises; see `converted`."""
     try:
         yield
     except OSError as failure:

@@ -24,7 +24,7 @@ from paddock.errors import (
 from paddock.storage.history import Kept
 from paddock.storage.notes import Doing, DoingKind
 from paddock.text.show import quote
-from paddock.workspace.draft import Place, changed, require_untouched
+from paddock.workspace.draft import DraftPlace, changed, require_untouched
 from paddock.workspace.failures import NOT_FOUND_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
 from paddock.workspace.paths import (
@@ -134,7 +134,7 @@ def _require_movable(path: WorkspacePath, to: WritePath) -> None:
         )
 
 
-def _move_judged(site: Site, judged: _Judged, old: Place, new: Place, kept: Kept) -> None:
+def _move_judged(site: Site, judged: _Judged, old: DraftPlace, new: DraftPlace, kept: Kept) -> None:
     try:
         site.disk.move_new(old.dir_fd, old.name, new.dir_fd, new.name)
         # Threat: swapped between look and rename, or filled, if it is a directory.
@@ -156,7 +156,7 @@ def _move_judged(site: Site, judged: _Judged, old: Place, new: Place, kept: Kept
     kept.settle()
 
 
-def _bring_back(place: Place, from_fd: int, name: str) -> None:
+def _bring_back(place: DraftPlace, from_fd: int, name: str) -> None:
     """Undo a move that failed or moved something else, if it took place at all.
 
     The old name is free exactly if it did.
@@ -186,7 +186,7 @@ def delete(site: Site, entry: EntryPath, if_version: str | EntryVersion | None) 
     return DeleteReceipt(path, judged.kind, judged.version, bytes_before, mode)
 
 
-def _keep(place: Place, judged: _Judged) -> Kept:
+def _keep(place: DraftPlace, judged: _Judged) -> Kept:
     doing = judged.doing(place.path, "deleted")
     if judged.kind is EntryKind.DIRECTORY:
         return place.keeper.note(doing)
@@ -212,7 +212,7 @@ def entry_version(site: Site, entry: EntryPath) -> EntryVersion:
             os.close(fd)
 
 
-def _delete_directory(place: Place, kept: Kept) -> None:
+def _delete_directory(place: DraftPlace, kept: Kept) -> None:
     try:
         place.disk.remove_directory(place.dir_fd, place.name)
         place.disk.sync(place.dir_fd)
@@ -222,7 +222,7 @@ def _delete_directory(place: Place, kept: Kept) -> None:
     kept.settle()
 
 
-def _delete_judged(place: Place, judged: _Judged, kept: Kept) -> None:
+def _delete_judged(place: DraftPlace, judged: _Judged, kept: Kept) -> None:
     disk, dir_fd = place.disk, place.dir_fd
     try:
         with place.temporary() as aside:
@@ -261,7 +261,7 @@ def _not_found(path: WorkspacePath) -> PathNotFoundError:
     )
 
 
-def _judge(place: Place) -> _Judged:
+def _judge(place: DraftPlace) -> _Judged:
     """Look at the entry under the lock.
 
     Raises:
@@ -282,7 +282,7 @@ def _judge(place: Place) -> _Judged:
     return _Judged(status, EntryKind.FILE, _version(place, status))
 
 
-def _version(place: Place, status: FileStatus) -> str:
+def _version(place: DraftPlace, status: FileStatus) -> str:
     require_versionable(place.path, status)
     fd = os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)
     try:
@@ -293,7 +293,7 @@ def _version(place: Place, status: FileStatus) -> str:
         os.close(fd)
 
 
-def _require_empty(place: Place) -> None:
+def _require_empty(place: DraftPlace) -> None:
     fd = os.open(place.name, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.dir_fd)
     try:
         with os.scandir(fd) as entries:

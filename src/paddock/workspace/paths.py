@@ -147,7 +147,6 @@ def set_name(token: str, number: int) -> str:
 
 
 def set_prefix(token: str) -> str:
-    """What all temporary names of one set begin with."""
     return TEMPORARY_PREFIX + token
 
 

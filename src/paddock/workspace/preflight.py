@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
-from paddock.storage.journal import Mark
+from paddock.storage.journal import EntryMark
 from paddock.text.show import quote
 from paddock.workspace.changes import (
     Absent,
@@ -47,7 +47,7 @@ class Looked(Struct, frozen=True):
     """What stands at the path of a step, and how the journal will know it again."""
 
     status: FileStatus
-    mark: Mark
+    mark: EntryMark
     sight: str = ""
     """See `sight_of`: for the last look before it gives way."""
 

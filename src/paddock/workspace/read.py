@@ -58,7 +58,6 @@ class WindowLine(Struct, frozen=True):
 
     @property
     def is_cut(self) -> bool:
-        """Whether `content` is only the beginning."""
         return len(self.content) < self.length_bytes
 
 
@@ -460,7 +459,6 @@ class OpenFile:
         return version
 
     def window_with_version(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        """As `window`, with the version of the whole content."""
         known = self._known.find(self.status)
         if self.size_bytes > _HASHED_ALONGSIDE_BYTES and known == NOTHING_KNOWN:
             index, version = self._index_and_version()
@@ -519,7 +517,6 @@ class _Hashing(threading.Thread):
         self._room = threading.Semaphore(_PIECES_AHEAD)
 
     def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The same pieces, each hashed meanwhile."""
         for piece in pieces:
             self._room.acquire()
             self._pieces.put(piece)
@@ -540,7 +537,6 @@ class _Hashing(threading.Thread):
 def open_file(
     root_fd: int, resolution: Resolution, path: WorkspacePath, known: KnownFiles
 ) -> OpenFile:
-    """Open a regular file for reading; see `Workspace.open_file`."""
     with converting(path, "read"):
         fd = resolution.open(root_fd, path.relative, READ_FILE)
     try:

@@ -46,7 +46,7 @@ _WAIT_S: Final = 2.0
 """For one lock: longer than a write holds it; opening a plane does not wait for a stuck one."""
 
 
-class Settled(Enum):
+class RecoveredSet(Enum):
     """What became of a set that was left half done."""
 
     COMPLETED = "completed"
@@ -65,7 +65,7 @@ class Recovered(Struct, frozen=True):
     entry: str
     root: str
     """Of the workspace; empty where the entry does not say it."""
-    settled: Settled
+    settled: RecoveredSet
     label: str = ""
     """What the committer called the set: the id of its call."""
     changed_since: tuple[WorkspacePath, ...] = ()
@@ -88,18 +88,18 @@ def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recov
 
 def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolution) -> Recovered:
     if isinstance(entry, UnclaimedEntry):
-        return Recovered(entry.name, "", Settled.WAITING, why=entry.why)
+        return Recovered(entry.name, "", RecoveredSet.WAITING, why=entry.why)
     try:
         entry.load()
         intent = entry.records.intent
         if intent is None:
             entry.abandon()
-            return Recovered(entry.name, "", Settled.NEVER_BEGUN)
+            return Recovered(entry.name, "", RecoveredSet.NEVER_BEGUN)
         return _in_root(entry, intent, disk, resolution)
     except (OSError, PaddockError) as failure:
         intent = entry.records.intent
         root, label = ("", "") if intent is None else (intent.root, intent.label)
-        return Recovered(entry.name, root, Settled.WAITING, label, why=str(failure))
+        return Recovered(entry.name, root, RecoveredSet.WAITING, label, why=str(failure))
 
 
 def _in_root(entry: JournalEntry, intent: Intent, disk: Disk, resolution: Resolution) -> Recovered:
@@ -108,7 +108,7 @@ def _in_root(entry: JournalEntry, intent: Intent, disk: Disk, resolution: Resolu
         held.callback(os.close, root_fd)
         if os.fstat(root_fd).st_ino != intent.root_inode:
             why = "another directory stands there now"
-            return Recovered(entry.name, intent.root, Settled.WAITING, intent.label, why=why)
+            return Recovered(entry.name, intent.root, RecoveredSet.WAITING, intent.label, why=why)
         if intent.beside is not None:
             second = intent.beside
             opened = HeldBeside(second.name, second.root, second.root_inode)
@@ -158,10 +158,10 @@ class _Recovery(Struct, frozen=True):
         if steps is None:
             self._remove_temporaries()
             self.entry.forget()
-            return self._report(Settled.NEVER_BEGUN)
+            return self._report(RecoveredSet.NEVER_BEGUN)
         bound = self._bind(steps)
         settled, changed_since = self._decide(bound)
-        if settled is not Settled.ENDED:
+        if settled is not RecoveredSet.ENDED:
             sync_file_systems(self.disk, self.fds.values())
             self.entry.end()
         changed_since = [*self.gone, *changed_since]
@@ -170,14 +170,14 @@ class _Recovery(Struct, frozen=True):
             return self._report(settled, changed_since)
         return replace(self._report(settled, changed_since), why=left_note(self.intent.token))
 
-    def _decide(self, bound: Sequence[BoundStep]) -> tuple[Settled, list[WorkspacePath]]:
+    def _decide(self, bound: Sequence[BoundStep]) -> tuple[RecoveredSet, list[WorkspacePath]]:
         if self.entry.records.is_ended:
-            return Settled.ENDED, []
+            return RecoveredSet.ENDED, []
         if not self.entry.records.is_undone:
             if can_complete(bound) and self._completed(bound):
-                return Settled.COMPLETED, []
+                return RecoveredSet.COMPLETED, []
             self.entry.undo()
-        return Settled.UNDONE, undo_all(bound)
+        return RecoveredSet.UNDONE, undo_all(bound)
 
     @staticmethod
     def _completed(bound: Sequence[BoundStep]) -> bool:
@@ -205,7 +205,9 @@ class _Recovery(Struct, frozen=True):
                 if name.startswith(prefix) and is_temporary_name(name):
                     remove_any(self.disk, fd, name)
 
-    def _report(self, settled: Settled, changed_since: Sequence[WorkspacePath] = ()) -> Recovered:
+    def _report(
+        self, settled: RecoveredSet, changed_since: Sequence[WorkspacePath] = ()
+    ) -> Recovered:
         intent, paths = self.intent, tuple(changed_since)
         return Recovered(self.entry.name, intent.root, settled, intent.label, paths)
 

@@ -456,7 +456,6 @@ def beside_of(resolution: Resolution) -> Beside | None:
 
 
 def without_beside(resolution: Resolution) -> Resolution:
-    """The resolution for any root."""
     return resolution.within if isinstance(resolution, BesideResolution) else resolution
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import InvalidPathError
 from paddock.storage.disk import Disk
-from paddock.storage.journal import Mark, MarkKind
+from paddock.storage.journal import EntryMark, MarkKind
 from paddock.storage.locks import unlock
 from paddock.text.show import quote
 from paddock.workspace.draft import changed, lock_directory
@@ -63,12 +63,12 @@ class HeldTree:
         return self._sight.hexdigest()
 
 
-def mark_of(status: FileStatus, held: str = "") -> Mark:
+def mark_of(status: FileStatus, held: str = "") -> EntryMark:
     """How the journal tells this entry from any other."""
     if status.is_directory:
-        return Mark(MarkKind.DIRECTORY, status.inode, 0, 0, held)
+        return EntryMark(MarkKind.DIRECTORY, status.inode, 0, 0, held)
     kind = MarkKind.LINK if status.is_link else MarkKind.FILE
-    return Mark(kind, status.inode, status.size_bytes, status.modified_ns)
+    return EntryMark(kind, status.inode, status.size_bytes, status.modified_ns)
 
 
 def sight_of(status: FileStatus) -> str:
@@ -83,7 +83,7 @@ def sight_of(status: FileStatus) -> str:
     return "" if status.links > 1 else str(status.changed_ns)
 
 
-def fits(dir_fd: int, name: str, mark: Mark, path: WorkspacePath, sight: str = "") -> bool:
+def fits(dir_fd: int, name: str, mark: EntryMark, path: WorkspacePath, sight: str = "") -> bool:
     """Whether what stands under `name` is what was marked, unchanged.
 
     `sight`: also as it was seen then, where that is known. A FIFO, socket or device fits

@@ -34,7 +34,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
 from paddock.storage.notes import Doing, DoingKind
 from paddock.text.show import quote
-from paddock.workspace.draft import Draft, LockedDirectories, Place, changed
+from paddock.workspace.draft import Draft, DraftPlace, LockedDirectories, changed
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting
 from paddock.workspace.metadata import (
     FileStatus,
@@ -95,8 +95,8 @@ class Site(Struct, frozen=True):
     def lock(self, *directories: WorkspacePath) -> LockedDirectories:
         return LockedDirectories(self.root_fd, self.resolution, *directories)
 
-    def place(self, path: WorkspacePath, dir_fd: int) -> Place:
-        return Place(self.disk, self.root_fd, path.parent, dir_fd, path, self.keeper)
+    def place(self, path: WorkspacePath, dir_fd: int) -> DraftPlace:
+        return DraftPlace(self.disk, self.root_fd, path.parent, dir_fd, path, self.keeper)
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def _require_file_path(path: WritePath) -> WorkspacePath:
 
 
 def _write(
-    place: Place,
+    place: DraftPlace,
     path: WritePath,
     content: bytes,
     if_version: str | None,
@@ -205,7 +205,7 @@ def _write(
 
 
 def _create(
-    place: Place, content: bytes, expected: Expected, made: Sequence[WorkspacePath]
+    place: DraftPlace, content: bytes, expected: Expected, made: Sequence[WorkspacePath]
 ) -> WriteReceipt:
     version = version_of(content)
     with Draft.of_new_file(place) as draft:
@@ -234,7 +234,7 @@ class _OldFile(Struct, frozen=True):
 
 
 @contextmanager
-def _old_file(place: Place, before: FileStatus) -> Generator[_OldFile]:
+def _old_file(place: DraftPlace, before: FileStatus) -> Generator[_OldFile]:
     """The file that is to be replaced, open; refused where it may not be written."""
     if before.is_link:
         # It was no link when the path was resolved, or the path would be another.
@@ -263,7 +263,7 @@ def require_version(path: WorkspacePath, wanted: str | None, found: str) -> None
         )
 
 
-def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) -> WriteReceipt:
+def _apply(place: DraftPlace, old: _OldFile, change: Edit, if_version: str | None) -> WriteReceipt:
     size_bytes = old.status.size_bytes
     if size_bytes > limits.edited_file_bytes_max:
         raise TextTooLargeError(
@@ -278,7 +278,7 @@ def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) ->
 
 
 def _replace(
-    place: Place, old: _OldFile, content: Pieces, version_before: str, kind: DoingKind
+    place: DraftPlace, old: _OldFile, content: Pieces, version_before: str, kind: DoingKind
 ) -> WriteReceipt:
     version = version_of(*content)
     with Draft.of_replacement(place) as draft:

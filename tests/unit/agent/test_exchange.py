@@ -8,7 +8,7 @@ from paddock.agent.steps import ModelDoor
 from paddock.errors import BudgetExhaustedError, ConfigError
 from paddock.providers.budgets import Budget, estimate_input_tokens, session_budget
 from paddock.providers.failures import CancelToken, FailureKind, ProviderError
-from paddock.providers.scripted import Fail, Say, ScriptedModel
+from paddock.providers.scripted import Say, ScriptedFailure, ScriptedModel
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.models import Account, BudgetMode, ModelTurn, Stop, Usage
 from tests.support.agents import SESSION, Heard
@@ -16,8 +16,8 @@ from tests.support.models import Waits, asking, gateway
 
 REQUEST = asking(max_output_tokens=1_000)
 GRANTED = estimate_input_tokens(REQUEST) + 1_000
-BROKEN = Fail(FailureKind.BROKEN, "cut")
-BUSY = Fail(FailureKind.RATE_LIMITED, "busy", 429)
+BROKEN = ScriptedFailure(FailureKind.BROKEN, "cut")
+BUSY = ScriptedFailure(FailureKind.RATE_LIMITED, "busy", 429)
 ANSWER = Say("ok", usage=Usage(30, 20))
 
 
@@ -25,7 +25,11 @@ class Exchange:
     """What asks a scripted model once, and what it left."""
 
     def __init__(
-        self, *steps: Say | Fail, limit: int | None = None, waits=None, mode=BudgetMode.ENFORCE
+        self,
+        *steps: Say | ScriptedFailure,
+        limit: int | None = None,
+        waits=None,
+        mode=BudgetMode.ENFORCE,
     ) -> None:
         self.model = ScriptedModel(steps)
         self.budget: Budget = session_budget(limit, mode)

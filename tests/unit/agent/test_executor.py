@@ -16,7 +16,7 @@ from paddock.agent.events import (
 from paddock.errors import IntegrityError, LedgerDamagedError, LedgerFullError
 from paddock.providers.budgets import session_budget
 from paddock.providers.failures import CancelToken, FailureKind
-from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel
+from paddock.providers.scripted import Say, ScriptedCall, ScriptedFailure, ScriptedModel
 from paddock.values.models import (
     AssistantMessage,
     BudgetMode,
@@ -572,7 +572,7 @@ def test_an_order_has_its_time_and_no_more(room):
     [(FailureKind.CONNECTION, True), (FailureKind.KEY, False), (FailureKind.SERVER, False)],
 )
 def test_a_provider_that_fails_fails_the_order(room, kind, is_unreachable):
-    execution = room.carry_out(script(*[Fail(kind, "no")] * 4))
+    execution = room.carry_out(script(*[ScriptedFailure(kind, "no")] * 4))
 
     assert failed_with(execution) is OrderFailure.GATEWAY_ERROR
     assert execution.is_unreachable is is_unreachable
@@ -583,7 +583,7 @@ def test_a_provider_that_fails_fails_the_order(room, kind, is_unreachable):
 def test_a_request_that_was_turned_away_costs_nothing(room):
     session = session_budget(100_000)
 
-    room.carry_out(script(Fail(FailureKind.KEY)), budget=session)
+    room.carry_out(script(ScriptedFailure(FailureKind.KEY)), budget=session)
 
     assert session.account.spent == 0
 
@@ -591,7 +591,7 @@ def test_a_request_that_was_turned_away_costs_nothing(room):
 def test_an_exchange_that_broke_may_have_cost_all_of_it(room):
     session = session_budget(100_000)
 
-    room.carry_out(script(*[Fail(FailureKind.BROKEN)] * 4), budget=session)
+    room.carry_out(script(*[ScriptedFailure(FailureKind.BROKEN)] * 4), budget=session)
 
     assert session.account.spent > 8_192
 

@@ -10,7 +10,7 @@ from paddock.agent.steps import (
     Answer,
     AskAgain,
     Fail,
-    Progress,
+    OrderProgress,
     Resend,
     RunCalls,
     next_step,
@@ -33,7 +33,7 @@ def turn(stop=Stop.END_TURN, text="", calls=(), structured=None, **more):
 
 
 def step(given_turn, allowed=BOTH, progress=None):
-    return next_step(given_turn, progress or Progress(), allowed)[0]
+    return next_step(given_turn, progress or OrderProgress(), allowed)[0]
 
 
 @pytest.mark.parametrize("stop", [Stop.TOOL_USE, Stop.END_TURN, Stop.STOP_SEQUENCE])
@@ -81,7 +81,7 @@ def test_plain_text_is_no_answer_where_an_object_was_asked_for():
 
 
 def test_a_cut_turn_runs_none_of_its_calls_and_is_asked_again_once():
-    first, progress = next_step(turn(Stop.MAX_TOKENS, calls=[VIEW]), Progress(), BOTH)
+    first, progress = next_step(turn(Stop.MAX_TOKENS, calls=[VIEW]), OrderProgress(), BOTH)
     second, _ = next_step(turn(Stop.MAX_TOKENS, text="half"), progress, BOTH)
     error = OrderError(OrderFailure.TRUNCATED, "the answer was cut at the output limit")
     assert first == AskAgain()
@@ -91,7 +91,7 @@ def test_a_cut_turn_runs_none_of_its_calls_and_is_asked_again_once():
 @pytest.mark.parametrize("tools", [frozenset(), frozenset({"view"})])
 def test_a_cut_turn_is_asked_for_again_once_where_it_was_the_only_one(tools):
     only = Allowed(tools, turn_limit=1)
-    first, progress = next_step(turn(Stop.MAX_TOKENS, text="half"), Progress(), only)
+    first, progress = next_step(turn(Stop.MAX_TOKENS, text="half"), OrderProgress(), only)
     answered, _ = next_step(turn(text="short"), progress, only)
     again, _ = next_step(turn(Stop.MAX_TOKENS, text="half"), progress, only)
     error = OrderError(OrderFailure.TRUNCATED, "the answer was cut at the output limit")
@@ -102,7 +102,7 @@ def test_a_cut_turn_is_asked_for_again_once_where_it_was_the_only_one(tools):
 
 def test_being_asked_again_gives_no_turn_for_calls():
     only = Allowed(frozenset({"view"}), turn_limit=1)
-    _, progress = next_step(turn(Stop.MAX_TOKENS, text="half"), Progress(), only)
+    _, progress = next_step(turn(Stop.MAX_TOKENS, text="half"), OrderProgress(), only)
     found, _ = next_step(turn(Stop.TOOL_USE, calls=[VIEW]), progress, only)
     said = "1 turn is used up and calls are pending"
     assert found == Fail(OrderError(OrderFailure.TURN_LIMIT_EXCEEDED, said))
@@ -115,7 +115,7 @@ def test_a_refusal_fails_with_its_reason(stop):
 
 
 def test_a_pause_is_resent_five_times_and_no_more():
-    progress = Progress()
+    progress = OrderProgress()
     steps = []
     for _ in range(limits.model_pauses_max + 1):
         found, progress = next_step(turn(Stop.PAUSE), progress, BOTH)
@@ -167,7 +167,7 @@ def test_the_last_turn_may_answer():
 
 
 def test_the_same_call_a_third_time_in_a_row_is_not_run():
-    progress = Progress()
+    progress = OrderProgress()
     steps = []
     for number in range(3):
         same = ToolUse(f"id{number}", "view", {"path": "a"})
@@ -183,14 +183,14 @@ def test_the_same_call_three_times_in_one_turn_is_not_run():
 
 
 def test_another_call_between_two_equal_ones_starts_the_count_anew():
-    progress = Progress()
+    progress = OrderProgress()
     for call in (VIEW, VIEW, OTHER, VIEW, VIEW):
         found, progress = next_step(turn(Stop.TOOL_USE, calls=[call]), progress, BOTH)
         assert found == RunCalls()
 
 
 def test_refusals_are_counted_in_a_row():
-    progress = Progress().after_results((True, True))
+    progress = OrderProgress().after_results((True, True))
     assert progress.refusals == 2
     assert progress.after_results((False, True)).refusals == 1
     assert progress.after_results((True,)).refusals == limits.refusals_max
@@ -209,7 +209,7 @@ TURNS = st.builds(
 @given(st.lists(TURNS, max_size=30), st.booleans(), st.integers(1, 12))
 def test_calls_run_after_a_normal_stop_alone_and_every_loop_ends(turns, has_schema, limit):
     allowed = Allowed(frozenset({"view"}), limit, has_schema)
-    progress = Progress()
+    progress = OrderProgress()
     asked = 0
     for each in turns:
         found, progress = next_step(each, progress, allowed)

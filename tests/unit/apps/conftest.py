@@ -10,7 +10,7 @@ from msgspec import Struct
 from tests.support.places import Ran, run_command
 
 
-class User(Struct):
+class User(Struct, dict=True):
     home: Path
     project: Path
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.apps.cli.call import Progress
+from paddock.apps.cli.call import ProgressLine
 from paddock.apps.cli.console import Console
 from tests.support.disks import file_bytes_at_most
 
@@ -174,7 +174,7 @@ def test_output_is_ascii_so_that_no_terminal_is_misled(user):
 def test_a_long_command_says_on_a_terminal_how_far_it_is():
     stderr = io.StringIO()
     console = Console(io.StringIO(), io.StringIO(), stderr, {}, Path())
-    progress = Progress(console)
+    progress = ProgressLine(console)
     progress.wipe()
     assert stderr.getvalue() == ""
     progress(3.2, 12_345_678)

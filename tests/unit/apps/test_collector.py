@@ -13,7 +13,7 @@ from tests.support.places import run_command
 from tests.support.postgres import empty_database, running_server
 
 
-class Machine(Struct):
+class Machine(Struct, dict=True):
     """A home, a project, and the collector that its environment names."""
 
     base: Path

@@ -20,7 +20,7 @@ from paddock.plane.layout import plane_name
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
-from paddock.testing.failing_disk import FailingDisk, Fault
+from paddock.testing.failing_disk import FailingDisk, StepFault
 from paddock.workspace import Workspace
 from paddock.workspace.changes import AtVersion, WriteFile
 from tests.support.packages import archive_bytes
@@ -474,7 +474,7 @@ def test_what_a_set_left_in_the_tree_when_the_disk_failed_is_no_file_of_the_plan
     replace_a_file(dev.plane, counting)
     # The end of the record, its wait, and the removal of what was displaced.
     step = len(counting.steps) - steps_left
-    replace_a_file(dev.plane, FailingDisk(Fault(step, errno.EIO)))
+    replace_a_file(dev.plane, FailingDisk(StepFault(step, errno.EIO)))
     left = list(dev.plane.rglob(".paddock-*.set"))
     assert len(left) == 1
     if asks == "operator":

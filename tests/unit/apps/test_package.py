@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.packages.bootstrap import load_packages
-from paddock.packages.transaction import Phase, parse_transaction
+from paddock.packages.transaction import InstallPhase, parse_transaction
 from tests.support.disks import tree
 from tests.support.packages import (
     Runner,
@@ -489,7 +489,7 @@ def test_the_next_command_on_the_plane_settles_what_was_left(dev):
     left = b""
     with open_bench(dev.plane, Runner(die)) as bench, pytest.raises(DiedError):
         bench.install(FILES, acceptance=[{"command": "pass", "timeout_s": 1}])
-    assert parse_transaction(left, "").phase is Phase.BEGUN
+    assert parse_transaction(left, "").phase is InstallPhase.BEGUN
     assert plane_tree(dev.plane) == before
 
     # As if it had not been undone: the record stands there, and so do the files.

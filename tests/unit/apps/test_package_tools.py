@@ -16,7 +16,7 @@ from tests.support.planes import Operator, operator_in
 
 TOOL = b'''"""Counts the words of a file."""
 
-
+from dataclasses import dataclass
 
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.spec import Effects, Tool, ToolOutput, ToolSpec

@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 """Far above what anything here takes; reached only where an answer never comes."""
 
 
-class Terminal(Struct):
+class Terminal(Struct, dict=True):
     """The person's side of a pseudo-terminal, and whoever sits on the other."""
 
     master: int

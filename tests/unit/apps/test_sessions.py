@@ -29,7 +29,7 @@ from paddock.plane.admin import BudgetTable
 from paddock.plane.agents import NewAgent
 from paddock.plane.environment import read_environment
 from paddock.providers.failures import FailureKind
-from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel
+from paddock.providers.scripted import Say, ScriptedCall, ScriptedFailure, ScriptedModel
 from paddock.runtime.approvals import YesApprover
 from paddock.values.models import AssistantMessage, Stop, ToolAnswers, Usage, UserMessage
 from paddock.values.orders import OrderFailure, OrderState
@@ -370,7 +370,7 @@ def test_a_resumed_session_is_one_session_with_two_starts(place):
     assert [start.metadata["resumed"] for start in starts] == [False, True]
 
 
-def kept(place: Place, *steps: Say | Fail, outcome: str = "success") -> Session:
+def kept(place: Place, *steps: Say | ScriptedFailure, outcome: str = "success") -> Session:
     """A session of one turn whose contents are kept, closed."""
     place.configure("[ledger]\nkeep_model_contents = true\n")
     with place.open(*steps) as session:
@@ -387,7 +387,7 @@ def live_and_resumed(place: Place, session: Session) -> tuple[list, list, tuple[
 
 
 MADE = Say("I make it", calls=(write("b.txt"),))
-REFUSED = Fail(FailureKind.REQUEST, "hiccup")
+REFUSED = ScriptedFailure(FailureKind.REQUEST, "hiccup")
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ def test_without_contents_the_orders_that_were_not_accepted_are_missed_aloud(pla
 
 def test_a_resumed_session_has_spent_what_it_spent_before(place):
     create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
-    too_large = Fail(FailureKind.TOO_LARGE)
+    too_large = ScriptedFailure(FailureKind.TOO_LARGE)
     with place.open(*[too_large] * 3, Say("seen", usage=None)) as session:
         session.handle_turn("hello")
         session.delegate("helper", "look")

@@ -22,7 +22,7 @@ ask = ["tool:file:create asked/**"]
 """
 
 
-class Used(Struct):
+class Used(Struct, dict=True):
     """A grant that was used, and its file put back by whoever can write there."""
 
     user: User

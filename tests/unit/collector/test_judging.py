@@ -8,7 +8,7 @@ import pytest
 from paddock.collector.chains import (
     NOTHING_YET,
     Chain,
-    Head,
+    ChainHead,
     Judging,
     Offer,
     OfferRefusal,
@@ -25,8 +25,8 @@ from tests.support.ledgers import note
 
 
 def judge(
-    chain: Chain, stored: Sequence[bytes], head: Head, offer: Offer, lines: Sequence[bytes]
-) -> Head | OfferRefusal:
+    chain: Chain, stored: Sequence[bytes], head: ChainHead, offer: Offer, lines: Sequence[bytes]
+) -> ChainHead | OfferRefusal:
     """What comes of an offer whose lines arrive two at a time."""
     checkpoint = open_offer(chain, head, offer)
     if isinstance(checkpoint, OfferRefusal):
@@ -44,7 +44,7 @@ def host():
     return Host().append(9)
 
 
-def after(host: Host, size: int) -> tuple[list[bytes], Head]:
+def after(host: Host, size: int) -> tuple[list[bytes], ChainHead]:
     """What is kept when the first `size` lines were taken in."""
     lines = host.lines[:size]
     return lines, head_of(lines, host.note(lines))
@@ -305,8 +305,8 @@ def test_more_lines_than_were_signed_are_refused_before_they_are_looked_at(host)
 
 def test_from_a_changed_edge_no_root_comes_out_right(host):
     stored, head = after(host, 5)
-    changed = Head(head.size, head.root, head.leaf, (b"\0" * 32, *head.edge[1:]), head.note)
-    missing = Head(head.size, head.root, head.leaf, head.edge[1:], head.note)
+    changed = ChainHead(head.size, head.root, head.leaf, (b"\0" * 32, *head.edge[1:]), head.note)
+    missing = ChainHead(head.size, head.root, head.leaf, head.edge[1:], head.note)
 
     for each in (changed, missing):
         found = judge(host.chain, stored, each, host.offer(5), host.lines[5:])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError
 from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import Status
-from paddock.ledger.verify.verifying import ChainFault, Problem, verify
+from paddock.ledger.verify.verifying import ChainFault, LedgerProblem, verify
 from paddock.packages.rows import Failure
 from tests.support.gates import failed_files
 
@@ -252,7 +252,7 @@ class Remembers(Witness):
         if name != "ho2m":
             return found
         why = "9 entries were signed (the directory '/home/me/anchors/x'), 4 are here"
-        return replace(found, problems=(Problem(ChainFault.ROLLED_BACK, 0, 0, 0, why),))
+        return replace(found, problems=(LedgerProblem(ChainFault.ROLLED_BACK, 0, 0, 0, why),))
 
 
 def test_a_ledger_that_went_back_is_found_and_the_way_out_is_told(plane):

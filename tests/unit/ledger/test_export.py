@@ -6,7 +6,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import UsageError
-from paddock.ledger.export import ExportedLines, LeftOut, PageText, Row, export_page, make_page
+from paddock.ledger.export import ExportedLines, LeftOutLines, PageText, Row, export_page, make_page
 from paddock.ledger.format.merkle import Growing, LeafNodes, node_hash, root_of
 from paddock.ledger.query import Filter
 from paddock.values.entries import Entry
@@ -37,7 +37,9 @@ def root(rows: list[Row], size: int) -> bytes:
         if position == size:
             break
         level, value = (
-            (row.level, row.root) if isinstance(row, LeftOut) else (0, sha256(b"\0" + row).digest())
+            (row.level, row.root)
+            if isinstance(row, LeftOutLines)
+            else (0, sha256(b"\0" + row).digest())
         )
         assert position % (1 << level) == 0
         position += 1 << level
@@ -81,7 +83,7 @@ def test_before_a_shown_line_stands_the_leaf_of_the_one_before(tmp_path: Path) -
     rows = export_page(str(path), NOTES, None, ()).rows
     at = rows.index(next(row for row in rows if isinstance(row, bytes) and b"CHOSEN" in row))
     before = rows[at - 1]
-    assert isinstance(before, LeftOut)
+    assert isinstance(before, LeftOutLines)
     assert before.level == 0
 
 
@@ -130,7 +132,7 @@ def test_a_page_holds_text_that_no_parser_takes_for_markup() -> None:
     hostile = b'{"reason":"</pre><script>alert(1)</script>&amp; @LINES@ @SCRIPT@"}'
     page = make_page(
         PageText("a<b>", "c&d", "key</pre>", ["</pre><script>1</script>"]),
-        [hostile, b"\xff\r\n", b"{\r}", b"=text", LeftOut(3, b"\1" * 32)],
+        [hostile, b"\xff\r\n", b"{\r}", b"=text", LeftOutLines(3, b"\1" * 32)],
     ).decode()
     assert page.count("<script>") == page.count("</script>") == 1
     assert page.count("<pre") == page.count("</pre>") == 3

@@ -11,7 +11,7 @@ from paddock.ledger.disk import SystemDisk
 from paddock.ledger.format.encoding import leaf_hash
 from paddock.ledger.format.notes import Checkpoint
 from paddock.ledger.head import HeadFile
-from paddock.ledger.sealing import Keeper, KeptLedger, Pace, matters
+from paddock.ledger.sealing import AutoCheckpoint, KeptLedger, Pace, matters
 from paddock.ledger.signing import create_key, open_note
 from paddock.ledger.verify.verifying import Held, verify
 from paddock.values.entries import Entry
@@ -50,7 +50,7 @@ def sealed(tmp_path):
 def open_kept(sealed, shelf, clock, pace=None, now=time.time):
     ledger = open_ledger(sealed.path, create=None)
     pace = pace or Pace(entries=4, interval_s=1.0)
-    return KeptLedger(ledger, Keeper(sealed.checkpointer, shelf, clock, pace, now))
+    return KeptLedger(ledger, AutoCheckpoint(sealed.checkpointer, shelf, clock, pace, now))
 
 
 def sizes_beside(sealed):

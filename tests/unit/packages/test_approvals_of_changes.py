@@ -11,7 +11,7 @@ from paddock import limits
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.signing import make_key
 from paddock.packages.signing import (
-    Claim,
+    ApprovalClaim,
     approval_problem,
     exact_scope,
     make_approval,
@@ -30,7 +30,7 @@ KEYS = {public_half(KEY).key_id: public_half(KEY)}
 PATHS = ("HOT/kernel/a.txt", "HOT/kernel/b.txt")
 WO = "WO-" + "1" * 32
 APPROVAL = make_approval(KEY, WO, DIGEST, ("HOT/kernel/**",), NOW + 60)
-CLAIM = Claim(DIGEST, PATHS, NOW)
+CLAIM = ApprovalClaim(DIGEST, PATHS, NOW)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import read_installed
 from paddock.packages.ledger import find_deviations, replay
 from paddock.packages.rows import GateRefusedError
-from paddock.packages.transaction import Phase
+from paddock.packages.transaction import InstallPhase
 from tests.support.changes import memory_directory
 from tests.support.packages import Bench, Meddling, Runner, archive_of, open_bench, require_whole
 
@@ -148,7 +148,7 @@ def test_a_repair_that_somebody_came_between_is_not_on_record():
             require_whole(bench)
 
 
-@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("phase", InstallPhase)
 def test_a_repair_that_was_decided_stands_whatever_was_edited_since(phase):
     left = []
 
@@ -165,7 +165,9 @@ def test_a_repair_that_was_decided_stands_whatever_was_edited_since(phase):
 
         happened = settle(bench.depot).outcome
 
-        assert happened is (Decided.COMPLETED if phase is Phase.DECIDED else Decided.NEVER_BEGUN)
+        assert happened is (
+            Decided.COMPLETED if phase is InstallPhase.DECIDED else Decided.NEVER_BEGUN
+        )
         assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"edited since\n"
         assert deviations(bench) == []
 

@@ -22,7 +22,7 @@ from paddock.packages.installed import digest_of_set, read_installed
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import enrol_key, public_half, sign_digest
-from paddock.packages.transaction import Phase, Transaction
+from paddock.packages.transaction import InstallPhase, Transaction
 from paddock.packages.vouching import approve
 from paddock.values.entries import Entry, digest_of
 from tests.support.changes import memory_directory
@@ -742,7 +742,7 @@ def test_a_change_that_was_recorded_before_the_crash_is_recorded_once(has_receip
     with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
         bench.install(FILES, acceptance=TESTED)
         before, events = bench.tree(), bench.events()
-        bench.depot.attic.write(replace(left[0], phase=Phase.DECIDED))
+        bench.depot.attic.write(replace(left[0], phase=InstallPhase.DECIDED))
         if not has_receipt:
             (bench.root / "HOT/installed/PKG-A-001/receipt.json").unlink()
 
@@ -777,7 +777,7 @@ def test_a_manifest_that_is_neither_old_nor_new_is_said(bench):
         Transaction(
             id="TX-" + "0" * 32,
             package_id="PKG-A-001",
-            phase=Phase.BEGUN,
+            phase=InstallPhase.BEGUN,
             is_tested=False,
             manifest_before="sha256:" + "0" * 64,
             manifest_after="sha256:" + "1" * 64,

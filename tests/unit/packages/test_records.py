@@ -9,7 +9,7 @@ from paddock.errors import ConfigError, IntegrityError
 from paddock.packages.installed import (
     Framework,
     InstalledFile,
-    Receipt,
+    InstallReceipt,
     Spec,
     parse_receipt,
     read_installed,
@@ -21,11 +21,11 @@ from paddock.packages.signing import sign_digest
 from paddock.packages.transaction import (
     After,
     Before,
-    Kind,
+    InstallPhase,
     PathChange,
-    Phase,
     RemovedDirectory,
     Transaction,
+    TransactionKind,
     parse_transaction,
 )
 from paddock.plane.layout import PlaneLayout
@@ -36,7 +36,7 @@ from tests.support.changes import memory_directory
 from tests.support.packages import KEY, Runner, open_bench
 
 DIGEST = "sha256:" + "ab" * 32
-RECEIPT = Receipt(
+RECEIPT = InstallReceipt(
     package_id="PKG-A",
     version="1.0.0",
     digest=DIGEST,
@@ -52,15 +52,17 @@ RECEIPT = Receipt(
 TRANSACTION = Transaction(
     id="TX-" + "0" * 32,
     package_id="PKG-A",
-    phase=Phase.BEGUN,
+    phase=InstallPhase.BEGUN,
     is_tested=True,
     manifest_before=DIGEST,
     manifest_after=None,
     changes=(
         PathChange(
-            "HOT/a", Before(Kind.FILE, DIGEST, 0o644, backup="TX-0/0"), After(DIGEST, 0o755)
+            "HOT/a",
+            Before(TransactionKind.FILE, DIGEST, 0o644, backup="TX-0/0"),
+            After(DIGEST, 0o755),
         ),
-        PathChange("HOT/b", Before(Kind.LINK, DIGEST, 0o777, link_text="x"), None),
+        PathChange("HOT/b", Before(TransactionKind.LINK, DIGEST, 0o777, link_text="x"), None),
         PathChange("HOT/c", None, After(DIGEST, 0o644)),
     ),
     made=("HOT/x", "HOT/x/y"),

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.plane.clients import Edit, read_client_file
+from paddock.plane.clients import ClientFileEdit, read_client_file
 
 
 @pytest.mark.parametrize("follows", [False, True])
 def test_an_edit_is_shown_and_then_made(tmp_path: Path, follows):
     path = tmp_path / "settings.json"
     path.write_text("{\n}\n")
-    edit = Edit(read_client_file(path, follows=follows), b'{\n"new": 1\n}\n')
+    edit = ClientFileEdit(read_client_file(path, follows=follows), b'{\n"new": 1\n}\n')
 
     assert edit.changes
     assert edit.shown().splitlines() == [
@@ -28,7 +28,7 @@ def test_an_edit_is_shown_and_then_made(tmp_path: Path, follows):
     edit.apply()
     assert path.read_text() == '{\n"new": 1\n}\n'
     assert os.listdir(tmp_path) == ["settings.json"]
-    assert not Edit(read_client_file(path, follows=follows), path.read_bytes()).changes
+    assert not ClientFileEdit(read_client_file(path, follows=follows), path.read_bytes()).changes
 
 
 @pytest.mark.parametrize("content", [b"{...}", None])
@@ -39,7 +39,7 @@ def test_a_change_of_somebody_else_in_between_stops_the_write(tmp_path: Path, co
     path.write_text('{"new": 1}')
 
     with pytest.raises(ConfigError, match="somebody else"):
-        Edit(file, content).apply()
+        ClientFileEdit(file, content).apply()
     assert path.read_text() == '{"new": 1}'
     assert os.listdir(tmp_path) == ["settings.json"]
 
@@ -50,7 +50,7 @@ def test_the_mode_of_a_file_stays_and_a_users_new_one_is_private(tmp_path: Path,
     old.write_text("{}")
     old.chmod(0o640)
     for path in (old, new):
-        Edit(read_client_file(path, follows=follows), b"{ }").apply()
+        ClientFileEdit(read_client_file(path, follows=follows), b"{ }").apply()
 
     assert [path.stat().st_mode & 0o777 for path in (old, new)] == [0o640, mode]
 
@@ -61,7 +61,9 @@ def test_a_file_that_goes_takes_a_directory_along_that_has_nothing_else(tmp_path
         (tmp_path / name / "settings.json").write_text("{}")
     (tmp_path / "shared" / "mine").write_text("")
     for name in ("alone", "shared"):
-        Edit(read_client_file(tmp_path / name / "settings.json", follows=False), None).apply()
+        ClientFileEdit(
+            read_client_file(tmp_path / name / "settings.json", follows=False), None
+        ).apply()
 
     assert os.listdir(tmp_path) == ["shared"]
     assert os.listdir(tmp_path / "shared") == ["mine"]
@@ -79,7 +81,7 @@ def test_only_the_users_own_link_is_followed(tmp_path: Path, link):
 
     with pytest.raises(ConfigError):
         read_client_file(named, follows=False)
-    Edit(read_client_file(named, follows=True), b"{ }").apply()
+    ClientFileEdit(read_client_file(named, follows=True), b"{ }").apply()
     assert (path.is_symlink(), kept.read_text()) == (True, "{ }")
 
 

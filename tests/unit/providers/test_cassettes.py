@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError
-from paddock.providers.cassettes import Player, PlayingTransport, Recorder, parse_cassette
+from paddock.providers.cassettes import CassetteRecorder, Player, PlayingTransport, parse_cassette
 from paddock.providers.choice import open_provider
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import NO_KEY
@@ -20,7 +20,7 @@ def opened(wire: str, url: str, transport_for):
 
 
 def record(wire: str, server: WireServer, lines: list[str]):
-    provider = opened(wire, server.url, Recorder(lines.append))
+    provider = opened(wire, server.url, CassetteRecorder(lines.append))
     try:
         first = gateway(provider, Waits()).route(asking())
         return first, provider.route(answered(first))
@@ -79,7 +79,7 @@ def test_a_text_that_says_what_is_sent_in_a_keys_place_is_recorded_and_played():
     with WireServer() as server:
         settings = replace(settings_for("chat", server.url), api_key_env="")
         server.reply(Speak(says(said)))
-        provider = open_provider(settings, {}, transport_for=Recorder(lines.append))
+        provider = open_provider(settings, {}, transport_for=CassetteRecorder(lines.append))
         recorded = provider.route(asking(said))
         provider.close()
 

@@ -11,7 +11,7 @@ from paddock.providers.failures import (
     wait_or_cancel,
 )
 from paddock.providers.gateway import RetryLimits, plan_wait
-from paddock.providers.scripted import Fail, Say, ScriptedModel
+from paddock.providers.scripted import Say, ScriptedFailure, ScriptedModel
 from paddock.values.models import Stop
 from tests.support.models import Listener, Waits, asking, gateway
 
@@ -57,7 +57,7 @@ def test_the_servers_wait_is_kept_or_there_is_none(asked, wait):
 
 
 def test_a_failure_that_stays_is_raised_with_how_often_it_was_tried():
-    model = ScriptedModel([Fail(FailureKind.OVERLOADED, "busy", 529)] * 4)
+    model = ScriptedModel([ScriptedFailure(FailureKind.OVERLOADED, "busy", 529)] * 4)
     waits = Waits()
 
     with model, pytest.raises(ProviderError, match=r"^busy \(tried 4 times\)$") as caught:
@@ -71,7 +71,7 @@ def test_a_failure_that_stays_is_raised_with_how_often_it_was_tried():
 
 
 def test_every_attempt_sends_the_same_request():
-    with ScriptedModel([Fail(FailureKind.BROKEN), Say("ok")]) as model:
+    with ScriptedModel([ScriptedFailure(FailureKind.BROKEN), Say("ok")]) as model:
         turn = gateway(model).route(asking())
 
         assert (turn.text, turn.attempts) == ("ok", 2)
@@ -85,7 +85,9 @@ def test_every_attempt_is_paid_for():
         paid.append("an attempt")
         return send()
 
-    with ScriptedModel([Fail(FailureKind.BROKEN), Fail(FailureKind.SERVER), Say("ok")]) as model:
+    with ScriptedModel(
+        [ScriptedFailure(FailureKind.BROKEN), ScriptedFailure(FailureKind.SERVER), Say("ok")]
+    ) as model:
         turn = gateway(model).route(asking(), pay=pay)
 
     assert (turn.text, turn.attempts, paid) == ("ok", 3, ["an attempt"] * 3)
@@ -93,7 +95,7 @@ def test_every_attempt_is_paid_for():
 
 @pytest.mark.parametrize(("covered", "said"), [(1, "tried once"), (2, "tried 2 times")])
 def test_an_attempt_that_is_not_paid_for_is_not_made(covered, said):
-    model = ScriptedModel([Fail(FailureKind.BROKEN, "cut", 200)] * 4)
+    model = ScriptedModel([ScriptedFailure(FailureKind.BROKEN, "cut", 200)] * 4)
 
     def pay(send):
         if len(model.requests) == covered:
@@ -121,7 +123,7 @@ def test_a_first_attempt_that_is_not_paid_for_is_no_failure_of_the_provider():
 
 
 def test_cancelled_while_waiting_nothing_is_asked_again():
-    model = ScriptedModel([Fail(FailureKind.SERVER), Say("never")])
+    model = ScriptedModel([ScriptedFailure(FailureKind.SERVER), Say("never")])
     listener = Listener()
 
     turn = gateway(model, Waits(cancels_at=1)).route(asking(), on_text=listener)

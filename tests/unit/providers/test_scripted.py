@@ -6,7 +6,13 @@ import pytest
 
 from paddock.errors import ConfigError
 from paddock.providers.failures import CancelToken, FailureKind, ProviderError
-from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel, parse_script
+from paddock.providers.scripted import (
+    Say,
+    ScriptedCall,
+    ScriptedFailure,
+    ScriptedModel,
+    parse_script,
+)
 from paddock.testing import scripted_model
 from paddock.values.models import Stop, ToolUse, Usage
 from tests.support.models import CLASSIFY, Listener, asking
@@ -116,7 +122,7 @@ def test_a_structured_answer_is_checked_like_any_other():
 
 
 def test_an_error_can_be_played():
-    model = ScriptedModel([Fail(FailureKind.RATE_LIMITED, "slow down", 429, 2.0)])
+    model = ScriptedModel([ScriptedFailure(FailureKind.RATE_LIMITED, "slow down", 429, 2.0)])
 
     with pytest.raises(ProviderError, match="slow down") as caught:
         model.route(asking())
@@ -153,7 +159,7 @@ def test_a_script_is_loaded_from_lines_or_from_an_array():
         Say("hello", usage=Usage(1, 2, 3, 4)),
         Say(calls=(ScriptedCall("a", {"b": 1}, "c"), ScriptedCall("d", {}, "", "{"))),
         Say(structured={}, stop=Stop.REFUSAL, reason="no", expects="x", holds=True, usage=None),
-        Fail(FailureKind.OVERLOADED, "later", 529, 1.5),
+        ScriptedFailure(FailureKind.OVERLOADED, "later", 529, 1.5),
     )
     rows = [
         '{"text": "hello", "usage": [1, 2, 3, 4]}',

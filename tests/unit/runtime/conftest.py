@@ -32,7 +32,7 @@ deny = ["tool:file:create migrations/**"]
 MAIN: AgentChain = (Agent("main", "standard"),)
 
 
-class Answers(Struct):
+class Answers(Struct, dict=True):
     """An approver that remembers what it was asked and answers as it was told."""
 
     approval: Approval = field(default_factory=lambda: Approval(True, "test"))
@@ -45,7 +45,7 @@ class Answers(Struct):
         return self.approval
 
 
-class Recorded(Struct):
+class Recorded(Struct, dict=True):
     """An approval log in memory."""
 
     events: list[tuple[str, str, bool | None]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Recorded(Struct):
         self.events.append(("answered", request.digest, approval.is_granted))
 
 
-class Door(Struct):
+class Door(Struct, dict=True):
     root: Path
     workspace: Workspace
     ledger: MemoryLedger

@@ -25,7 +25,7 @@ class Given(ArgumentType):
     effect: bool = flag("Whether the question is about the effect.", default=True)
 
 
-class Staged(Struct, frozen=True):
+class Staged(Struct, frozen=True, dict=True):
     """A plan, with what it holds back."""
 
     effect: bool
@@ -33,7 +33,7 @@ class Staged(Struct, frozen=True):
     actions: tuple[Action, ...] = (Action("client", "stager", ""),)
 
 
-class HeldBack(Struct):
+class HeldBack(Struct, dict=True):
     """What was done and does not stand yet."""
 
     log: list[str]
@@ -48,7 +48,7 @@ class HeldBack(Struct):
         self.log.append("close")
 
 
-class Stager(Struct):
+class Stager(Struct, dict=True):
     """Says in its log what it was told to do, in order."""
 
     log: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Stager(Struct):
             plan.held.close()
 
 
-class Button(Struct):
+class Button(Struct, dict=True):
     """A token; something presses it."""
 
     is_cancelled: bool = False
@@ -95,7 +95,7 @@ class Button(Struct):
         self.is_cancelled = True
 
 
-class Scene(Struct):
+class Scene(Struct, dict=True):
     door: Door
     stager: Stager = field(default_factory=Stager)
     bounds: Bounds = FREE

@@ -9,7 +9,7 @@ from paddock.runtime.dispatch import Dispatcher
 from paddock.values.calls import ToolCall
 
 
-class Watched(Struct):
+class Watched(Struct, dict=True):
     """Contents in memory, with the order of what happened."""
 
     door: object

@@ -588,7 +588,7 @@ class _Where(ArgumentType):
     pass
 
 
-class _NoActions(Struct, frozen=True):
+class _NoActions(Struct, frozen=True, dict=True):
     actions: tuple[Action, ...] = (Action("file", "create", "x"),)
 
 

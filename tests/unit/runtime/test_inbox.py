@@ -36,7 +36,7 @@ from paddock.runtime.parked import Parked
 from paddock.runtime.records import GRANTED, USED
 
 
-class Book(Struct):
+class Book(Struct, dict=True):
     granted: list[Parked] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
 
@@ -63,7 +63,7 @@ class Book(Struct):
         return True
 
 
-class Contents(Struct):
+class Contents(Struct, dict=True):
     """The history: what is kept for changes that wait."""
 
     pins: set[str] = field(default_factory=set)
@@ -72,7 +72,7 @@ class Contents(Struct):
         self.pins.discard(pin)
 
 
-class Changes(Struct):
+class Changes(Struct, dict=True):
     """What a command left."""
 
     contents: Contents
@@ -83,7 +83,7 @@ class Changes(Struct):
         return ["x" * self.size]
 
 
-class Place(Struct):
+class Place(Struct, dict=True):
     inbox: Inbox
     book: Book
     contents: Contents = field(default_factory=Contents)

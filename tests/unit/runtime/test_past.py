@@ -4,7 +4,7 @@ import pytest
 
 from paddock.errors import UsageError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import Effects
+from paddock.ledger.query import FoundEffects
 from paddock.runtime.past import PastCall, ended_notes, find_call, past_calls, undos_that_stand
 from paddock.storage.notes import CallMark, Doing, Note
 from paddock.tools.effects import change_json
@@ -30,7 +30,7 @@ def note(call: str, at_s: float = 2_000_000_000.0, path: str = "b") -> Note:
 
 
 def past(*results: StoredEntry, notes=(), intents=()) -> tuple[PastCall, ...]:
-    return past_calls(Effects(tuple(results), tuple(intents), ()), notes)
+    return past_calls(FoundEffects(tuple(results), tuple(intents), ()), notes)
 
 
 def test_a_result_is_a_call_that_is_done():
@@ -57,7 +57,7 @@ def test_a_note_counts_only_while_there_is_no_good_result():
         ("c2", "failed", ["b"]),
         ("c3", "unknown", ["x", "y"]),
     ]
-    found = Effects((result(1, "c1"), result(2, "c2", "unknown", "error")), (), ())
+    found = FoundEffects((result(1, "c1"), result(2, "c2", "unknown", "error")), (), ())
     assert ended_notes(found, notes) == {notes[0]}
 
 
@@ -177,7 +177,7 @@ def test_a_result_of_the_same_call_id_does_not_hide_a_call_that_was_killed():
         ("LED-1", "done", "a"),
         ("LED-i2", "unknown", "precious"),
     ]
-    assert ended_notes(Effects((first,), (), ()), notes) == {notes[0]}
+    assert ended_notes(FoundEffects((first,), (), ()), notes) == {notes[0]}
     assert find_call(calls, "LED-i2", every).changes[0].path == "precious"
     with pytest.raises(UsageError) as refused:
         find_call(calls, "call_0", every)
@@ -195,9 +195,9 @@ def test_a_result_of_an_older_version_ends_no_note_that_names_its_intent():
 
 def test_a_note_of_an_older_version_is_ended_by_a_result_of_that_version_alone():
     notes = (note("c1"),)
-    assert ended_notes(Effects((result(1, "c1"),), (), ()), notes) == set(notes)
+    assert ended_notes(FoundEffects((result(1, "c1"),), (), ()), notes) == set(notes)
     newer = result(1, "c1", intent="LED-i1")
-    assert ended_notes(Effects((newer,), (), ()), notes) == set()
+    assert ended_notes(FoundEffects((newer,), (), ()), notes) == set()
 
 
 def test_an_undo_is_told_by_its_intent():
@@ -238,7 +238,7 @@ def test_a_list_of_effects_that_is_too_long_is_read_from_the_history(content, ch
         return content
 
     row = result(1, "c1", effects_stored=WHOLE)
-    (call,) = past_calls(Effects((row,), (), ()), (), read)
+    (call,) = past_calls(FoundEffects((row,), (), ()), (), read)
     assert (call.changes, call.outcome, asked) == (changes, outcome, ["sha256:list"])
 
 

@@ -28,7 +28,7 @@ class Named(ArgumentType):
     name: str = plain_text("Which.")
 
 
-class Plan(Struct, frozen=True):
+class Plan(Struct, frozen=True, dict=True):
     name: str
     actions: tuple[Action, ...]
 

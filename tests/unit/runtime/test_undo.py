@@ -42,7 +42,7 @@ from tests.support.shown import Shows
 from tests.support.stores import NoSyncDisk
 
 
-class Bench(Struct):
+class Bench(Struct, dict=True):
     root: Path
     workspace: Workspace
     history: History

@@ -6,13 +6,15 @@ import pytest
 
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.backends import NOTHING_IS_HELD, choose_backend
-from paddock.sandbox.remedies import Explanation, HostSwitches, Step, Symptom, explain
-from paddock.sandbox.values import Enforced, Enforcement, Verdict
+from paddock.sandbox.remedies import HostSwitches, RemedyExplanation, Step, Symptom, explain
+from paddock.sandbox.values import BackendVerdict, Enforced, Enforcement
 
-STAGE = Verdict("stage", Enforcement.FULL)
-LANDLOCK = Verdict("landlock", Enforcement.PARTIAL, ("a gap",))
-NO_STAGE = Verdict("stage", Enforcement.NONE, cause="AppArmor forbids it", remedy="sysctl -w x=0")
-NO_LANDLOCK = Verdict("landlock", Enforcement.NONE, cause="the kernel has no Landlock")
+STAGE = BackendVerdict("stage", Enforcement.FULL)
+LANDLOCK = BackendVerdict("landlock", Enforcement.PARTIAL, ("a gap",))
+NO_STAGE = BackendVerdict(
+    "stage", Enforcement.NONE, cause="AppArmor forbids it", remedy="sysctl -w x=0"
+)
+NO_LANDLOCK = BackendVerdict("landlock", Enforcement.NONE, cause="the kernel has no Landlock")
 
 
 def test_the_strongest_that_works_is_chosen_whatever_the_order():
@@ -53,7 +55,7 @@ def test_nothing_tried_is_nothing_that_works():
 def test_a_backend_that_failed_for_the_moment_is_not_replaced_by_a_weaker_one(
     enforcement, verdicts
 ):
-    busy = Verdict(
+    busy = BackendVerdict(
         "stage", Enforcement.NONE, cause="too many processes", remedy="again", is_passing=True
     )
 
@@ -119,7 +121,7 @@ def test_a_backend_that_failed_for_the_moment_is_not_replaced_by_a_weaker_one(
 )
 def test_each_symptom_has_its_remedy(symptom, switches, remedy):
     said = explain(symptom, switches)
-    assert isinstance(said, Explanation)
+    assert isinstance(said, RemedyExplanation)
     assert remedy in said.remedy
     assert said.cause
 

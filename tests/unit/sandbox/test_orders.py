@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.sandbox.inside.orders import EXITED, MEMORY, Base, Report, Start
+from paddock.sandbox.inside.orders import EXITED, MEMORY, Base, CommandReport, Start
 
 items = st.binary(max_size=30).map(lambda text: text.replace(b"\0", b""))
 lists = st.lists(items, max_size=5)
@@ -49,10 +49,12 @@ def test_a_start_comes_back_as_it_was(directory, timeout_ms, argv, environment):
 
 @given(st.sampled_from([EXITED, MEMORY]), numbers, numbers, items)
 def test_a_report_comes_back_as_it_was(ending, status, survivors, where):
-    report = Report(ending, status=status, survivors=survivors, where=where, code=2, memory_kb=9)
+    report = CommandReport(
+        ending, status=status, survivors=survivors, where=where, code=2, memory_kb=9
+    )
     report.unreached = 5
 
-    assert fields(Report.decode(report.encode())) == fields(report)
+    assert fields(CommandReport.decode(report.encode())) == fields(report)
 
 
 @pytest.mark.parametrize("place", ["argv", "environment", "directory"])

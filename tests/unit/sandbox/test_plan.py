@@ -13,8 +13,8 @@ from paddock.sandbox.host.host_facts import (
     GitFacts,
     GitFilter,
     HostFacts,
+    HostListing,
     LeftOut,
-    Listing,
     Standing,
     Toolchain,
     is_below,
@@ -160,8 +160,8 @@ def test_what_is_closed_is_cut_out_of_what_is_readable():
         standing=(Standing("/usr", "/usr"),),
         closed=(Closed("/usr/local/plane", "the plane"),),
         listings=(
-            Listing("/usr", ("bin", "lib", "local"), (("/usr/lib64", "lib"),)),
-            Listing("/usr/local", ("bin", "plane")),
+            HostListing("/usr", ("bin", "lib", "local"), (("/usr/lib64", "lib"),)),
+            HostListing("/usr/local", ("bin", "plane")),
         ),
     )
     found = plan(facts=facts)
@@ -179,7 +179,7 @@ def test_a_workspace_in_a_system_directory_is_not_shown_twice():
     facts = replace(
         FACTS,
         workspace="/usr/src/app",
-        listings=(Listing("/usr", ("bin", "src")), Listing("/usr/src", ("app", "linux"))),
+        listings=(HostListing("/usr", ("bin", "src")), HostListing("/usr/src", ("app", "linux"))),
     )
     assert plan(facts=facts).readable == ("/etc/ssl", "/usr/bin", "/usr/src/linux")
 

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.errors import FileChangedError
 from paddock.storage.objects import HELD_BYTES_MIN, ObjectStore
-from paddock.testing.failing_disk import FailingDisk, Fault
+from paddock.testing.failing_disk import FailingDisk, StepFault
 from paddock.values.entries import digest_of
 from tests.support.stores import objects_in
 from tests.support.users import plain_ids
@@ -149,7 +149,7 @@ def test_what_a_living_process_holds_is_not_swept(store, place, fd):
 def test_another_file_system_is_no_reason_to_fail(tmp_path, file, fd):
     disk = FailingDisk()
     with ObjectStore.open(str(tmp_path / "objects"), bytes_max=1 << 20, disk=disk) as store:
-        disk.trouble = Fault(len(disk.steps), errno.EXDEV)
+        disk.trouble = StepFault(len(disk.steps), errno.EXDEV)
         assert store.hold_file(fd, DIGEST) is None
         assert disk.steps[-1] == "link_open"
 
@@ -160,7 +160,7 @@ def test_whatever_fails_in_the_end_the_content_is_kept(tmp_path, file, fd):
         disk = FailingDisk()
         with ObjectStore.open(str(place), bytes_max=1 << 20, disk=disk) as store:
             held = store.hold_file(fd, DIGEST)
-            disk.trouble = Fault(len(disk.steps) + index, errno.EIO)
+            disk.trouble = StepFault(len(disk.steps) + index, errno.EIO)
             held.settle()
         with ObjectStore.open(str(place), bytes_max=1 << 20) as after:
             after.recover()

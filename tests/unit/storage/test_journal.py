@@ -7,12 +7,12 @@ import pytest
 
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
 from paddock.storage.disk import Disk
-from paddock.storage.journal import Intent, Journal, Mark, MarkKind, Records, SwapStep
-from paddock.testing.failing_disk import FailingDisk, Fault, Moment
+from paddock.storage.journal import EntryMark, Intent, Journal, MarkKind, Records, SwapStep
+from paddock.testing.failing_disk import FailingDisk, Moment, StepFault
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 INTENT = Intent("/root", 1, "a" * 24, (".",), "C-1")
-STEPS = (SwapStep(".", "x", 0, None, Mark(MarkKind.FILE, 1, 2, 3)),)
+STEPS = (SwapStep(".", "x", 0, None, EntryMark(MarkKind.FILE, 1, 2, 3)),)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_an_entry_that_was_not_committed_goes_durably(directory):
 @pytest.mark.parametrize("moment", Moment)
 @pytest.mark.parametrize("step", [4, 5])
 def test_a_commit_that_fails_is_not_found_by_anybody(directory, step, moment):
-    with open_journal(directory, FailingDisk(Fault(step, errno.ENOSPC, moment))) as journal:
+    with open_journal(directory, FailingDisk(StepFault(step, errno.ENOSPC, moment))) as journal:
         entry = journal.new_entry()
         entry.begin(INTENT)
         with pytest.raises(StorageFullError):
@@ -154,7 +154,7 @@ def test_ending_needs_no_space(directory):
 
 def test_a_record_that_failed_is_written_over_by_the_next(directory):
     for moment in Moment:
-        with open_journal(directory, FailingDisk(Fault(6, errno.EIO, moment))) as journal:
+        with open_journal(directory, FailingDisk(StepFault(6, errno.EIO, moment))) as journal:
             entry = journal.new_entry()
             entry.begin(INTENT)
             entry.commit(STEPS)

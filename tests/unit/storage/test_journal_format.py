@@ -8,8 +8,8 @@ from paddock.errors import IntegrityError
 from paddock.storage.journal import (
     FORMAT,
     RESERVE,
+    EntryMark,
     Intent,
-    Mark,
     MarkKind,
     Metadata,
     MetadataStep,
@@ -26,9 +26,11 @@ from paddock.storage.journal import (
 NAME = "0" * 32 + ".entry"
 INTENT = Intent("/home/x/\udcff", 17, "a" * 24, (".", "d\n/\udce9"), "C-1")
 STEPS = (
-    SwapStep(".", "x", 0, None, Mark(MarkKind.FILE, 1, 2, -3)),
-    SwapStep("d", "\udcff", 1, Mark(MarkKind.DIRECTORY, 9, 0, 0, "ab"), None),
-    SwapStep("d", "l", 2, Mark(MarkKind.LINK, 9, 1, 1), Mark(MarkKind.FILE, 2**63, 2**62, 0)),
+    SwapStep(".", "x", 0, None, EntryMark(MarkKind.FILE, 1, 2, -3)),
+    SwapStep("d", "\udcff", 1, EntryMark(MarkKind.DIRECTORY, 9, 0, 0, "ab"), None),
+    SwapStep(
+        "d", "l", 2, EntryMark(MarkKind.LINK, 9, 1, 1), EntryMark(MarkKind.FILE, 2**63, 2**62, 0)
+    ),
     MetadataStep("d", "m", 4, Metadata(0o4755, None), Metadata(0o700, 12)),
 )
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from paddock.errors import StorageFullError
 from paddock.storage.notes import CallMark, Doing, Notes
 from paddock.storage.objects import ObjectStore
-from paddock.testing.failing_disk import FailingDisk, Fault
+from paddock.testing.failing_disk import FailingDisk, StepFault
 from tests.support.children import end_of
 
 CALL = CallMark("CALL-1", "str_replace", "main", "SES-1")
@@ -137,7 +137,7 @@ def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_pat
         notes = Notes(store.shelf)
         notes.write(CALL, EDIT)
         for step, name in enumerate(["write", "sync"]):
-            disk.trouble = Fault(len(disk.steps) + step, errno.ENOSPC)
+            disk.trouble = StepFault(len(disk.steps) + step, errno.ENOSPC)
             with pytest.raises(StorageFullError):
                 notes.write(OTHER, DELETE)
             assert disk.steps[-1] == name

@@ -11,7 +11,7 @@ import pytest
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
 from paddock.storage.objects import ObjectStore
 from paddock.storage.shelf import pack
-from paddock.testing.failing_disk import FailingDisk, Fault
+from paddock.testing.failing_disk import FailingDisk, StepFault
 from tests.support.stores import objects_in
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
@@ -299,7 +299,7 @@ def test_a_put_that_fails_at_any_step_leaves_nothing_and_is_told(tmp_path, code)
         place = tmp_path / f"objects{index}"
         disk = FailingDisk()
         with ObjectStore.open(str(place), bytes_max=1000, disk=disk) as store:
-            disk.trouble = Fault(len(disk.steps) + index, code)
+            disk.trouble = StepFault(len(disk.steps) + index, code)
             expected = StorageFullError if code == errno.ENOSPC else HostError
             with pytest.raises(expected):
                 put(store, b"content")

@@ -7,7 +7,7 @@ import pytest
 
 from paddock.errors import IntegrityError, InternalError, StorageFullError
 from paddock.storage.objects import ObjectStore
-from paddock.testing.failing_disk import FailingDisk, Fault
+from paddock.testing.failing_disk import FailingDisk, StepFault
 from tests.support.stores import objects_in
 
 
@@ -106,7 +106,7 @@ def test_a_pin_that_cannot_be_written_is_told_and_leaves_the_old_one(place):
         steps = disk.steps[done:]
         assert steps == ["create", "write", "sync", "replace", "sync"]
         for step in range(4):
-            disk.trouble = Fault(len(disk.steps) + step, errno.ENOSPC)
+            disk.trouble = StepFault(len(disk.steps) + step, errno.ENOSPC)
             with pytest.raises(StorageFullError):
                 store.pin("a", [two])
             disk.trouble = None

@@ -16,7 +16,7 @@ from tests.support.shown import Shows
 TOOLS = {tool.name: tool for tool in all_tools()}
 
 
-class Desk(Struct, frozen=True):
+class Desk(Struct, frozen=True, dict=True):
     root: Path
     ports: Ports
 

@@ -15,7 +15,6 @@ from paddock.errors import (
 )
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.values import (
-    CommandLine,
     Ending,
     Enforced,
     Enforcement,
@@ -23,6 +22,7 @@ from paddock.sandbox.values import (
     PreparedLine,
     RefusedChange,
     SandboxPlan,
+    ShellLine,
     ShellOutcome,
     Stream,
     Warned,
@@ -46,15 +46,15 @@ FULL = Enforced("stage", Enforcement.FULL)
 OUTCOME = ShellOutcome("bash", Ending.EXITED, 0, Stream("out\n"), Stream(""), 0.1234, FULL)
 
 
-class TestShell(Struct):
+class TestShell(Struct, dict=True):
     """Says what it was told to say, and remembers what it was asked."""
 
     __test__ = False
     outcome: ShellOutcome = OUTCOME
-    lines: list[CommandLine] = field(default_factory=list)
+    lines: list[ShellLine] = field(default_factory=list)
     kept: list[bytes] = field(default_factory=list)
 
-    def prepare(self, line: CommandLine) -> PreparedLine:
+    def prepare(self, line: ShellLine) -> PreparedLine:
         self.lines.append(line)
         return PreparedLine(line, PLAN, FULL, "/bin/bash", "sha256:plan")
 
@@ -72,7 +72,7 @@ class TestShell(Struct):
         return "sha256:kept"
 
 
-class HeldOutcome(Struct):
+class HeldOutcome(Struct, dict=True):
     outcome: ShellOutcome
     digest: str = "sha256:diff"
     diff: str = "the difference"
@@ -113,7 +113,7 @@ def run(tool, ports: Ports, outcome: ShellOutcome = OUTCOME, **arguments):
 def test_a_plan_is_the_line_and_what_it_would_be_judged_as(tool, ports):
     plan = plan_of(tool, ports, command="git status", timeout=7, cwd="sub")
 
-    assert plan.line == CommandLine("git status", "sub", 7, is_dry_run=False)
+    assert plan.line == ShellLine("git status", "sub", 7, is_dry_run=False)
     assert list(map(str, plan.actions)) == ["tool:shell:run git status"]
     assert ports.shell.lines == []
 

@@ -24,7 +24,7 @@ ACTS = [
 CREATORS = {"create_file", "write_file_dev"}
 
 
-class Remembers(Struct, frozen=True):
+class Remembers(Struct, frozen=True, dict=True):
     """Contents by path and version."""
 
     contents: Mapping[tuple[str, str], bytes]

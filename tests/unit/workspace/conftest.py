@@ -13,7 +13,7 @@ RESOLUTIONS = [
 ]
 
 
-class Ground(Struct):
+class Ground(Struct, dict=True):
     """The workspace under test, where it stands, and the outside with its bait."""
 
     workspace: Workspace

@@ -14,7 +14,7 @@ from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.changes import Absent, RemoveFile, WriteFile
 from paddock.workspace.draft import LockedDirectories
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.recover import Recovered, Settled, recover
+from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from tests.support.changes import (
     File,
     Folder,
@@ -90,7 +90,7 @@ def test_a_committed_set_is_completed_and_told_of_once(tmp_path, crash, settle, 
     crash(step)
     (entry,) = entries(tmp_path)
     root = os.path.realpath(tmp_path / "ws")
-    assert settle() == (Recovered(entry, root, Settled.COMPLETED, "C-1"),)
+    assert settle() == (Recovered(entry, root, RecoveredSet.COMPLETED, "C-1"),)
     assert model_of(tmp_path / "ws") == NEW
     assert settle() == ()
 
@@ -123,7 +123,7 @@ def test_a_path_that_was_changed_before_its_turn_undoes_the_set(tmp_path, crash,
     (tmp_path / "ws/c").unlink()
     (tmp_path / "ws/c").symlink_to("theirs")
     (recovered,) = settle()
-    assert (recovered.settled, recovered.changed_since) == (Settled.UNDONE, ())
+    assert (recovered.settled, recovered.changed_since) == (RecoveredSet.UNDONE, ())
     assert model_of(tmp_path / "ws") == OLD | {"c": Link("theirs")}
     assert entries(tmp_path) == []
 
@@ -133,7 +133,7 @@ def test_a_path_that_was_changed_after_its_turn_keeps_the_change(tmp_path, crash
     (tmp_path / "ws/a/one").unlink()
     (tmp_path / "ws/a/one").symlink_to("theirs")
     (recovered,) = settle()
-    assert recovered.settled is Settled.COMPLETED
+    assert recovered.settled is RecoveredSet.COMPLETED
     assert model_of(tmp_path / "ws") == NEW | {"a/one": Link("theirs")}
 
 
@@ -143,7 +143,7 @@ def test_changes_on_both_sides_undo_what_can_be_undone_and_name_the_rest(tmp_pat
         (tmp_path / "ws" / name).unlink()
         (tmp_path / "ws" / name).symlink_to("theirs")
     (recovered,) = settle()
-    assert (recovered.settled, recovered.changed_since) == (Settled.UNDONE, (at("a/one"),))
+    assert (recovered.settled, recovered.changed_since) == (RecoveredSet.UNDONE, (at("a/one"),))
     found = model_of(tmp_path / "ws")
     assert found == OLD | {"a/one": Link("theirs"), "c": Link("theirs")}
 
@@ -153,7 +153,7 @@ def test_what_was_edited_in_a_complete_set_is_not_touched(tmp_path, crash, settl
     (tmp_path / "ws/new").unlink()
     (tmp_path / "ws/b/two").unlink()
     (tmp_path / "ws/b/two").symlink_to("theirs")
-    assert [recovered.settled for recovered in settle()] == [Settled.COMPLETED]
+    assert [recovered.settled for recovered in settle()] == [RecoveredSet.COMPLETED]
     expected = {name: node for name, node in NEW.items() if name != "new"}
     assert model_of(tmp_path / "ws") == expected | {"b/two": Link("theirs")}
 
@@ -162,7 +162,7 @@ def test_a_directory_that_is_gone_takes_its_steps_with_it(tmp_path, crash, settl
     crash(AFTER_ONE)
     shutil.rmtree(tmp_path / "ws/b")
     (recovered,) = settle()
-    assert (recovered.settled, recovered.changed_since) == (Settled.COMPLETED, (at("b"),))
+    assert (recovered.settled, recovered.changed_since) == (RecoveredSet.COMPLETED, (at("b"),))
     expected = {name: node for name, node in NEW.items() if not name.startswith("b")}
     assert model_of(tmp_path / "ws") == expected
     assert entries(tmp_path) == []
@@ -174,7 +174,7 @@ def test_a_directory_that_became_a_link_is_not_followed(tmp_path, crash, settle)
     os.symlink(tmp_path / "b", tmp_path / "ws/b")
     outside = model_of(tmp_path / "b")
     (recovered,) = settle()
-    assert (recovered.settled, recovered.changed_since) == (Settled.COMPLETED, (at("b"),))
+    assert (recovered.settled, recovered.changed_since) == (RecoveredSet.COMPLETED, (at("b"),))
     assert model_of(tmp_path / "b") == outside
     expected = {name: node for name, node in NEW.items() if not name.startswith("b")}
     assert model_of(tmp_path / "ws") == expected | {"b": Link(str(tmp_path / "b"))}
@@ -188,11 +188,11 @@ def test_a_root_that_is_away_is_waited_for(tmp_path, crash, settle):
             lay_out(tmp_path / "ws", other)
         with Journal.open(str(tmp_path / "journal"), Disk()) as journal:
             (recovered,) = recover(journal, Disk(), detect_resolution())
-        assert recovered.settled is Settled.WAITING
+        assert recovered.settled is RecoveredSet.WAITING
         assert recovered.why
     shutil.rmtree(tmp_path / "ws")
     os.rename(tmp_path / "away", tmp_path / "ws")
-    assert [recovered.settled for recovered in settle()] == [Settled.COMPLETED]
+    assert [recovered.settled for recovered in settle()] == [RecoveredSet.COMPLETED]
 
 
 def test_a_writer_that_does_not_let_go_is_not_waited_for_long(tmp_path, crash, settle):
@@ -202,9 +202,9 @@ def test_a_writer_that_does_not_let_go_is_not_waited_for_long(tmp_path, crash, s
         LockedDirectories(workspace._fd, workspace.resolution, at("b")),
     ):
         (recovered,) = settle()
-    assert recovered.settled is Settled.WAITING
+    assert recovered.settled is RecoveredSet.WAITING
     assert "locked by another write" in recovered.why
-    assert [recovered.settled for recovered in settle()] == [Settled.COMPLETED]
+    assert [recovered.settled for recovered in settle()] == [RecoveredSet.COMPLETED]
 
 
 def test_an_entry_that_makes_no_sense_stays_and_keeps_no_other_from_being_settled(
@@ -217,7 +217,7 @@ def test_an_entry_that_makes_no_sense_stays_and_keeps_no_other_from_being_settle
     (tmp_path / "journal" / damaged).write_bytes(text[:3])
     # Its first line was never whole: nothing was done because of it.
     outcomes = {recovered.entry: recovered.settled for recovered in settle()}
-    assert outcomes == {damaged: Settled.NEVER_BEGUN, entry: Settled.COMPLETED}
+    assert outcomes == {damaged: RecoveredSet.NEVER_BEGUN, entry: RecoveredSet.COMPLETED}
     assert entries(tmp_path) == []
     assert model_of(tmp_path / "ws") == NEW
 
@@ -262,5 +262,5 @@ def test_an_entry_that_cannot_be_opened_waits_and_keeps_no_set_from_being_made(t
         bench.become(NEW)
     assert model_of(tmp_path / "ws") == NEW
     (waiting,) = settle()
-    assert (waiting.entry, waiting.settled, waiting.root) == (name, Settled.WAITING, "")
+    assert (waiting.entry, waiting.settled, waiting.root) == (name, RecoveredSet.WAITING, "")
     assert f"belongs to user {os.getuid()}" in waiting.why

@@ -327,7 +327,7 @@ class TestConflicts:
         assert "'none19' and 5 more were changed" in refusal.value.message
 
 
-class AllMustHold(Struct):
+class AllMustHold(Struct, dict=True):
     """A condition that looks whether these directories are locked, and then may refuse."""
 
     root: Path

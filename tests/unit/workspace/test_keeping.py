@@ -16,7 +16,7 @@ from tests.support.disks import DISKS, temporaries, tree
 OLD = b"old content\n"
 
 
-class Kept(Struct):
+class Kept(Struct, dict=True):
     keeper: "Keeper"
 
     def require_untouched(self) -> None:
@@ -31,7 +31,7 @@ class Kept(Struct):
         self.keeper.ends.append("released")
 
 
-class Keeper(Struct):
+class Keeper(Struct, dict=True):
     """Remembers what it was given, and looks at the tree at that moment."""
 
     root: Path
@@ -65,7 +65,7 @@ class Upper:
         return (content.upper(),)
 
 
-class Act(Struct):
+class Act(Struct, dict=True):
     """Something that changes the tree, and what the keeper has to be given for it."""
 
     name: str

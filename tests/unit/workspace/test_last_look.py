@@ -17,7 +17,7 @@ from paddock.testing.failing_disk import Death, FailingDisk
 from paddock.workspace import Expected, Workspace
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveDirectory, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path as at
-from paddock.workspace.recover import Recovered, Settled, recover
+from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from paddock.workspace.resolve import detect_resolution
 from tests.support.changes import (
     File,
@@ -43,7 +43,7 @@ def rewrite_unseen(path: Path, text: bytes) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-class Meanwhile(Struct):
+class Meanwhile(Struct, dict=True):
     """A witness that does something just before the set happens."""
 
     act: Callable[[], object]
@@ -101,7 +101,7 @@ def test_two_names_of_one_file_change_in_one_set(bench):
     assert [(bench.root / name).read_bytes() for name in ("a", "b")] == [b"new"] * 2
 
 
-class Keeper(Struct):
+class Keeper(Struct, dict=True):
     """Keeps a file, and then somebody rewrites it."""
 
     keeper: object
@@ -196,7 +196,7 @@ def test_what_is_saved_in_a_directory_that_goes_away_is_never_removed(tmp_path, 
         root = os.path.realpath(tmp_path / "ws")
         for _ in range(2):
             found = recover(journal, Disk(), detect_resolution())
-            assert found == (Recovered(entry, root, Settled.ENDED, "C-1", why=note),)
+            assert found == (Recovered(entry, root, RecoveredSet.ENDED, "C-1", why=note),)
             assert left_in(tmp_path / "ws") == {"theirs": b"their work"}
 
 

@@ -98,7 +98,7 @@ def test_opposite_orders_never_wait_for_each_other(ground, root_fd, resolution):
     assert len(done) == 200
 
 
-class Replacing(Struct):
+class Replacing(Struct, dict=True):
     """A resolution behind which somebody puts another directory at the name, once."""
 
     real: Resolution

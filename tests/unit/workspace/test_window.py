@@ -176,7 +176,7 @@ def test_an_unfinished_character_is_left_out_and_nothing_else():
 LARGE = b"".join(b"%07d\n" % number for number in range(400_000))
 
 
-class Reading(Struct):
+class Reading(Struct, dict=True):
     """Files are read anew each time, with what is known of them and a clock of their own."""
 
     ground: Any

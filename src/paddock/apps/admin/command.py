@@ -11,7 +11,7 @@ from paddock.plane.environment import read_environment
 Options = argparse.Namespace
 
 
-class Console(Protocol):
+class AdminConsole(Protocol):
     @property
     def stdin(self) -> TextIO:
         """Where the operator types."""
@@ -54,7 +54,7 @@ class Admin:
             "--plain", action="store_true", help="lines only: for screen readers and scripts"
         )
 
-    def run(self, options: Options, console: Console) -> int:
+    def run(self, options: Options, console: AdminConsole) -> int:
         """0 when it was left; 1 where the last turn had no answer.
 
         Raises: UsageError for a line of a pipe that is not UTF-8.
@@ -67,7 +67,7 @@ class Admin:
         environment = read_environment(console.variables)
         project = open_project(console.directory, environment, override)
         setting = Setting(project, options.agent, options.model, console.variables, find_sandbox)
-        streams = opening.Streams(console.stdin, console.stdout, console.variables)
+        streams = opening.ShellStreams(console.stdin, console.stdout, console.variables)
         if options.json:
             return opening.run_json(setting, streams)
         if options.plain:

@@ -18,7 +18,17 @@ from paddock.agent.recorded import RecordedSession, list_sessions
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.desk import Desk
 from paddock.apps.admin.sandboxed import examine
-from paddock.apps.admin.show import Look, Row, Span, Table, line, lines, pairs, row, spoken
+from paddock.apps.admin.show import (
+    Row,
+    ShownTable,
+    TextLook,
+    TextSpan,
+    line,
+    lines,
+    pairs,
+    row,
+    spoken,
+)
 from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.lazy_packages import report_of
 from paddock.assembly.sessions import require_session, sessions_of
@@ -83,7 +93,10 @@ class ShowCommand:
 def _show_config(desk: Desk) -> None:
     project = desk.project
     report = report_of(project)
-    facts: list[tuple[str, str | Span]] = [("root", str(report.root)), ("plane", str(report.plane))]
+    facts: list[tuple[str, str | TextSpan]] = [
+        ("root", str(report.root)),
+        ("plane", str(report.plane)),
+    ]
     policies = [str(path) for path in project.files.paths()] or ["built-in defaults"]
     facts += [("policy", each) for each in policies]
     facts += [(f"ledger {name}", str(path)) for name, path in report.ledgers.items()]
@@ -108,7 +121,7 @@ def _show_config(desk: Desk) -> None:
     desk.screen.show(pairs(facts))
 
 
-class PolicyCommand:
+class AdminPolicyCommand:
     """What decides."""
 
     usage = "/policy [ACTION]"
@@ -123,7 +136,7 @@ class PolicyCommand:
             desk.screen.show(lines(explain(policy, chain, parse_action(rest.strip())).render()))
             return
         profile = policy.find_profile(record.agent.profile)
-        facts: list[tuple[str, str | Span]] = [
+        facts: list[tuple[str, str | TextSpan]] = [
             ("digest", policy.digest),
             *(("file", str(path)) for path in project.files.paths()),
             ("profile", record.agent.profile),
@@ -134,9 +147,9 @@ class PolicyCommand:
         if profile is not None:
             rows += [_rule_row(each.shown) for each in profile.rules]
             rows += [_rule_row(each.as_match()) for each in profile.otherwise]
-        desk.screen.show(Table(tuple(rows), ("outcome", "rule", "where")))
+        desk.screen.show(ShownTable(tuple(rows), ("outcome", "rule", "where")))
         desk.screen.show(
-            line(Span("what no rule allows is denied; /policy ACTION explains", Look.DIM))
+            line(TextSpan("what no rule allows is denied; /policy ACTION explains", TextLook.DIM))
         )
 
 
@@ -144,7 +157,7 @@ def _rule_row(rule: RuleMatch) -> Row:
     return row(rule.outcome.word, rule.text, rule.place)
 
 
-class LedgerCommand:
+class AdminLedgerCommand:
     """What is on record."""
 
     usage = "/ledger [NAME [TYPE]] [LAST]"
@@ -167,10 +180,10 @@ class LedgerCommand:
         if not rows:
             desk.screen.show(line(f"the ledger {name} has no such entries"))
             return
-        desk.screen.show(Table(rows, ("seq", "time", "event", "decision", "what")))
+        desk.screen.show(ShownTable(rows, ("seq", "time", "event", "decision", "what")))
         if found.bad:
             said = f"{len(found.bad)} lines hold no entry: /ledger verify"
-            desk.screen.show(line(Span(said, Look.BAD)))
+            desk.screen.show(line(TextSpan(said, TextLook.BAD)))
 
     @staticmethod
     def _verify(desk: Desk) -> None:
@@ -178,7 +191,7 @@ class LedgerCommand:
         there = [name for name in LEDGERS if paths[name].exists()]
         layout, environment = desk.project.layout, desk.project.environment
         rows = tuple(_report_row(name, audit_ledger(layout, environment, name)) for name in there)
-        desk.screen.show(Table(rows, ("ledger", "state", "entries", "head")))
+        desk.screen.show(ShownTable(rows, ("ledger", "state", "entries", "head")))
 
 
 def _parse_last(digits: str) -> int:
@@ -206,7 +219,9 @@ def _entry_row(stored: StoredEntry) -> Row:
 
 
 def _report_row(name: str, report: Verification) -> Row:
-    state = Span("whole", Look.GOOD) if report.is_whole else Span("DAMAGED", Look.BAD)
+    state = (
+        TextSpan("whole", TextLook.GOOD) if report.is_whole else TextSpan("DAMAGED", TextLook.BAD)
+    )
     head = "" if report.head is None else f"{report.head.seq} {report.head.hash[:16]}"
     return row(name, state, str(report.entries), head)
 
@@ -227,7 +242,7 @@ class DoctorCommand:
             )
             for each in probe_host()
         )
-        desk.screen.show(Table(findings))
+        desk.screen.show(ShownTable(findings))
         verdicts = examine(desk.project)
         rows = tuple(
             row(
@@ -238,11 +253,11 @@ class DoctorCommand:
             )
             for each in verdicts
         )
-        desk.screen.show(Table(rows, ("", "backend", "enforcement", "gaps")))
+        desk.screen.show(ShownTable(rows, ("", "backend", "enforcement", "gaps")))
 
 
-def _mark(*, ok: bool) -> Span:
-    return Span("yes", Look.GOOD) if ok else Span("no", Look.WARN)
+def _mark(*, ok: bool) -> TextSpan:
+    return TextSpan("yes", TextLook.GOOD) if ok else TextSpan("no", TextLook.WARN)
 
 
 _LISTED_MAX: Final = 20
@@ -263,9 +278,11 @@ class SessionsCommand:
         missing = len(found) - _LISTED_MAX
         if missing > 0:
             said = f"{missing} older sessions are not listed: paddock session list"
-            desk.screen.show(line(Span(said, Look.DIM)))
+            desk.screen.show(line(TextSpan(said, TextLook.DIM)))
         rows = tuple(_row(each, desk) for each in found[-_LISTED_MAX:])
-        desk.screen.show(Table(rows, ("session", "started", "state", "turns", "first message")))
+        desk.screen.show(
+            ShownTable(rows, ("session", "started", "state", "turns", "first message"))
+        )
 
 
 def _row(session: RecordedSession, desk: Desk) -> Row:
@@ -301,15 +318,15 @@ class ResumeCommand:
         left_out = len(before.turns) - _TURNS_REPEATED
         if left_out > 0:
             desk.screen.show(
-                line(Span(f"{left_out} earlier turns: paddock session show", Look.DIM))
+                line(TextSpan(f"{left_out} earlier turns: paddock session show", TextLook.DIM))
             )
         for turn in before.turns[-_TURNS_REPEATED:]:
             desk.screen.show(lines(turn.user_message, gutter="> "))
-            desk.screen.show(spoken(turn.response or f"({turn.reason})", Look.DIM))
+            desk.screen.show(spoken(turn.response or f"({turn.reason})", TextLook.DIM))
         count = "1 turn" if len(before.turns) == 1 else f"{len(before.turns)} turns"
         desk.screen.show(line(f"resumed {session_id} after {count}"))
         for notice in desk.session.notices[len(desk.project.notices) :]:
-            desk.screen.show(line(Span("note: ", Look.WARN), notice))
+            desk.screen.show(line(TextSpan("note: ", TextLook.WARN), notice))
 
 
 class CostCommand:
@@ -378,7 +395,7 @@ class StatusCommand:
             )
         )
         for badge in status.badges:
-            desk.screen.show(line("  ", Span(f" {badge} ", Look.LOUD)))
+            desk.screen.show(line("  ", TextSpan(f" {badge} ", TextLook.LOUD)))
 
 
 _NUMBER_DIGITS_MAX: Final = 9
@@ -392,7 +409,7 @@ class ToolsCommand:
         allowed = desk.session.charter.tools_allowed
         rows = [
             row(
-                Span(tool.name, Look.STRONG),
+                TextSpan(tool.name, TextLook.STRONG),
                 tool.spec.toolset,
                 "reads" if tool.reads_only else "writes",
                 "model and you" if tool.name in allowed else "you alone",
@@ -400,7 +417,9 @@ class ToolsCommand:
             )
             for tool in desk.runtime.tools.list_all()
         ]
-        desk.screen.show(Table(tuple(rows), ("tool", "toolset", "effect", "called by", "what")))
+        desk.screen.show(
+            ShownTable(tuple(rows), ("tool", "toolset", "effect", "called by", "what"))
+        )
 
 
 class CallCommand:
@@ -467,7 +486,7 @@ def _parse_number(asked: str) -> int:
 _COMMAND: Final = re.compile(r"/(\S+)\s*(.*)", re.DOTALL)
 
 
-class Command(Protocol):
+class AdminCommand(Protocol):
     usage: str
     summary: str
 
@@ -486,7 +505,7 @@ class HelpCommand:
     summary = "list these commands"
 
     def run(self, rest: str, desk: Desk) -> None:
-        rows = tuple(row(Span(each.usage), each.summary) for each in COMMANDS.values())
+        rows = tuple(row(TextSpan(each.usage), each.summary) for each in COMMANDS.values())
         keys = (
             row("Tab", "complete a command, a tool or an argument"),
             row("Ctrl-R", "search in what was typed before"),
@@ -494,7 +513,7 @@ class HelpCommand:
             row("Ctrl-C", "cancel what runs; twice on an empty line leaves"),
             row("a space in front", "not a command, and not kept in the history"),
         )
-        desk.screen.show(Table((*rows, row("", ""), *keys)))
+        desk.screen.show(ShownTable((*rows, row("", ""), *keys)))
 
 
 class ExitCommand:
@@ -507,14 +526,14 @@ class ExitCommand:
         desk.is_leaving = True
 
 
-COMMANDS: Final[Mapping[str, Command]] = {
+COMMANDS: Final[Mapping[str, AdminCommand]] = {
     "help": HelpCommand(),
     "tools": ToolsCommand(),
     "call": CallCommand(),
     "expand": ExpandCommand(),
     "show": ShowCommand(),
-    "policy": PolicyCommand(),
-    "ledger": LedgerCommand(),
+    "policy": AdminPolicyCommand(),
+    "ledger": AdminLedgerCommand(),
     "sessions": SessionsCommand(),
     "resume": ResumeCommand(),
     "cost": CostCommand(),
@@ -530,7 +549,7 @@ def parse_command(text: str) -> ParsedCommand | None:
     return None if found is None else ParsedCommand(found[1], found[2])
 
 
-def find_command(name: str) -> Command:
+def find_command(name: str) -> AdminCommand:
     """The command of that name. Raises: UsageError naming the nearest."""
     command = COMMANDS.get(name)
     if command is None:

@@ -6,15 +6,13 @@ Also here:
 - What keys mean now.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 
 from msgspec import Struct, field
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
 
 
-class Candidate(Struct, frozen=True):
+class CompletionCandidate(Struct, frozen=True):
     """One way to go on. `replaces` characters before the cursor give way to `text`."""
 
     text: str
@@ -32,7 +30,7 @@ class Vocabulary(Struct, frozen=True):
     """What may follow a command."""
 
 
-def candidates(before: str, known: Vocabulary) -> Iterator[Candidate]:
+def candidates(before: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
     """The ways to go on behind `before`, the text up to the cursor."""
     words = before.split(" ")
     last = words[-1]
@@ -45,11 +43,11 @@ def candidates(before: str, known: Vocabulary) -> Iterator[Candidate]:
     yield from _for_arguments(words[0], last, known)
 
 
-def _for_command(words: list[str], last: str, known: Vocabulary) -> Iterator[Candidate]:
+def _for_command(words: list[str], last: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
     if len(words) == 1:
         for name, about in known.commands.items():
             if f"/{name}".startswith(last):
-                yield Candidate(f"/{name}", len(last), about)
+                yield CompletionCandidate(f"/{name}", len(last), about)
         return
     command = words[0].removeprefix("/")
     if command == "call":
@@ -61,29 +59,15 @@ def _for_command(words: list[str], last: str, known: Vocabulary) -> Iterator[Can
     yield from _matching(known.words.get(command, ()), last)
 
 
-def _for_arguments(tool: str, last: str, known: Vocabulary) -> Iterator[Candidate]:
+def _for_arguments(tool: str, last: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
     names = (f"{name}=" for name in known.parameters.get(tool, ()))
     yield from _matching(names, last, "an argument")
 
 
-def _matching(names: Iterable[str], last: str, about: str = "") -> Iterator[Candidate]:
+def _matching(names: Iterable[str], last: str, about: str = "") -> Iterator[CompletionCandidate]:
     for name in names:
         if name.startswith(last):
-            yield Candidate(name, len(last), about)
-
-
-class VocabularyCompleter(Completer):
-    """Asks for the vocabulary each time: another session may have another."""
-
-    def __init__(self, known: Callable[[], Vocabulary]) -> None:
-        self._known = known
-
-    def get_completions(
-        self, document: Document, complete_event: CompleteEvent
-    ) -> Iterable[Completion]:
-        before = document.text_before_cursor
-        for found in candidates(before, self._known()):
-            yield Completion(found.text, -found.replaces, display_meta=found.about)
+            yield CompletionCandidate(name, len(last), about)
 
 
 class Mode(Enum):

@@ -31,11 +31,11 @@ from paddock.agent.sessions import Session
 from paddock.apps.admin.plain import Keyboard, Screen
 from paddock.apps.admin.show import (
     SPOKEN,
-    Calls,
-    Look,
+    LastCalls,
     Sandboxed,
-    Span,
-    Status,
+    StatusLine,
+    TextLook,
+    TextSpan,
     line,
     lines,
     spoken,
@@ -61,7 +61,7 @@ WORKING: Final = "… working; Ctrl-C cancels"
 class TurnView:
     """Hears the events of a session. Text comes line by line, the last one as it grows."""
 
-    def __init__(self, screen: Screen, calls: Calls) -> None:
+    def __init__(self, screen: Screen, calls: LastCalls) -> None:
         self._screen = screen
         self._calls = calls
         self._partial = ""
@@ -93,7 +93,7 @@ class TurnView:
                 self._screen.live(WORKING)
             case Noticed():
                 self._flush()
-                self._screen.show(line(Span("note: ", Look.WARN), event.text))
+                self._screen.show(line(TextSpan("note: ", TextLook.WARN), event.text))
             case _:
                 return
 
@@ -102,14 +102,14 @@ class TurnView:
         self._flush()
         self._screen.live("")
         if result.was_cancelled:
-            self._screen.show(line(Span("cancelled", Look.WARN)))
+            self._screen.show(line(TextSpan("cancelled", TextLook.WARN)))
         elif result.outcome is not TurnOutcome.SUCCESS:
-            self._screen.show(spoken(result.response, Look.WARN))
-            self._screen.show(line(Span(f"[{result.outcome.value}]", Look.WARN)))
+            self._screen.show(spoken(result.response, TextLook.WARN))
+            self._screen.show(line(TextSpan(f"[{result.outcome.value}]", TextLook.WARN)))
         elif self._said.strip() != result.response.strip():
             self._screen.show(spoken(result.response))
         if result.tools_withheld:
-            self._screen.show(line(Span("note: ", Look.WARN), result.note))
+            self._screen.show(line(TextSpan("note: ", TextLook.WARN), result.note))
 
     def give_up(self) -> None:
         """A turn ended in an error."""
@@ -137,7 +137,7 @@ class TurnView:
         self._said = ""
         if was_shown:
             said = "what came above is void: the connection broke, and the model is asked again"
-            self._screen.show(line(Span("note: ", Look.WARN), said))
+            self._screen.show(line(TextSpan("note: ", TextLook.WARN), said))
 
     def _flush(self) -> None:
         """What stands in the last line is all of it."""
@@ -170,7 +170,7 @@ class Desk:
         self.setting = setting
         self.screen = screen
         self.keyboard = keyboard
-        self.calls = Calls()
+        self.calls = LastCalls()
         self.view = TurnView(screen, self.calls)
         self.is_leaving = False
         self._approver = approver
@@ -266,12 +266,12 @@ class Desk:
         """While the block runs, Ctrl-C cancels `token`."""
         return self.keyboard.interrupting(_Stop(self.screen, token))
 
-    def status(self) -> Status:
+    def status(self) -> StatusLine:
         """How things stand now."""
         session = self.session
         facts = session.facts
         model, gate = as_map(facts.get("model")), as_map(facts.get("dual_gate"))
-        return Status(
+        return StatusLine(
             agent=session.charter.agent,
             profile=as_text(facts.get("profile")),
             provider=as_text(model.get("provider")),

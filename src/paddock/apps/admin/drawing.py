@@ -6,7 +6,7 @@ span passes `shown_text` here, and nothing else writes to a screen.
 
 from typing import Final, Protocol
 
-from paddock.apps.admin.show import Block, Fitted, Row, Table, Text
+from paddock.apps.admin.show import Block, FittedLine, Row, ShownTable, ShownText
 from paddock.text.show import show_line
 
 _TAB: Final = "    "
@@ -33,13 +33,12 @@ class PlainDrawing:
     """No colours and no wrapping: for pipes, and for whoever listens to a screen."""
 
     def lines(self, block: Block, width: int = 0) -> list[str]:
-        """See `Drawing`; a line is as long as it is."""
         match block:
-            case Text():
+            case ShownText():
                 return [f"{block.gutter}{_plain(each)}".rstrip() for each in block.rows]
-            case Table():
+            case ShownTable():
                 return _columns(block)
-            case Fitted():
+            case FittedLine():
                 middle = _cut(shown_text(block.middle.text), _MIDDLE_CHARS_MAX)
                 return [f"{_plain(block.left)}{middle}{_plain(block.right)}".rstrip()]
 
@@ -52,7 +51,7 @@ def _cut(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
 
 
-def _columns(table: Table) -> list[str]:
+def _columns(table: ShownTable) -> list[str]:
     rows = [[shown_text(span.text) for span in each] for each in table.rows]
     if table.head:
         rows.insert(0, list(table.head))

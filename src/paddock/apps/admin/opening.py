@@ -7,16 +7,16 @@ from typing import Final, TextIO
 from msgspec import Struct
 
 from paddock.apps.admin.desk import Desk, Setting
+from paddock.apps.admin.history import HistoryFile
 from paddock.apps.admin.plain import JsonScreen, Keyboard, PlainKeyboard, PlainScreen, Screen
 from paddock.apps.admin.question import TerminalApprover, WorkspacePreviews
-from paddock.apps.admin.shell import Shell
-from paddock.apps.admin.terminal import HistoryFile
+from paddock.apps.admin.shell import AdminShell
 from paddock.assembly.project import Project
 
 _DUMB: Final = frozenset({"dumb", "unknown", ""})
 
 
-class Streams(Struct, frozen=True):
+class ShellStreams(Struct, frozen=True):
     """Where the operator is."""
 
     source: TextIO
@@ -34,13 +34,13 @@ class Streams(Struct, frozen=True):
         return not self.variables.get("NO_COLOR")
 
 
-def run_json(setting: Setting, streams: Streams) -> int:
+def run_json(setting: Setting, streams: ShellStreams) -> int:
     """The shell for programs: lines in, JSON lines out. Raises: as `run_admin`."""
     screen = JsonScreen(streams.out)
     return _run_lines(setting, screen, PlainKeyboard(streams.source, screen))
 
 
-def run_plain(setting: Setting, streams: Streams) -> int:
+def run_plain(setting: Setting, streams: ShellStreams) -> int:
     """The shell without a terminal's arts. Raises: as `run_admin`."""
     screen = PlainScreen(streams.out)
     return _run_lines(setting, screen, PlainKeyboard(streams.source, screen))
@@ -53,7 +53,7 @@ def _run_lines(setting: Setting, screen: Screen, keyboard: PlainKeyboard) -> int
     return status if keyboard.ended_by is None else 128 + keyboard.ended_by
 
 
-def run_admin(setting: Setting, streams: Streams) -> int:
+def run_admin(setting: Setting, streams: ShellStreams) -> int:
     """The shell, until it is left; its exit status.
 
     Raises: PaddockError where the session cannot be opened, or must end; UsageError for a
@@ -72,7 +72,7 @@ def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
     """The shell on any two ports. Raises: as `run_admin`."""
     previews = WorkspacePreviews(_Workspaces(setting.project))
     with Desk(setting, screen, keyboard, TerminalApprover(keyboard, previews)) as desk:
-        return Shell(desk).run()
+        return AdminShell(desk).run()
 
 
 class _Workspaces(Struct, frozen=True):

@@ -13,10 +13,13 @@ Also here:
 """
 
 import termios
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
@@ -40,20 +43,20 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from paddock.apps.admin.completion import Mode, Vocabulary, VocabularyCompleter
+from paddock.apps.admin.completion import Mode, Vocabulary, candidates
 from paddock.apps.admin.drawing import shown_text
 from paddock.apps.admin.plain import (
-    Answer,
     Choice,
-    Ended,
+    InputEnded,
     Interrupted,
+    PersonsAnswer,
     Question,
     Said,
     Silence,
     Typed,
     parse_choice,
 )
-from paddock.apps.admin.show import Status, status_text
+from paddock.apps.admin.show import StatusLine, status_text
 
 _MENU_ROWS: Final = 8
 _LIVE_ROWS_MAX: Final = 8
@@ -66,6 +69,20 @@ _STYLE: Final = Style.from_dict(
         "status": "reverse",
     }
 )
+
+
+class VocabularyCompleter(Completer):
+    """Asks for the vocabulary each time: another session may have another."""
+
+    def __init__(self, known: Callable[[], Vocabulary]) -> None:
+        self._known = known
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        for found in candidates(before, self._known()):
+            yield Completion(found.text, -found.replaces, display_meta=found.about)
 
 
 class Wrap(Protocol):
@@ -83,7 +100,7 @@ class PanelListener(Protocol):
         """A message, or its lack."""
         ...
 
-    def decided(self, answer: Answer | Silence) -> None: ...
+    def decided(self, answer: PersonsAnswer | Silence) -> None: ...
 
     def interrupted(self) -> None:
         """Ctrl-C while something runs."""
@@ -99,7 +116,7 @@ class Panel:
         self._wrap = wrap
         self.mode = Mode.BUSY
         self.live = ""
-        self.status: Status | None = None
+        self.status: StatusLine | None = None
         self.vocabulary = Vocabulary()
         self.question: Question | None = None
         self.line = Buffer(
@@ -174,7 +191,7 @@ class Panel:
         self._app.layout.focus(self._reply_window)
         self._redraw()
 
-    def give(self, answer: Answer | Silence) -> None:
+    def give(self, answer: PersonsAnswer | Silence) -> None:
         self.question = None
         self.reply.reset()
         self.begin_work()
@@ -336,7 +353,7 @@ class _Reading:
 
     def _end(self, event: KeyPressEvent) -> None:
         self._panel.begin_work()
-        self._panel.listener.said(Ended())
+        self._panel.listener.said(InputEnded())
 
 
 class _Asking:
@@ -361,12 +378,12 @@ class _Asking:
         question = self._panel.question
         if question is not None:
             choice = parse_choice(self._panel.reply.text, question.choices)
-            self._panel.give(Answer(question.id, choice))
+            self._panel.give(PersonsAnswer(question.id, choice))
 
     def _refuse(self, event: KeyPressEvent) -> None:
         question = self._panel.question
         if question is not None:
-            self._panel.give(Answer(question.id, Choice.NO))
+            self._panel.give(PersonsAnswer(question.id, Choice.NO))
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         self._panel.listener.interrupted()

@@ -25,7 +25,7 @@ from msgspec import Struct
 from paddock.agent.results import TurnResult
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.drawing import PlainDrawing, shown_text
-from paddock.apps.admin.show import Block, Status, status_text
+from paddock.apps.admin.show import Block, StatusLine, status_text
 from paddock.errors import UsageError
 from paddock.text.show import quote
 from paddock.values.calls import Json
@@ -43,11 +43,11 @@ class Interrupted(Struct, frozen=True):
     """Ctrl-C on an empty line."""
 
 
-class Ended(Struct, frozen=True):
+class InputEnded(Struct, frozen=True):
     """Ctrl-D, or the end of the input."""
 
 
-Said = Typed | Interrupted | Ended
+Said = Typed | Interrupted | InputEnded
 
 
 class Choice(Enum):
@@ -71,7 +71,7 @@ class Question(Struct, frozen=True):
     timeout_s: float
 
 
-class Answer(Struct, frozen=True):
+class PersonsAnswer(Struct, frozen=True):
     question_id: str
     choice: Choice
 
@@ -95,7 +95,7 @@ class Screen(Protocol):
         """What is not a whole line yet; it gives way to the next. "" is nothing."""
         ...
 
-    def status(self, status: Status) -> None: ...
+    def status(self, status: StatusLine) -> None: ...
 
     def answered(self, result: TurnResult) -> None:
         """A turn is over; all of its text was shown. For programs."""
@@ -109,7 +109,7 @@ class Keyboard(Protocol):
         """Wait for a message. Raises: PaddockError where nothing more can be read."""
         ...
 
-    def answer(self, question: Question) -> Answer | Silence:
+    def answer(self, question: Question) -> PersonsAnswer | Silence:
         """Show the question, drop what was typed before, and wait for an answer."""
         ...
 
@@ -148,7 +148,7 @@ class PlainScreen:
         self._out = out
         self._drawing = PlainDrawing()
         self._lock = threading.Lock()
-        self._status: Status | None = None
+        self._status: StatusLine | None = None
 
     @property
     def prompt(self) -> str:
@@ -168,7 +168,7 @@ class PlainScreen:
     def live(self, text: str) -> None:
         """Nothing: a line that is written cannot be taken back."""
 
-    def status(self, status: Status) -> None:
+    def status(self, status: StatusLine) -> None:
         """Written where something of it has changed besides what was spent."""
         before, self._status = self._status, status
         if before is not None and _lasting(before) == _lasting(status):
@@ -188,7 +188,7 @@ class PlainScreen:
             self._out.flush()
 
 
-def _lasting(status: Status) -> tuple[object, ...]:
+def _lasting(status: StatusLine) -> tuple[object, ...]:
     return status.agent, status.profile, status.model, status.badges
 
 
@@ -258,11 +258,11 @@ class PlainKeyboard:
         try:
             self._is_reading = True
             try:
-                return Ended() if self.ended_by is not None else self._read()
+                return InputEnded() if self.ended_by is not None else self._read()
             finally:
                 self._is_reading = False
         except _EndedError:
-            return Ended()
+            return InputEnded()
 
     def _read(self) -> Said:
         said: list[str] = []
@@ -278,7 +278,7 @@ class PlainKeyboard:
             self._lines_read += 1
             if not text:
                 self._screen.write("\n")
-                return Typed("\n".join(said)) if said else Ended()
+                return Typed("\n".join(said)) if said else InputEnded()
             if not self._is_terminal:
                 self._screen.write(f"{shown_text(text.rstrip())}\n")
                 self._require_text(text, len(said))
@@ -289,7 +289,6 @@ class PlainKeyboard:
             prompt = "... "
 
     def _require_text(self, text: str, lines_before: int) -> None:
-        """`lines_before` are those of the same message."""
         if not is_text(text):
             first = self._lines_read - lines_before
             raise UsageError(
@@ -300,7 +299,7 @@ class PlainKeyboard:
                 "what is before it ran",
             )
 
-    def answer(self, question: Question) -> Answer | Silence:
+    def answer(self, question: Question) -> PersonsAnswer | Silence:
         for block in question.blocks:
             self._screen.show(block)
         if not self._is_terminal:
@@ -317,7 +316,9 @@ class PlainKeyboard:
         if typed is None:
             self._screen.write("\n")
             return Silence.TOO_LATE
-        return Answer(question.id, parse_choice(typed.decode("utf-8", "replace"), question.choices))
+        return PersonsAnswer(
+            question.id, parse_choice(typed.decode("utf-8", "replace"), question.choices)
+        )
 
     def learn(self, known: Vocabulary) -> None:
         """Nothing: no key completes anything here."""
@@ -404,7 +405,7 @@ class JsonScreen:
     def live(self, text: str) -> None:
         """Nothing: it comes when it is whole."""
 
-    def status(self, status: Status) -> None:
+    def status(self, status: StatusLine) -> None:
         self._line(
             {
                 "kind": "status",

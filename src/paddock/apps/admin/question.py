@@ -21,9 +21,9 @@ from typing import Final, Protocol
 from msgspec import Struct, field
 
 from paddock import limits
-from paddock.apps.admin.plain import Answer, Choice, Keyboard, Question, Silence
+from paddock.apps.admin.plain import Choice, Keyboard, PersonsAnswer, Question, Silence
 from paddock.apps.admin.reveal import reveal, reveal_diff
-from paddock.apps.admin.show import Block, Look, Row, Span, Text, diff_rows, line, row
+from paddock.apps.admin.show import Block, Row, ShownText, TextLook, TextSpan, diff_rows, line, row
 from paddock.errors import ApprovalUnavailableError, HostError, ToolError
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.text.changes import is_whole_diff, unified_diff
@@ -162,29 +162,31 @@ class _Draft(Struct):
     notices: list[str] = field(default_factory=list[str])
     is_whole: bool = True
 
-    def add(self, name: str, text: str, look: Look) -> None:
+    def add(self, name: str, text: str, look: TextLook) -> None:
         """One piece: its name, then its lines."""
         shown = text[: self.extent.chars_max]
         revealed = reveal(shown)
         kept = revealed.rows[: self.extent.lines_max]
         missing_lines = len(revealed.rows) - len(kept)
         missing_chars = len(text) - len(shown)
-        label = Span(f"{name:<9}", Look.DIM)
+        label = TextSpan(f"{name:<9}", TextLook.DIM)
         if len(kept) == 1:
-            self.rows.append((label, Span(kept[0], look)))
+            self.rows.append((label, TextSpan(kept[0], look)))
         else:
-            self.rows.append(row(label, Span(f"{len(kept)} lines", Look.DIM)))
-            self.rows += [row(Span("  ┊ ", Look.DIM), each) for each in kept]
+            self.rows.append(row(label, TextSpan(f"{len(kept)} lines", TextLook.DIM)))
+            self.rows += [row(TextSpan("  ┊ ", TextLook.DIM), each) for each in kept]
         if missing_lines or missing_chars:
             self.is_whole = False
             cut = [f"{missing_lines} more lines"] if missing_lines else []
             cut += [f"{missing_chars} more characters"] if missing_chars else []
-            self.rows.append((Span(f"         … {', '.join(cut)}: e shows all", Look.WARN),))
+            self.rows.append(
+                (TextSpan(f"         … {', '.join(cut)}: e shows all", TextLook.WARN),)
+            )
         self.notices += [f"{name}: {notice}" for notice in revealed.notices]
 
     def add_own(self, name: str, text: str) -> None:
         """One piece that nobody else wrote."""
-        self.rows.append(row(Span(f"{name:<9}", Look.DIM), text))
+        self.rows.append(row(TextSpan(f"{name:<9}", TextLook.DIM), text))
 
 
 def question_for(
@@ -196,19 +198,19 @@ def question_for(
 ) -> Question:
     draft = _Draft(extent)
     for name, text in _arguments(request, preview):
-        draft.add(name, text, Look.STRONG)
+        draft.add(name, text, TextLook.STRONG)
     for name, text in _reasons(request):
-        draft.add(name, text, Look.PLAIN)
+        draft.add(name, text, TextLook.PLAIN)
     size = sum(len(str(value)) for value in request.arguments.values())
     draft.add_own("call", f"{request.digest[:_DIGEST_CHARS]}…, {size} characters of arguments")
     blocks: list[Block] = [
         line(""),
         line(
-            Span(f"{question_id}: ", Look.WARN),
+            TextSpan(f"{question_id}: ", TextLook.WARN),
             f"agent {request.agent} asks to run ",
-            Span(request.tool, Look.STRONG),
+            TextSpan(request.tool, TextLook.STRONG),
         ),
-        Text(tuple(draft.rows), GUTTER),
+        ShownText(tuple(draft.rows), GUTTER),
     ]
     is_whole = draft.is_whole
     if preview is not None:
@@ -217,15 +219,15 @@ def question_for(
         draft.notices += [f"diff: {notice}" for notice in revealed.notices]
         blocks.append(_preview_block(preview, "\n".join(revealed.rows)))
         is_whole = is_whole and preview.is_whole
-    notices = tuple(row(Span("note: ", Look.WARN), notice) for notice in draft.notices)
+    notices = tuple(row(TextSpan("note: ", TextLook.WARN), notice) for notice in draft.notices)
     if notices:
-        blocks.append(Text(notices, "  "))
+        blocks.append(ShownText(notices, "  "))
     choices = [Choice.YES, Choice.NO]
     # What was not shown whole is agreed to at most once.
     choices.append(Choice.ALWAYS if is_whole else Choice.EXPAND)
     letters = "y/N/a" if is_whole else "y/N/e"
     more = "a: always exactly this, in this session" if is_whole else "e: show all of it"
-    keys = line(Span(f"  y: once, n: no (the default), {more}", Look.DIM))
+    keys = line(TextSpan(f"  y: once, n: no (the default), {more}", TextLook.DIM))
     prompt = f"{question_id} allow {request.tool}? [{letters}] "
     return Question(question_id, tuple(blocks), keys, prompt, tuple(choices), timeout_s)
 
@@ -257,10 +259,10 @@ def _brief(action: str, request: ApprovalRequest) -> str:
     return action
 
 
-def _preview_block(preview: Preview, shown: str) -> Text:
+def _preview_block(preview: Preview, shown: str) -> ShownText:
     if preview.is_diff:
-        return Text(diff_rows(shown), GUTTER)
-    return Text((row(Span(shown, Look.WARN)),), GUTTER)
+        return ShownText(diff_rows(shown), GUTTER)
+    return ShownText((row(TextSpan(shown, TextLook.WARN)),), GUTTER)
 
 
 BY: Final = "terminal"
@@ -316,7 +318,7 @@ class TerminalApprover:
         return _counted(answer, question_id, question.choices), question_id
 
 
-def _counted(answer: Answer, question_id: str, choices: tuple[Choice, ...]) -> Choice:
+def _counted(answer: PersonsAnswer, question_id: str, choices: tuple[Choice, ...]) -> Choice:
     # Threat: an answer to an earlier question arrives when another one stands there.
     if answer.question_id != question_id or answer.choice not in choices:
         return Choice.NO

@@ -44,7 +44,6 @@ def reveal(text: str) -> Revealed:
 
 
 def reveal_exactly(text: str) -> Revealed:
-    """As `reveal`, with every space as it is."""
     found = [show_unseen(each) for each in text.split("\n")]
     escaped = sum(count for _, count in found)
     notices: list[str] = []

@@ -10,20 +10,20 @@ from rich.table import Table as RichTable
 from rich.text import Text as Rich
 
 from paddock.apps.admin.drawing import COLUMN_GAP, TABLE_INDENT, shown_text
-from paddock.apps.admin.show import Block, Fitted, Look, Row, Table, Text
+from paddock.apps.admin.show import Block, FittedLine, Row, ShownTable, ShownText, TextLook
 
 _WIDTH_MIN: Final = 20
 _STYLES: Final = {
-    Look.PLAIN: "",
-    Look.DIM: "dim",
-    Look.STRONG: "bold",
-    Look.GOOD: "green",
-    Look.BAD: "bold red",
-    Look.WARN: "yellow",
-    Look.LOUD: "bold reverse red",
-    Look.ADDED: "green",
-    Look.REMOVED: "red",
-    Look.PLACE: "cyan",
+    TextLook.PLAIN: "",
+    TextLook.DIM: "dim",
+    TextLook.STRONG: "bold",
+    TextLook.GOOD: "green",
+    TextLook.BAD: "bold red",
+    TextLook.WARN: "yellow",
+    TextLook.LOUD: "bold reverse red",
+    TextLook.ADDED: "green",
+    TextLook.REMOVED: "red",
+    TextLook.PLACE: "cyan",
 }
 
 
@@ -47,11 +47,11 @@ class RichDrawing:
     def lines(self, block: Block, width: int) -> list[str]:
         console, width = self._console, max(width, _WIDTH_MIN)
         match block:
-            case Text():
+            case ShownText():
                 return self._text(block, width)
-            case Table():
+            case ShownTable():
                 console.print(self._table(block), width=width)
-            case Fitted():
+            case FittedLine():
                 console.print(self._fitted(block, width), width=width, no_wrap=True)
         return self._taken()
 
@@ -60,7 +60,7 @@ class RichDrawing:
         rows = Rich(shown_text(text)).wrap(self._console, max(width, _WIDTH_MIN))
         return "\n".join(each.plain.rstrip() for each in rows[-rows_max:])
 
-    def _text(self, block: Text, width: int) -> list[str]:
+    def _text(self, block: ShownText, width: int) -> list[str]:
         found: list[str] = []
         inner = max(width - cell_len(block.gutter), _WIDTH_MIN // 2)
         for each in block.rows:
@@ -73,7 +73,7 @@ class RichDrawing:
         self._console.print(text[indent:], width=width - indent, overflow="fold")
         return [f"{' ' * indent}{each}".rstrip(" ") for each in self._taken()]
 
-    def _table(self, block: Table) -> Padding:
+    def _table(self, block: ShownTable) -> Padding:
         count = max((len(each) for each in block.rows), default=len(block.head))
         table = RichTable(
             box=None,
@@ -90,7 +90,7 @@ class RichDrawing:
             table.add_row(*(_rich((span,)) for span in each))
         return Padding(table, (0, 0, 0, TABLE_INDENT))
 
-    def _fitted(self, block: Fitted, width: int) -> Rich:
+    def _fitted(self, block: FittedLine, width: int) -> Rich:
         left, right = _rich(block.left), _rich(block.right)
         room = max(width - left.cell_len - right.cell_len, 1)
         middle = _rich((block.middle,))

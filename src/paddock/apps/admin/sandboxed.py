@@ -6,10 +6,10 @@ from paddock.assembly.shell import STAGING
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.decide import shell_for
 from paddock.sandbox.backends import choose_backend, examine_host
-from paddock.sandbox.values import Enforcement, Verdict
+from paddock.sandbox.values import BackendVerdict, Enforcement
 
 
-def examine(project: Project) -> tuple[Verdict, ...]:
+def examine(project: Project) -> tuple[BackendVerdict, ...]:
     """Every backend, each tried by running a command in it."""
     return examine_host(project.environment.paddock_home / STAGING)
 

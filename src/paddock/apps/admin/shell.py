@@ -9,8 +9,8 @@ from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Session
 from paddock.apps.admin.commands import find_command, parse_command, vocabulary
 from paddock.apps.admin.desk import Desk
-from paddock.apps.admin.plain import Ended, Interrupted, is_text
-from paddock.apps.admin.show import Block, Look, Span, Text, line, row
+from paddock.apps.admin.plain import InputEnded, Interrupted, is_text
+from paddock.apps.admin.show import Block, ShownText, TextLook, TextSpan, line, row
 from paddock.errors import IntegrityError, PaddockError, UsageError
 from paddock.providers.failures import CancelToken
 from paddock.text.show import quote
@@ -18,7 +18,7 @@ from paddock.text.show import quote
 _AGAIN: Final = "press Ctrl-C again to leave, or go on typing"
 
 
-class Shell:
+class AdminShell:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._failed = False
@@ -37,18 +37,18 @@ class Shell:
         was_interrupted = False
         while not desk.is_leaving:
             said = desk.keyboard.read()
-            if isinstance(said, Ended):
+            if isinstance(said, InputEnded):
                 break
             if isinstance(said, Interrupted):
                 if was_interrupted:
                     break
                 was_interrupted = True
-                self._show(line(Span(_AGAIN, Look.DIM)))
+                self._show(line(TextSpan(_AGAIN, TextLook.DIM)))
                 continue
             was_interrupted = False
             if said.text.strip():
                 self._carry_out(said.text)
-        self._show(line(Span(_farewell(desk), Look.DIM)))
+        self._show(line(TextSpan(_farewell(desk), TextLook.DIM)))
         return 1 if self._failed else 0
 
     def _carry_out(self, text: str) -> None:
@@ -90,12 +90,14 @@ class Shell:
         status = desk.status()
         desk.screen.status(status)
         self._learn()
-        self._show(line(Span("paddock admin", Look.STRONG), f" · {desk.session.session_id}"))
+        self._show(
+            line(TextSpan("paddock admin", TextLook.STRONG), f" · {desk.session.session_id}")
+        )
         self._show(line(f"agent {status.agent} works on {desk.project.root.path.name}"))
         keys = "/help lists the commands, /tools its tools; Ctrl-D leaves"
-        self._show(line(Span(keys, Look.DIM)))
+        self._show(line(TextSpan(keys, TextLook.DIM)))
         for notice in desk.session.notices:
-            self._show(line(Span("note: ", Look.WARN), notice))
+            self._show(line(TextSpan("note: ", TextLook.WARN), notice))
         self._show(line(""))
 
     def _learn(self) -> None:
@@ -108,9 +110,9 @@ class Shell:
         self._desk.screen.show(block)
 
 
-def error_block(error: PaddockError) -> Text:
+def error_block(error: PaddockError) -> ShownText:
     first, *rest = error.render().split("\n")
-    return Text((row(Span(first, Look.BAD)), *(row(each) for each in rest)))
+    return ShownText((row(TextSpan(first, TextLook.BAD)), *(row(each) for each in rest)))
 
 
 def _farewell(desk: Desk) -> str:

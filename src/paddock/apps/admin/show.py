@@ -20,7 +20,7 @@ from paddock.sandbox.values import Enforcement
 from paddock.values.calls import Json, Refusal
 
 
-class Look(StrEnum):
+class TextLook(StrEnum):
     """What a piece of text is. A look never carries meaning of its own: the words do."""
 
     PLAIN = "plain"
@@ -35,57 +35,56 @@ class Look(StrEnum):
     PLACE = "place"
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A piece of one line. Whatever stands in `text` is escaped when it is drawn."""
 
     text: str
-    look: Look = Look.PLAIN
+    look: TextLook = TextLook.PLAIN
 
 
-Row = tuple[Span, ...]
+Row = tuple[TextSpan, ...]
 SPOKEN: Final = "┃ "
 """Before every line of a model's."""
 
 
-class Text(Struct, frozen=True):
+class ShownText(Struct, frozen=True):
     """Lines that wrap. `gutter` stands before each of them, and where they go on."""
 
     rows: tuple[Row, ...]
     gutter: str = ""
 
 
-class Table(Struct, frozen=True):
+class ShownTable(Struct, frozen=True):
     """Columns that line up; the last one wraps."""
 
     rows: tuple[Row, ...]
     head: tuple[str, ...] = ()
 
 
-class Fitted(Struct, frozen=True):
+class FittedLine(Struct, frozen=True):
     """One line that never wraps: where it is too long, `middle` is cut and says so."""
 
     left: Row
-    middle: Span
+    middle: TextSpan
     right: Row
 
 
-Block = Text | Table | Fitted
+Block = ShownText | ShownTable | FittedLine
 
 
-def line(*parts: str | Span, gutter: str = "") -> Text:
-    return Text((row(*parts),), gutter)
+def line(*parts: str | TextSpan, gutter: str = "") -> ShownText:
+    return ShownText((row(*parts),), gutter)
 
 
-def row(*parts: str | Span) -> Row:
-    return tuple(part if isinstance(part, Span) else Span(part) for part in parts)
+def row(*parts: str | TextSpan) -> Row:
+    return tuple(part if isinstance(part, TextSpan) else TextSpan(part) for part in parts)
 
 
-def lines(text: str, look: Look = Look.PLAIN, gutter: str = "") -> Text:
-    """Text of somebody's, line by line."""
-    return Text(tuple((Span(each, look),) for each in text.split("\n")), gutter)
+def lines(text: str, look: TextLook = TextLook.PLAIN, gutter: str = "") -> ShownText:
+    return ShownText(tuple((TextSpan(each, look),) for each in text.split("\n")), gutter)
 
 
-def spoken(text: str, look: Look = Look.PLAIN) -> Text:
+def spoken(text: str, look: TextLook = TextLook.PLAIN) -> ShownText:
     """What a model says.
 
     Threat: it can write lines like ours, a call with its decision, a note, a question; so
@@ -94,28 +93,28 @@ def spoken(text: str, look: Look = Look.PLAIN) -> Text:
     return lines(text, look, SPOKEN)
 
 
-def pairs(rows: Iterable[tuple[str, str | Span]]) -> Table:
+def pairs(rows: Iterable[tuple[str, str | TextSpan]]) -> ShownTable:
     """Names and what belongs to them."""
-    found = (row(Span(name, Look.DIM), value) for name, value in rows)
-    return Table(tuple(found))
+    found = (row(TextSpan(name, TextLook.DIM), value) for name, value in rows)
+    return ShownTable(tuple(found))
 
 
 def diff_rows(text: str) -> tuple[Row, ...]:
     """The lines of a unified diff, each with its look; the marks stand there anyway."""
-    return tuple((Span(each, _look_of(each)),) for each in text.split("\n"))
+    return tuple((TextSpan(each, _look_of(each)),) for each in text.split("\n"))
 
 
-def _look_of(diff_line: str) -> Look:
+def _look_of(diff_line: str) -> TextLook:
     if diff_line.startswith(("--- ", "+++ ")):
-        return Look.DIM
-    looks = {"+": Look.ADDED, "-": Look.REMOVED, "@": Look.PLACE}
-    return looks.get(diff_line[:1], Look.PLAIN)
+        return TextLook.DIM
+    looks = {"+": TextLook.ADDED, "-": TextLook.REMOVED, "@": TextLook.PLACE}
+    return looks.get(diff_line[:1], TextLook.PLAIN)
 
 
 KEPT_MAX: Final = 100
 """Calls that `/expand` can show; older ones stand in the ledger."""
 _VALUE_CHARS_MAX: Final = 200
-_MARKS: Final = {Look.GOOD: "ok", Look.WARN: "no", Look.BAD: "no"}
+_MARKS: Final = {TextLook.GOOD: "ok", TextLook.WARN: "no", TextLook.BAD: "no"}
 
 
 class ShownCall(Struct, frozen=True):
@@ -157,34 +156,34 @@ class ShownCall(Struct, frozen=True):
         milliseconds = self.finished.duration_us / 1000
         return f"{milliseconds:.0f} ms" if milliseconds < 10_000 else f"{milliseconds / 1000:.0f} s"
 
-    def as_line(self) -> Fitted:
+    def as_line(self) -> FittedLine:
         """`#1 ok list_files path=HOT/kernel · allow · 3 ms`."""
         look = self._look
         parts = [part for part in (self.decision, self.outcome, self.duration) if part]
-        return Fitted(
+        return FittedLine(
             row(
-                Span(f"  #{self.number} ", Look.DIM),
-                Span(_MARKS[look], look),
+                TextSpan(f"  #{self.number} ", TextLook.DIM),
+                TextSpan(_MARKS[look], look),
                 " ",
-                Span(self.finished.tool, Look.STRONG),
+                TextSpan(self.finished.tool, TextLook.STRONG),
             ),
-            Span(arguments_text(self.finished.arguments)),
-            row(Span(f" · {' · '.join(parts)}", Look.DIM)),
+            TextSpan(arguments_text(self.finished.arguments)),
+            row(TextSpan(f" · {' · '.join(parts)}", TextLook.DIM)),
         )
 
     @property
-    def _look(self) -> Look:
+    def _look(self) -> TextLook:
         refusal = self.finished.result.refusal
         if refusal is None:
-            return Look.GOOD
-        return Look.WARN if refusal.code == CallCancelledError.code else Look.BAD
+            return TextLook.GOOD
+        return TextLook.WARN if refusal.code == CallCancelledError.code else TextLook.BAD
 
     def in_full(self) -> tuple[Block, ...]:
         """Everything: arguments, decision and rule, and the result as the model reads it."""
         finished, decided = self.finished, self.decided
-        facts: list[tuple[str, str | Span]] = [
+        facts: list[tuple[str, str | TextSpan]] = [
             ("call", finished.call_id),
-            ("tool", Span(finished.tool, Look.STRONG)),
+            ("tool", TextSpan(finished.tool, TextLook.STRONG)),
             ("decision", self.decision),
         ]
         if decided is not None and decided.rule:
@@ -199,12 +198,12 @@ class ShownCall(Struct, frozen=True):
         )
 
 
-def _refusal_facts(refusal: Refusal | None) -> list[tuple[str, str | Span]]:
+def _refusal_facts(refusal: Refusal | None) -> list[tuple[str, str | TextSpan]]:
     if refusal is None:
         return [("status", "ok")]
-    found: list[tuple[str, str | Span]] = [
+    found: list[tuple[str, str | TextSpan]] = [
         ("status", "error"),
-        ("code", Span(refusal.code, Look.BAD)),
+        ("code", TextSpan(refusal.code, TextLook.BAD)),
         ("error", refusal.error),
     ]
     if refusal.hint:
@@ -227,7 +226,7 @@ def _value_text(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False)[:_VALUE_CHARS_MAX]
 
 
-class Calls:
+class LastCalls:
     """The last calls of a shell, by the numbers on their lines."""
 
     def __init__(self) -> None:
@@ -278,7 +277,7 @@ class Sandboxed(Struct, frozen=True):
         return self.enforcement.value
 
 
-class Status(Struct, frozen=True):
+class StatusLine(Struct, frozen=True):
     """Everything that the status line says. `tokens_left` None: there is no limit."""
 
     agent: str
@@ -313,7 +312,7 @@ class Status(Struct, frozen=True):
         return tuple(found)
 
 
-def status_text(status: Status, width: int | None = None) -> str:
+def status_text(status: StatusLine, width: int | None = None) -> str:
     """The status line, in the longest of its forms that fits into `width` columns."""
     left = "" if status.tokens_left is None else f" ({status.tokens_left:,} left)"
     forms = (_long(status, left), _long(status, ""), _short(status, status.model))
@@ -327,7 +326,7 @@ def status_text(status: Status, width: int | None = None) -> str:
     return next((text for text in texts if len(text) <= width), texts[-1][:width])
 
 
-def _long(status: Status, left: str) -> Sequence[str]:
+def _long(status: StatusLine, left: str) -> Sequence[str]:
     return (
         f"agent {status.agent}",
         f"profile {status.profile}",
@@ -339,7 +338,7 @@ def _long(status: Status, left: str) -> Sequence[str]:
     )
 
 
-def _short(status: Status, model: str) -> Sequence[str]:
+def _short(status: StatusLine, model: str) -> Sequence[str]:
     return (
         f"{status.agent}/{status.profile}",
         model,
@@ -350,7 +349,7 @@ def _short(status: Status, model: str) -> Sequence[str]:
     )
 
 
-def _shortest(status: Status) -> Sequence[str]:
+def _shortest(status: StatusLine) -> Sequence[str]:
     # What is held and what is not comes first: the rest may be cut.
     return (
         f"dual gate {_gate(status)}",
@@ -365,5 +364,5 @@ def _brief(tokens: int) -> str:
     return f"{tokens:,}" if tokens < _EXACT_BELOW else f"{tokens // 1000:,}k"
 
 
-def _gate(status: Status) -> str:
+def _gate(status: StatusLine) -> str:
     return "open" if status.gate_is_open else "closed"

@@ -4,26 +4,19 @@ One prompt_toolkit application runs for as long as the shell does, in the main t
 shell runs in a thread of its own and speaks to it through the two ports. The application
 holds the line that still grows, the line that is typed, the badge and the status line;
 everything else is printed above it and belongs to the terminal's own history.
-
-Also here:
-
-- What was typed before, in a file of the user's own.
 """
 
 import asyncio
-import json
 import os
 import queue
 import signal
-import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
@@ -33,94 +26,12 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from paddock.agent.results import TurnResult
 from paddock.apps.admin.completion import Vocabulary
+from paddock.apps.admin.history import HistoryFile
 from paddock.apps.admin.panel import Panel, panel_keys
-from paddock.apps.admin.plain import Answer, Ended, Question, Said, Silence, Typed
+from paddock.apps.admin.plain import InputEnded, PersonsAnswer, Question, Said, Silence, Typed
 from paddock.apps.admin.rich_drawing import RichDrawing
-from paddock.apps.admin.show import Block, Look, Span, Status, Text, line, row
-from paddock.errors import ConfigError, PaddockError
-from paddock.storage.atomic import (
-    FILE_MODE,
-    host_errors,
-    make_directories,
-    read_file,
-    replace_file,
-    require_private,
-)
-from paddock.text.show import quote
-
-# One JSON text a line. A line that begins with a space is not kept, and neither is one
-# that is too long.
-#
-# Threat: what an operator types may hold what nobody else should read, and somebody who
-# could write the file would put commands where a key press finds them. The file is the
-# user's alone, and no link to one.
-
-FILE: Final = "admin-history.jsonl"
-_ENTRIES_MAX: Final = 2_000
-_ENTRY_CHARS_MAX: Final = 10_000
-_BYTES_MAX: Final = 4_000_000
-
-
-class HistoryFile:
-    """The newest lines; adding one costs one write at the end."""
-
-    def __init__(self, directory: Path) -> None:
-        """`directory` is made, if it is missing, with the first line."""
-        self._file = directory / FILE
-
-    def load(self) -> list[str]:
-        """Oldest first. What is no JSON text is passed over.
-
-        Raises: ConfigError where the file is not the user's alone; HostError.
-        """
-        require_private(self._file.parent)
-        content = read_file(self._file, _BYTES_MAX)
-        if content is None:
-            return []
-        _require_own(self._file)
-        found = [text for each in content.splitlines() if (text := _parse(each)) is not None]
-        kept = found[-_ENTRIES_MAX:]
-        if len(content) > _BYTES_MAX // 2 or len(found) > 2 * _ENTRIES_MAX:
-            replace_file(self._file, b"".join(_line(text) for text in kept[-_ENTRIES_MAX // 2 :]))
-        return kept
-
-    def add(self, text: str) -> None:
-        """Keep one more. Raises: HostError, ConfigError."""
-        if not text.strip() or text.startswith(" ") or len(text) > _ENTRY_CHARS_MAX:
-            return
-        make_directories(self._file.parent)
-        # O_APPEND: shells side by side add whole lines. O_NOFOLLOW, and 0600 from the start.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        with host_errors("writing", self._file):
-            descriptor = os.open(self._file, flags, FILE_MODE)
-            try:
-                os.write(descriptor, _line(text))
-            finally:
-                os.close(descriptor)
-
-
-def _require_own(file: Path) -> None:
-    with host_errors("looking at", file):
-        found = os.lstat(file)
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise ConfigError(
-            f"{quote(file)} is not yours alone (mode {stat.S_IMODE(found.st_mode):04o})",
-            where=str(file),
-            hint="chmod 600, or remove it",
-        )
-
-
-def _line(text: str) -> bytes:
-    return json.dumps(text, ensure_ascii=True).encode("ascii") + b"\n"
-
-
-def _parse(line: bytes) -> str | None:
-    try:
-        value = cast("object", json.loads(line))
-    except ValueError:
-        return None
-    return value if isinstance(value, str) else None
-
+from paddock.apps.admin.show import Block, ShownText, StatusLine, TextLook, TextSpan, line, row
+from paddock.errors import PaddockError
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
@@ -150,7 +61,7 @@ class Terminal:
         self._live = ""
         self._is_scheduled = False
         self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Answer | Silence] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[PersonsAnswer | Silence] = queue.SimpleQueue()
         self._stop: Callable[[], None] | None = None
         self._has_left = False
         self._is_gone = False
@@ -185,7 +96,7 @@ class Terminal:
             self._live = text
         self._schedule()
 
-    def status(self, status: Status) -> None:
+    def status(self, status: StatusLine) -> None:
         self._panel.status = status
         self._schedule()
 
@@ -196,7 +107,7 @@ class Terminal:
 
     def read(self) -> Said:
         if self._has_left:
-            return Ended()
+            return InputEnded()
         self._in_loop(self._panel.begin_reading)
         said = self._said.get()
         if isinstance(said, Typed) and self._history is not None:
@@ -209,15 +120,15 @@ class Terminal:
     def learn(self, known: Vocabulary) -> None:
         self._panel.vocabulary = known
 
-    def answer(self, question: Question) -> Answer | Silence:
+    def answer(self, question: Question) -> PersonsAnswer | Silence:
         if self._has_left:
             return Silence.LEFT
         for block in (*question.blocks, question.keys):
             self.show(block)
         self._in_loop(partial(self._begin_asking, question))
         answer = self._answers.get()
-        said = answer.choice.value if isinstance(answer, Answer) else answer.value
-        self.show(line(Span(f"{question.id}: ", Look.WARN), said))
+        said = answer.choice.value if isinstance(answer, PersonsAnswer) else answer.value
+        self.show(line(TextSpan(f"{question.id}: ", TextLook.WARN), said))
         return answer
 
     @contextmanager
@@ -236,11 +147,14 @@ class Terminal:
         """A message, or its lack. It is repeated above, for good."""
         if isinstance(said, Typed):
             first, *rest = said.text.split("\n")
-            rows = (row(Span("> ", Look.STRONG), first), *(row("  ", each) for each in rest))
-            self.show(Text(rows))
+            rows = (
+                row(TextSpan("> ", TextLook.STRONG), first),
+                *(row("  ", each) for each in rest),
+            )
+            self.show(ShownText(rows))
         self._said.put(said)
 
-    def decided(self, answer: Answer | Silence) -> None:
+    def decided(self, answer: PersonsAnswer | Silence) -> None:
         self._answers.put(answer)
 
     def interrupted(self) -> None:
@@ -255,7 +169,7 @@ class Terminal:
         self._has_left = True
         self.interrupted()
         self._answers.put(Silence.LEFT)
-        self._said.put(Ended())
+        self._said.put(InputEnded())
 
     # The history
 
@@ -269,7 +183,7 @@ class Terminal:
     def _without_history(self, error: PaddockError) -> None:
         self._history = None
         said = f"what is typed is not kept: {error.message}"
-        self._pending.append(line(Span("note: ", Look.WARN), said))
+        self._pending.append(line(TextSpan("note: ", TextLook.WARN), said))
 
     # The loop
 

@@ -16,7 +16,7 @@ from paddock.plane.report import MADE_WITH_DEV
 from paddock.values.calls import Json
 
 
-class Agents:
+class AgentsCommand:
     summary = "Create, list, show and remove agents. Only people change agents."
     examples = (
         "  paddock agent create writer --profile standard\n"
@@ -25,7 +25,6 @@ class Agents:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         create = actions.add_parser("create", help="make an agent", allow_abbrev=False)
         create.add_argument("name", metavar="NAME")
@@ -125,4 +124,4 @@ def _text(value: Json) -> str:
     return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-COMMAND = Agents()
+COMMAND = AgentsCommand()

@@ -16,7 +16,7 @@ from paddock.text.json import parse_object
 from paddock.values.calls import Json, Refusal, ToolResult
 
 
-class Call:
+class CallOnce:
     """One governed call. Prints the result object."""
 
     summary = (
@@ -44,7 +44,7 @@ class Call:
         source = _read_arguments(options.arguments, console)
         try:
             project = use_project(options, console)
-            progress = Progress(console) if console.stderr.isatty() else None
+            progress = ProgressLine(console) if console.stderr.isatty() else None
             with open_runtime(
                 project, agent=options.agent, approver=approver, progress=progress
             ) as runtime:
@@ -61,7 +61,7 @@ class Call:
         return exit_of_call(result.refusal)
 
 
-class Progress:
+class ProgressLine:
     """One line on a terminal that says how long a command has run, and how much it printed."""
 
     def __init__(self, console: Console) -> None:
@@ -110,4 +110,4 @@ def _approver(options: Options, console: Console) -> Approver:
     return PromptApprover(console)
 
 
-COMMAND = Call()
+COMMAND = CallOnce()

@@ -54,7 +54,6 @@ class CollectorCommand:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         made = actions.add_parser("init", help="make the tables", allow_abbrev=False)
         made.add_argument(

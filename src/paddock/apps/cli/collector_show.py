@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from paddock.apps.cli.console import Console
-from paddock.collector.accept import Answer, Left, Report
-from paddock.collector.chains import Accepted, Chain, Head, OfferRefusal, RefusalCode, Refused
+from paddock.collector.accept import ChainReport, Left, OfferAnswer
+from paddock.collector.chains import Accepted, Chain, ChainHead, OfferRefusal, RefusalCode, Refused
 from paddock.collector.store import Store
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 
 
-def answer_json(answer: Answer) -> Json:
+def answer_json(answer: OfferAnswer) -> Json:
     """What came of an offer. What it says of itself is a claim.
 
     One that was not accepted and has no code was left, and waits on.
@@ -24,13 +24,13 @@ def answer_json(answer: Answer) -> Json:
         "start": offer.start,
         "stop": offer.stop,
         "sender": offer.sender,
-        "accepted": isinstance(result, Head),
+        "accepted": isinstance(result, ChainHead),
         "code": result.code.value if isinstance(result, OfferRefusal) else None,
-        "message": None if isinstance(result, Head) else result.message,
+        "message": None if isinstance(result, ChainHead) else result.message,
     }
 
 
-def say_answer(answer: Answer, console: Console) -> None:
+def say_answer(answer: OfferAnswer, console: Console) -> None:
     offer, result = answer.offer, answer.result
     name = f"{show_name(offer.host)} {show_name(offer.ledger)}"
     sender = show_name(offer.sender)
@@ -44,7 +44,7 @@ def say_answer(answer: Answer, console: Console) -> None:
         console.say(f"{name}: entries {offer.start} to {offer.stop - 1} are taken in")
 
 
-class Status(Struct, frozen=True):
+class ChainStatus(Struct, frozen=True):
     """How far one chain came, what waits, and what was refused of it."""
 
     chain: Chain
@@ -54,7 +54,6 @@ class Status(Struct, frozen=True):
     refused: tuple[Refused, ...]
 
     def json(self) -> Json:
-        """As `--json` prints it."""
         newest = self.newest
         refused: list[Json] = [_refused_json(each) for each in self.refused]
         return {
@@ -96,16 +95,16 @@ def _refused_json(refused: Refused) -> Json:
     }
 
 
-def status_of(store: Store) -> list[Status]:
+def status_of(store: Store) -> list[ChainStatus]:
     """Of every chain that is enrolled. Raises: HostError."""
     with store.steady():
-        found: list[Status] = []
+        found: list[ChainStatus] = []
         for chain in store.chains():
             newest = store.newest(chain)
             size = 0 if newest is None else newest.head.size
             waiting = max(0, store.waiting(chain) - size)
             refused = store.refused(chain.host, chain.ledger)
-            found.append(Status(chain, newest, waiting, tuple(refused)))
+            found.append(ChainStatus(chain, newest, waiting, tuple(refused)))
     return found
 
 
@@ -117,8 +116,7 @@ def say_record(problems: Sequence[str], console: Console) -> None:
         console.say(f"  {problem}")
 
 
-def report_json(report: Report) -> Json:
-    """As `--json` prints it."""
+def report_json(report: ChainReport) -> Json:
     return {
         "host": report.host,
         "ledger": report.ledger,
@@ -129,7 +127,7 @@ def report_json(report: Report) -> Json:
     }
 
 
-def say_report(report: Report, console: Console) -> None:
+def say_report(report: ChainReport, console: Console) -> None:
     """One line, and one for each problem."""
     said = "DAMAGED" if report.problems else "whole"
     console.say(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.demo_commands import TOUR, CommandTour, Scene, SessionTour, copy_project
+from paddock.apps.cli.demo_commands import TOUR, CommandTour, DemoScene, SessionTour, copy_project
 from paddock.apps.cli.options import Options
 from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.project import Project
@@ -61,7 +61,6 @@ class Demo:
     examples = "  paddock demo\n  paddock demo --keep /tmp/paddock-demo"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """--keep."""
         parser.add_argument("--keep", metavar="DIR", help="make the copy in DIR and keep it")
 
     def run(self, options: Options, console: Console) -> int:
@@ -86,7 +85,7 @@ class Demo:
 def _play(directory: Path, options: Options, console: Console) -> int:
     stage = _set_up(directory, console)
     tour = Tour(stage, directory)
-    scenes: list[Scene] = []
+    scenes: list[DemoScene] = []
     for scene in tour.scenes():
         scenes.append(scene)
         if not options.json:
@@ -115,7 +114,7 @@ def _set_up(directory: Path, console: Console) -> Project:
     return open_project(result.root.path, environment)
 
 
-def _show(scene: Scene, console: Console) -> None:
+def _show(scene: DemoScene, console: Console) -> None:
     colour = {"allowed": "32", "refused": "31", "asked": "33"}.get(scene.outcome, "36")
     console.say("")
     console.print(console.paint(scene.title, "1") + "\n")
@@ -156,7 +155,7 @@ class Tour:
         self._directory = directory
         self.surprises: list[str] = []
 
-    def scenes(self) -> Iterator[Scene]:
+    def scenes(self) -> Iterator[DemoScene]:
         """One after another, each when it has happened."""
         for act in self._acts():
             yield act()
@@ -169,7 +168,7 @@ class Tour:
         yield self.recorded()
         yield self.tampered()
 
-    def _acts(self) -> list[Callable[[], Scene]]:
+    def _acts(self) -> list[Callable[[], DemoScene]]:
         return [
             self.look,
             self.write,
@@ -183,25 +182,25 @@ class Tour:
             self.explained,
         ]
 
-    def look(self) -> Scene:
+    def look(self) -> DemoScene:
         """Reading a file of the project."""
         name = self._some_text_file()
         result = self._call("view", {"path": name, "limit": 3})
         return self._scene("An agent looks at a file", f"view {name}", result, "allowed")
 
-    def write(self) -> Scene:
+    def write(self) -> DemoScene:
         """A new file."""
         arguments = {"path": _NOTE, "content": "one\ntwo\nthree\n"}
         result = self._call("create_file", arguments)
         return self._scene("It writes one", f"create_file {_NOTE}", result, "allowed")
 
-    def edit(self) -> Scene:
+    def edit(self) -> DemoScene:
         """One exact text; every other byte stays."""
         arguments = {"path": _NOTE, "old_str": "two", "new_str": "2"}
         result = self._call("str_replace", arguments)
         return self._scene("It changes one word", f"str_replace {_NOTE}", result, "allowed")
 
-    def ask_nobody(self) -> Scene:
+    def ask_nobody(self) -> DemoScene:
         """An ask without an approver is a no."""
         result = self._call("delete_file", {"path": _NOTE})
         return self._scene(
@@ -211,11 +210,11 @@ class Tour:
             ApprovalUnavailableError.code,
         )
 
-    def ask_someone(self) -> Scene:
+    def ask_someone(self) -> DemoScene:
         result = self._call("delete_file", {"path": _NOTE}, YesApprover("demo"))
         return self._scene("Somebody says yes", f"delete_file {_NOTE}", result, "allowed")
 
-    def protected(self) -> Scene:
+    def protected(self) -> DemoScene:
         """A git hook would run code later."""
         arguments = {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"}
         result = self._call("create_file", arguments)
@@ -226,7 +225,7 @@ class Tour:
             ProtectedPathError.code,
         )
 
-    def own_policy(self) -> Scene:
+    def own_policy(self) -> DemoScene:
         """An agent never changes what governs it."""
         arguments = {"path": "paddock.toml", "content": '[profiles.standard]\nallow = ["tool:*"]\n'}
         result = self._call("create_file", arguments)
@@ -237,14 +236,14 @@ class Tour:
             ProtectedPathError.code,
         )
 
-    def dots(self) -> Scene:
+    def dots(self) -> DemoScene:
         """Out by `..`."""
         result = self._call("view", {"path": "docs/../../secret.txt"})
         return self._scene(
             "It tries to climb out", "view docs/../../secret.txt", result, PathTraversalError.code
         )
 
-    def link(self) -> Scene:
+    def link(self) -> DemoScene:
         """Out by a link that stands in the workspace: the kernel refuses to pass it."""
         self._outside.parent.mkdir()
         self._outside.write_text("not for agents\n", encoding="utf-8")
@@ -259,18 +258,18 @@ class Tour:
             PathTraversalError.code,
         )
 
-    def explained(self) -> Scene:
+    def explained(self) -> DemoScene:
         text = "tool:file:create .git/hooks/pre-commit"
         chain = self._project.agents.chain(self._project.default_agent)
         explanation = explain(self._project.policy, chain, parse_action(text))
-        return Scene(
+        return DemoScene(
             "Why was that?",
             f"paddock policy explain '{text}'",
             "explained",
             explanation.render(),
         )
 
-    def recorded(self) -> Scene:
+    def recorded(self) -> DemoScene:
         """The ledger holds every call, the refused ones too."""
         path = str(self._project.layout.ledger_paths()[LedgerName.HO1M])
         rows = [
@@ -284,14 +283,14 @@ class Tour:
             self.surprises.append("the ledger does not verify")
         head = "" if report.head is None else f", head {report.head.hash[:16]}"
         said = f"{report.entries} entries, chain whole{head}"
-        return Scene(
+        return DemoScene(
             "All of it is on record",
             "paddock ledger query --ledger ho1m --last 6; paddock ledger verify",
             "verified",
             "\n".join([*rows, said]),
         )
 
-    def tampered(self) -> Scene:
+    def tampered(self) -> DemoScene:
         """One byte of a copy is changed, and found."""
         path = self._project.layout.ledger_paths()[LedgerName.HO1M]
         copy = self._directory / "tampered.jsonl"
@@ -304,7 +303,7 @@ class Tour:
         if not report.problems:
             self.surprises.append("the changed byte was not found")
         said = "\n".join(f"line {p.line}: {p.kind}: {p.detail}" for p in report.problems)
-        return Scene(
+        return DemoScene(
             "Somebody edits one byte of a copy of it",
             "sed 's/deny/deni/' …; paddock ledger verify",
             "caught",
@@ -321,14 +320,14 @@ class Tour:
         with open_runtime(self._project, agent=None, approver=approver or NoApprover()) as runtime:
             return runtime.call(tool, arguments)
 
-    def _scene(self, title: str, did: str, result: ToolResult, expected: str) -> Scene:
+    def _scene(self, title: str, did: str, result: ToolResult, expected: str) -> DemoScene:
         ended = "allowed" if result.refusal is None else result.refusal.code
         if ended != expected:
             self.surprises.append(f"{did} ended as {ended}, not as {expected}")
         outcome = "refused" if result.refusal is not None else "allowed"
         if ended.startswith("approval."):
             outcome = "asked"
-        return Scene(title, did, outcome, result.content)
+        return DemoScene(title, did, outcome, result.content)
 
     def _some_text_file(self) -> str:
         root = self._project.root.path

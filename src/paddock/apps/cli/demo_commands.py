@@ -113,7 +113,7 @@ def _plain_files(source: Path) -> list[str]:
     return found
 
 
-class Scene(Struct, frozen=True):
+class DemoScene(Struct, frozen=True):
     """A title, what was done, what came of it in a word, and in detail."""
 
     title: str
@@ -122,7 +122,6 @@ class Scene(Struct, frozen=True):
     detail: str
 
     def as_json(self) -> dict[str, Json]:
-        """For `--json`."""
         return {
             "title": self.title,
             "did": self.did,
@@ -145,15 +144,14 @@ class CommandTour(Struct):
     """A file that is no agent's."""
     surprises: list[str] = field(default_factory=list[str])
 
-    def scenes(self) -> Iterator[Scene]:
-        """One for each command, and one for the undo."""
+    def scenes(self) -> Iterator[DemoScene]:
         secret = self.outside.read_bytes()
         (self._root / _LIST).write_text(_BEFORE, encoding="utf-8")
         # Read, the second half would be refused at once; a program is held by the kernel alone.
         command = f"""sed -i s/one/1/ {_LIST}; python3 -c "open('{_HOOK}', 'w').write('boom')\""""
         changed = self._run({"command": command})
         code = "" if changed.refusal is None else changed.refusal.code
-        yield Scene(
+        yield DemoScene(
             "It runs a command; each change is judged like a tool's",
             f"run_shell {command}",
             "refused" if code else "allowed",
@@ -170,7 +168,7 @@ class CommandTour(Struct):
         yield self.dry_run()
         yield self.undone(changed.call_id)
 
-    def escape(self, secret: bytes) -> Scene:
+    def escape(self, secret: bytes) -> DemoScene:
         """A file outside, the network: neither is there for a command."""
         outside = shlex.quote(str(self.outside))
         command = (
@@ -179,32 +177,32 @@ class CommandTour(Struct):
         result = self._run({"command": command})
         is_held = self.outside.read_bytes() == secret and secret.decode() not in result.content
         self._expect(is_held, "a command got out")
-        return Scene(
+        return DemoScene(
             "A command tries to get out, and the kernel holds it",
             f"run_shell {command}",
             "held" if is_held else "got out",
             result.content,
         )
 
-    def dry_run(self) -> Scene:
+    def dry_run(self) -> DemoScene:
         """What a command would change, as a diff."""
         command = f"sed -i s/two/2/ {_LIST}"
         result = self._run({"command": command, "dry_run": True})
         unchanged = (self._root / _LIST).read_text(encoding="utf-8") == _AFTER
         self._expect(unchanged and result.refusal is None, "a dry run changed something")
-        return Scene(
+        return DemoScene(
             "Or it only shows what a command would change",
             f"run_shell {command}  (dry_run)",
             "allowed" if result.refusal is None else "refused",
             result.content,
         )
 
-    def undone(self, call_id: str) -> Scene:
+    def undone(self, call_id: str) -> DemoScene:
         """The first command's change is taken back."""
         with open_past(self.project) as past:
             result = past.undo(past.find(call_id)).result
         self._expect((self._root / _LIST).read_text(encoding="utf-8") == _BEFORE, "no undo")
-        return Scene(
+        return DemoScene(
             "What the first command did is taken back",
             f"paddock undo {call_id}",
             "undone" if result.refusal is None else "refused",
@@ -233,7 +231,7 @@ _NOTE: Final = f"{TOUR}-session.md"
 _ROWS_MAX: Final = 8
 
 
-class Line(Struct, frozen=True):
+class DemoLine(Struct, frozen=True):
     """What is said, and the code that its last call ends with; "" where that is allowed."""
 
     title: str
@@ -242,11 +240,11 @@ class Line(Struct, frozen=True):
 
 
 _LINES: Final = (
-    Line("Now a model works: the built-in one, without a key", "what files are there?"),
-    Line("It writes", f'write a file at {_NOTE} with the content "a model was here"'),
-    Line("It searches", f'search for "a model was here" in {_NOTE}'),
-    Line("It may not delete unasked", f"delete {_NOTE}", ApprovalUnavailableError.code),
-    Line(
+    DemoLine("Now a model works: the built-in one, without a key", "what files are there?"),
+    DemoLine("It writes", f'write a file at {_NOTE} with the content "a model was here"'),
+    DemoLine("It searches", f'search for "a model was here" in {_NOTE}'),
+    DemoLine("It may not delete unasked", f"delete {_NOTE}", ApprovalUnavailableError.code),
+    DemoLine(
         "It is asked for something that is protected",
         'write a file at .git/hooks/post-merge with the content "boom"',
         ProtectedPathError.code,
@@ -266,14 +264,14 @@ class SessionTour:
         if isinstance(event, CallFinished):
             self._calls.append(event)
 
-    def scenes(self) -> Iterator[Scene]:
+    def scenes(self) -> Iterator[DemoScene]:
         """One for each line, and one for the record of the session."""
         with open_session(self._project, SessionWish(model="builtin", listener=self)) as session:
             for line in _LINES:
                 yield self._say(line, session)
         yield self._recorded(session.session_id)
 
-    def _say(self, line: Line, session: Session) -> Scene:
+    def _say(self, line: DemoLine, session: Session) -> DemoScene:
         self._calls.clear()
         result = session.handle_turn(line.message)
         calls = self._calls
@@ -285,11 +283,11 @@ class SessionTour:
         if code.startswith("approval."):
             outcome = "asked"
         rows = [f"  {show_name(call.tool)} {_what(call)}" for call in calls]
-        return Scene(
+        return DemoScene(
             line.title, f"> {line.message}", outcome, "\n".join([*rows, _cut(result.response)])
         )
 
-    def _recorded(self, session_id: str) -> Scene:
+    def _recorded(self, session_id: str) -> DemoScene:
         wanted = Filter(TURN_RECORDED, session_id=session_id)
         turns = sessions_of(self._project).query(LedgerName.HO2M, wanted, None).entries
         report = verify(str(self._project.layout.ledger_paths()[LedgerName.HO2M]))
@@ -302,7 +300,7 @@ class SessionTour:
         ]
         said = f"{report.entries} entries, chain whole"
         command = f"paddock session show {session_id}; paddock ledger verify --ledger ho2m"
-        return Scene(
+        return DemoScene(
             "The whole session is on record", command, "verified", "\n".join([*rows, said])
         )
 

@@ -12,11 +12,11 @@ from paddock.assembly.project import Project
 from paddock.errors import SandboxUnavailableError
 from paddock.plane.report import MADE_WITH_DEV
 from paddock.policy.settings import EnforcementMode
-from paddock.sandbox.values import Enforcement, Verdict
+from paddock.sandbox.values import BackendVerdict, Enforcement
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
-    from paddock.sandbox.backends import Finding
+    from paddock.sandbox.backends import HostFinding
 
 _STAGING = "staging"
 """Below Paddock's state: where the layers of commands lie."""
@@ -73,13 +73,13 @@ class Doctor:
             console.say(f"plane: {MADE_WITH_DEV}")
         return 0
 
-    def _say_findings(self, findings: Iterable["Finding"], console: Console) -> None:
+    def _say_findings(self, findings: Iterable["HostFinding"], console: Console) -> None:
         for finding in findings:
             self._say(finding.is_there, finding.name, finding.found, console)
             if finding.remedy:
                 console.say(f"       {'':<17}{finding.remedy}")
 
-    def _say_verdict(self, verdict: Verdict, name: str, console: Console) -> None:
+    def _say_verdict(self, verdict: BackendVerdict, name: str, console: Console) -> None:
         works = verdict.enforcement is not Enforcement.NONE
         found = verdict.enforcement.value if works else verdict.cause
         self._say(works, name, found, console)
@@ -93,7 +93,7 @@ class Doctor:
         console.say(f"{name:<17}{found}")
 
 
-def _examine_here(project: Project) -> Verdict:
+def _examine_here(project: Project) -> BackendVerdict:
     from paddock.sandbox.backends import examine_workspace
 
     staging = project.environment.paddock_home / _STAGING
@@ -101,7 +101,7 @@ def _examine_here(project: Project) -> Verdict:
 
 
 def _commands(
-    verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: EnforcementMode
+    verdicts: tuple[BackendVerdict, ...], here: BackendVerdict | None, enforcement: EnforcementMode
 ) -> str:
     from paddock.sandbox.backends import NO_BACKEND, choose_backend
 
@@ -116,7 +116,7 @@ def _commands(
     return f"held by {chosen.backend} ({chosen.enforcement.value})"
 
 
-def _finding_json(finding: "Finding") -> dict[str, Json]:
+def _finding_json(finding: "HostFinding") -> dict[str, Json]:
     return {
         "name": finding.name,
         "ok": finding.is_there,
@@ -125,7 +125,7 @@ def _finding_json(finding: "Finding") -> dict[str, Json]:
     }
 
 
-def _verdict_json(verdict: Verdict) -> dict[str, Json]:
+def _verdict_json(verdict: BackendVerdict) -> dict[str, Json]:
     return {
         "backend": verdict.backend,
         "enforcement": verdict.enforcement.value,

@@ -16,7 +16,7 @@ from paddock.plane.layout import LedgerName
 from paddock.policy.decide import shell_for
 from paddock.policy.questions.lint import TRACKED_HINT, describe_tracked, find_tracked_secrets
 from paddock.policy.settings import EnforcementMode, ShellSettings
-from paddock.sandbox.backends import Finding, find_rarely_confined, offered_outside
+from paddock.sandbox.backends import HostFinding, find_rarely_confined, offered_outside
 from paddock.sandbox.git.tracked import list_tracked
 
 _PROJECT: Final = "this project"
@@ -32,7 +32,7 @@ class Here(Struct, frozen=True):
 
     project: Project | None
     enforcement: EnforcementMode
-    findings: tuple[Finding, ...]
+    findings: tuple[HostFinding, ...]
 
     @property
     def obstacle(self) -> str:
@@ -53,7 +53,7 @@ def look_here(options: Options, console: Console) -> Here:
         return Here(None, ShellSettings().enforcement, (_refused(error), _records((state,))))
     places = (state, project.layout.ledger_paths()[LedgerName.HO1M].parent)
     records = _records(places)
-    loads = Finding(_PROJECT, is_there=True, found="its policy and its agents load")
+    loads = HostFinding(_PROJECT, is_there=True, found="its policy and its agents load")
     findings = (loads, records, *_outside(project, console))
     try:
         findings = (*findings, *_tracked(project))
@@ -65,7 +65,7 @@ def look_here(options: Options, console: Console) -> Here:
         return Here(project, ShellSettings().enforcement, (_refused(error), records))
 
 
-def _outside(project: Project, console: Console) -> tuple[Finding, ...]:
+def _outside(project: Project, console: Console) -> tuple[HostFinding, ...]:
     """Programs of this host that a client's confined commands rarely get to work."""
     hook = project.policy.settings.hook
     names = find_rarely_confined(console.variables.get("PATH", ""), hook.outside)
@@ -73,16 +73,16 @@ def _outside(project: Project, console: Console) -> tuple[Finding, ...]:
         return ()
     said = f"rarely work in a client's confined commands: {', '.join(names)}"
     remedy = f"to leave them to the client's own prompt: {offered_outside(names)} in [hook]"
-    return (Finding("programs", is_there=True, found=said, remedy=remedy),)
+    return (HostFinding("programs", is_there=True, found=said, remedy=remedy),)
 
 
-def _tracked(project: Project) -> tuple[Finding, ...]:
+def _tracked(project: Project) -> tuple[HostFinding, ...]:
     """What git tracks of what policy calls secret; nothing is missing for that."""
     paths = find_tracked_secrets(project.policy, list_tracked(project.root.path))
     if not paths:
         return ()
     said = describe_tracked(paths)
-    return (Finding(_TRACKED, is_there=True, found=said, remedy=TRACKED_HINT),)
+    return (HostFinding(_TRACKED, is_there=True, found=said, remedy=TRACKED_HINT),)
 
 
 def _enforcement(project: Project) -> EnforcementMode:
@@ -91,12 +91,12 @@ def _enforcement(project: Project) -> EnforcementMode:
     return shell_for(policy, tuple(record.agent for record in lineage)).enforcement
 
 
-def _refused(error: PaddockError) -> Finding:
+def _refused(error: PaddockError) -> HostFinding:
     place = ": ".join(part for part in (error.where, error.hint) if part)
-    return Finding(_PROJECT, is_there=False, found=error.message, remedy=place)
+    return HostFinding(_PROJECT, is_there=False, found=error.message, remedy=place)
 
 
-def _records(places: tuple[Path, ...]) -> Finding:
+def _records(places: tuple[Path, ...]) -> HostFinding:
     """Whether files can be made there: a call that cannot be recorded does not run."""
     for place in places:
         standing = _standing(place)
@@ -104,13 +104,13 @@ def _records(places: tuple[Path, ...]) -> Finding:
             # It has no name, or loses it at once: nothing is left in a ledger's folder.
             tempfile.TemporaryFile(dir=standing).close()
         except OSError as error:
-            return Finding(
+            return HostFinding(
                 _RECORDS,
                 is_there=False,
                 found=f"nothing can be written in {standing}: {os.strerror(error.errno or 0)}",
                 remedy="make it writable for this user, or name another place: PADDOCK_HOME=DIR",
             )
-    return Finding(_RECORDS, is_there=True, found="can be written")
+    return HostFinding(_RECORDS, is_there=True, found="can be written")
 
 
 def _standing(place: Path) -> Path:

@@ -42,7 +42,6 @@ class LedgerCommand:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
         asked = actions.add_parser("query", help="entries, newest last", allow_abbrev=False)
         asked_with.add_query(asked, _CHOICES)

@@ -17,7 +17,6 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
 def add_query(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `query`."""
     parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
     parser.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
     parser.add_argument(
@@ -37,7 +36,6 @@ def add_query(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
 
 
 def add_tail(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `tail`."""
     parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
     parser.add_argument("--last", type=int, default=10, metavar="N")
     parser.add_argument(
@@ -46,7 +44,6 @@ def add_tail(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
 
 
 def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `verify`."""
     parser.add_argument(
         "--ledger",
         type=partial(_named, names),
@@ -81,13 +78,11 @@ def _named(names: tuple[str, ...], given: str) -> LedgerName:
 
 
 def add_checkpoint(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `checkpoint`."""
     parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
     parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
 
 
 def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `proof`."""
     parser.add_argument(
         "entry",
         metavar="SEQ|CALL-ID",
@@ -120,7 +115,6 @@ def add_signer(parser: argparse.ArgumentParser) -> None:
 
 
 def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `export`."""
     parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
     parser.add_argument(
         "--format",
@@ -147,7 +141,6 @@ def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
 
 
 def add_content(parser: argparse.ArgumentParser) -> None:
-    """The options of `content`."""
     parser.add_argument(
         "digest", nargs="?", metavar="DIGEST", help="salted_sha256 or output_kept of an entry"
     )
@@ -158,7 +151,6 @@ def add_content(parser: argparse.ArgumentParser) -> None:
 
 
 def add_erase(parser: argparse.ArgumentParser) -> None:
-    """The options of `erase`."""
     parser.add_argument("digest", nargs="*", metavar="DIGEST", help="salted_sha256 of an entry")
     parser.add_argument("--call", metavar="ID", help="all contents that a call's entries name")
     parser.add_argument("--reason", default="", metavar="TEXT", help="stands in the record")

@@ -41,7 +41,7 @@ from paddock.ledger.query import Filter, query
 from paddock.ledger.read import find_genesis, gone_error, is_known
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.signing import open_note
-from paddock.ledger.verify.verifying import ChainFault, Held, Problem, Verification
+from paddock.ledger.verify.verifying import ChainFault, Held, LedgerProblem, Verification
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote, show_name
@@ -220,7 +220,7 @@ def _say_report(name: str, report: Verification, console: Console) -> None:
         console.say(f"  {report.uncovered}")
 
 
-def _place(problem: Problem) -> str:
+def _place(problem: LedgerProblem) -> str:
     if not problem.line:
         return ""
     return f"line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "

@@ -128,7 +128,6 @@ exit status:
 
 
 def help_text() -> str:
-    """The text of `paddock --help`."""
     rows = (f"  {name:<12}{listed.summary}" for name, listed in COMMANDS.items())
     return _HELP.format(commands="\n".join(rows))
 

@@ -48,7 +48,6 @@ class PackageCommand:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         hashing = actions.add_parser(
             "hash", help="write each file's hash into the manifest", allow_abbrev=False

@@ -4,7 +4,7 @@ from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
-from paddock.packages.install import Report, word_of
+from paddock.packages.install import InstallReport, word_of
 from paddock.packages.listing import Ownership
 from paddock.packages.rows import PackageRow
 from paddock.packages.vouching import Approved
@@ -14,7 +14,7 @@ _SHOWN_MAX: Final = 20
 """Rows that are said one by one; `--json` has all."""
 
 
-def say_report(report: Report, options: Options, console: Console) -> None:
+def say_report(report: InstallReport, options: Options, console: Console) -> None:
     """What an install or an uninstall came to."""
     if options.json:
         console.write_json(report.as_json())

@@ -70,7 +70,6 @@ class PolicyCommand:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
         check = actions.add_parser(
             "check",
@@ -290,7 +289,6 @@ def chain_of(project: Project, name: str | None) -> AgentChain:
 
 
 def policy_of(project: Project, name: str | None) -> Policy:
-    """The policy as agent `name` meets it."""
     wanted = project.agent_named(name)
     if _is_yet_to_be_made(project, wanted) or _is_clients(project, wanted):
         return project.policy
@@ -331,7 +329,6 @@ def _finding_json(finding: LintFinding) -> dict[str, Json]:
 
 
 def decision_json(decision: Decision) -> dict[str, Json]:
-    """A decision as `--json` prints it."""
     return {
         "outcome": decision.outcome.word,
         **here_json(decision),

@@ -35,7 +35,7 @@ from paddock.policy.questions.explain import Now, explain_now
 from paddock.policy.questions.record import (
     DECIDED_EVENTS,
     TOLD_EVENTS,
-    Kept,
+    KeptCall,
     Lost,
     PastDecision,
     Recorded,
@@ -145,7 +145,7 @@ def explain_call(options: Options, console: Console) -> int:
     found = () if rows is None else rows.entries
     bad = () if rows is None else rows.bad
     kept = [
-        Kept(row.seq, row.timestamp, row.entry)
+        KeptCall(row.seq, row.timestamp, row.entry)
         for row in found
         if row.entry.event_type in TOLD_EVENTS
     ]

@@ -48,5 +48,4 @@ def use_project(options: Options, console: Console) -> Project:
 
 
 def override_of(options: Options, console: Console) -> Path | None:
-    """The directory that `--plane` names, if it is given."""
     return None if options.plane is None else console.directory / options.plane

@@ -15,11 +15,11 @@ from paddock.assembly.sessions import SessionWish, open_session
 from paddock.text.show import show_name
 
 if TYPE_CHECKING:
-    from paddock.assembly.cassettes import Prepared
+    from paddock.assembly.cassettes import PreparedCassette
     from paddock.providers.ports import Provider
 
 
-class Run:
+class RunCommand:
     """One headless session of one turn."""
 
     summary = (
@@ -52,7 +52,6 @@ class Run:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """`--model`."""
     parser.add_argument(
         "--model",
         metavar="PROVIDER[:NAME]",
@@ -96,7 +95,7 @@ def answer(message: str, resume: str | None, options: Options, console: Console)
     return _exit_of(result)
 
 
-def _prepared(project: Project, options: Options, console: Console) -> "Prepared | None":
+def _prepared(project: Project, options: Options, console: Console) -> "PreparedCassette | None":
     from paddock.assembly.cassettes import find_script, open_played
 
     if options.play is None:
@@ -138,4 +137,4 @@ class _Progress:
             self._console.warn(f"  {show_name(event.tool)}  {came}  {duration}")
 
 
-COMMAND = Run()
+COMMAND = RunCommand()

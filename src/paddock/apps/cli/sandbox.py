@@ -13,7 +13,7 @@ from paddock.errors import HostError, UsageError
 from paddock.limits import shell_cache_bytes_max
 from paddock.plane.environment import real_path
 from paddock.sandbox.caches import FOLDER, Caches
-from paddock.sandbox.facts import Asking, collect_facts
+from paddock.sandbox.facts import FactsWanted, collect_facts
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.plan import CompiledPlan, ReadJudge, compile_plan, plan_digest, plan_json
 from paddock.sandbox.values import GitConfig
@@ -65,7 +65,7 @@ class Sandbox:
         name = project.agent_named(options.agent)
         record = project.agents.read(name)
         policy, chain = project.policy_for(record), project.agents.chain(name)
-        facts = collect_facts(Asking(policy, project.agents, name, console.variables))
+        facts = collect_facts(FactsWanted(policy, project.agents, name, console.variables))
         with _opened(facts.workspace) as root_fd:
             hidden = NameIndex(ReadJudge(policy, chain)).find(root_fd)
         compiled = compile_plan(policy, chain, facts, hidden)

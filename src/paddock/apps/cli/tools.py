@@ -10,7 +10,7 @@ from paddock.assembly.runtimes import tools_of
 _PROVIDERS = ("anthropic", "openai", "openai-responses", "mcp")
 
 
-class Tools:
+class ListTools:
     """The tools of one agent, as a table or as a provider's schemas."""
 
     summary = "List the tools that an agent has, or print them as a provider's schemas."
@@ -47,4 +47,4 @@ class Tools:
         return 0
 
 
-COMMAND = Tools()
+COMMAND = ListTools()

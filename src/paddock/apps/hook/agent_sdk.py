@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from paddock.apps.hook.full import FullPorts, Given, guarded, identity_of
-from paddock.apps.hook.ground import PROJECT_VARIABLE, Ground, find_ground
+from paddock.apps.hook.ground import PROJECT_VARIABLE, HookGround, find_ground
 from paddock.apps.hook.lean import answers, flow
 from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.judging import ASK, DENY
@@ -175,7 +175,7 @@ def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Per
 
 
 def _said(
-    judged: flow.Judged, ground: Ground, ports: FullPorts, requested: Requested
+    judged: flow.LeanJudged, ground: HookGround, ports: FullPorts, requested: Requested
 ) -> Permission:
     verdict = judged.verdict
     if verdict.outcome == DENY:
@@ -202,5 +202,5 @@ def _said(
     return Permission("deny", f"{reason} ({_NOBODY})")
 
 
-def _why(ground: Ground) -> str:
+def _why(ground: HookGround) -> str:
     return ground.why_read or "it runs in the background, or starts outside the workspace"

@@ -10,7 +10,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.apps.hook.confinement import keep_trial, try_in_codex
-from paddock.apps.hook.console import Console, environment_of, project_of
+from paddock.apps.hook.console import HookConsole, environment_of, project_of
 from paddock.apps.hook.full import Given, answer, record_stop
 from paddock.apps.hook.ground import command_program, why_read
 from paddock.apps.hook.lean.start import RECORD_TIMEOUT_S, StoppedError
@@ -20,9 +20,9 @@ from paddock.apps.hook.settings.installing import (
     SCOPES,
     SCOPES_OF,
     Client,
+    InstallState,
     Places,
     Scope,
-    Standing,
     standing_in,
 )
 from paddock.apps.hook.settings.interpreters import find_programs
@@ -32,7 +32,7 @@ from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, find_decided
 from paddock.ledger.read import stands
 from paddock.plane import scratch
-from paddock.plane.clients import Edit
+from paddock.plane.clients import ClientFileEdit
 from paddock.plane.layout import LedgerName
 from paddock.policy.questions.record import DENIED_UNASKED
 from paddock.sandbox.backends import find_rarely_confined, offered_outside
@@ -102,7 +102,7 @@ class Hook:
         for parsed in (install, uninstall):
             parsed.add_argument("--yes", action="store_true", help="do not ask")
 
-    def run(self, options: argparse.Namespace, console: Console) -> int:
+    def run(self, options: argparse.Namespace, console: HookConsole) -> int:
         """Do what was asked."""
         if options.action is None:
             return _answer(options, console)
@@ -111,7 +111,7 @@ class Hook:
         return _edit(options, console)
 
 
-def _answer(options: argparse.Namespace, console: Console) -> int:
+def _answer(options: argparse.Namespace, console: HookConsole) -> int:
     """One event. An installed hook does not come through here: see `launch.py`."""
     try:
         console.print(_answer_in_time(_given(options, console)).decode())
@@ -147,7 +147,7 @@ def _stop(number: int, _frame: object) -> None:
     raise StoppedError(f"signal {number}")
 
 
-def _given(options: argparse.Namespace, console: Console) -> Given:
+def _given(options: argparse.Namespace, console: HookConsole) -> Given:
     variables = dict(console.variables)
     if options.plane is not None:
         variables["PADDOCK_PLANE"] = str(console.directory / options.plane)
@@ -160,13 +160,13 @@ def _given(options: argparse.Namespace, console: Console) -> Given:
     )
 
 
-def _edit(options: argparse.Namespace, console: Console) -> int:
+def _edit(options: argparse.Namespace, console: HookConsole) -> int:
     if options.action == "install":
         return _install(options, console)
     return _uninstall(options, console)
 
 
-def _install(options: argparse.Namespace, console: Console) -> int:
+def _install(options: argparse.Namespace, console: HookConsole) -> int:
     client: Client = options.client or "claude"
     scope: Scope = options.scope or "project"
     project = project_of(console, options.plane)
@@ -197,7 +197,7 @@ def _install(options: argparse.Namespace, console: Console) -> int:
     return _end(options, console, edit, said, done=True)
 
 
-def _say_how_commands_run(project: Project, client: Client, console: Console) -> None:
+def _say_how_commands_run(project: Project, client: Client, console: HookConsole) -> None:
     """Whether this client's commands are confined, and which programs that hinders."""
     why = why_read(project, client, console.variables)
     console.warn(f"note: commands of {client} {_ways_of(why)}")
@@ -214,7 +214,7 @@ def _ways_of(why_read: str) -> str:
     return f"are read, not confined ({why_read})" if why_read else "run in the sandbox (confine)"
 
 
-def _uninstall(options: argparse.Namespace, console: Console) -> int:
+def _uninstall(options: argparse.Namespace, console: HookConsole) -> int:
     client: Client = options.client or "claude"
     scope: Scope = options.scope or "project"
     project = project_of(console, options.plane)
@@ -234,11 +234,11 @@ def _uninstall(options: argparse.Namespace, console: Console) -> int:
     return _end(options, console, edit, said, done=done, elsewhere=elsewhere)
 
 
-def _places(project: Project, console: Console) -> Places:
+def _places(project: Project, console: HookConsole) -> Places:
     return Places(project.root.path, environment_of(console).home, console.variables)
 
 
-def _apply(edit: Edit, options: argparse.Namespace, console: Console) -> bool:
+def _apply(edit: ClientFileEdit, options: argparse.Namespace, console: HookConsole) -> bool:
     """Whether it is done, or there was nothing to do; False after a no."""
     if edit.changes and not options.yes and not _agrees(edit, console):
         return False
@@ -247,14 +247,14 @@ def _apply(edit: Edit, options: argparse.Namespace, console: Console) -> bool:
     return True
 
 
-def _elsewhere(places: Places, client: Client, scope: Scope) -> list[Standing]:
+def _elsewhere(places: Places, client: Client, scope: Scope) -> list[InstallState]:
     """Where else the client finds us, or nobody can tell."""
     programs = find_programs()
     found = [standing_in(places, client, each, programs) for each in SCOPES_OF[client]]
     return [each for each in found if each.scope != scope and each.state != "absent"]
 
 
-def _still_there(standing: Standing) -> str:
+def _still_there(standing: InstallState) -> str:
     if not standing.is_there:
         return f"nobody can tell whether it stands in {standing.path}: {standing.why}"
     named = "" if standing.client == "claude" else f" --client {standing.client}"
@@ -262,19 +262,19 @@ def _still_there(standing: Standing) -> str:
     return f"it stands in {standing.path} (scope {standing.scope}): {line}"
 
 
-def _agrees(edit: Edit, console: Console) -> bool:
+def _agrees(edit: ClientFileEdit, console: HookConsole) -> bool:
     console.warn(edit.shown())
     return console.agrees("write this? [y/N] ")
 
 
 def _end(
     options: argparse.Namespace,
-    console: Console,
-    edit: Edit,
+    console: HookConsole,
+    edit: ClientFileEdit,
     said: str,
     *,
     done: bool,
-    elsewhere: Sequence[Standing] = (),
+    elsewhere: Sequence[InstallState] = (),
 ) -> int:
     if options.json:
         shown: dict[str, Json] = {
@@ -290,7 +290,7 @@ def _end(
     return 0 if done else 1
 
 
-def _status(options: argparse.Namespace, console: Console) -> int:
+def _status(options: argparse.Namespace, console: HookConsole) -> int:
     project = project_of(console, options.plane)
     found = _standings(options, _places(project, console))
     denials = _denials(project)
@@ -326,7 +326,7 @@ def _status(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _standings(options: argparse.Namespace, places: Places) -> list[Standing]:
+def _standings(options: argparse.Namespace, places: Places) -> list[InstallState]:
     """Of each client that has settings of the scope; of the named one whatever it has.
 
     Raises: UsageError: the named client has none of that scope.

@@ -9,7 +9,7 @@ from paddock.plane.environment import Environment, read_environment
 from paddock.values.calls import Json
 
 
-class Console(Protocol):
+class HookConsole(Protocol):
     """Streams, environment, current directory."""
 
     @property
@@ -35,9 +35,7 @@ class Console(Protocol):
     @property
     def directory(self) -> Path: ...
 
-    def print(self, text: str) -> None:
-        """Text for stdout as it is."""
-        ...
+    def print(self, text: str) -> None: ...
 
     def say(self, text: str = "") -> None:
         """For a person, on stdout."""
@@ -56,12 +54,12 @@ class Console(Protocol):
         ...
 
 
-def environment_of(console: Console) -> Environment:
+def environment_of(console: HookConsole) -> Environment:
     """The user's environment. Raises: ConfigError where there is no home."""
     return read_environment(console.variables)
 
 
-def project_of(console: Console, plane: str | None) -> Project:
+def project_of(console: HookConsole, plane: str | None) -> Project:
     """The project that a command works on; nothing is made. Raises: UsageError, ConfigError."""
     override = None if plane is None else console.directory / plane
     return find_project(console.directory, environment_of(console), override)

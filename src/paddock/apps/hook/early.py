@@ -20,7 +20,7 @@ from paddock.apps.hook.lean.asked import (
     ShapeError,
     parse_json,
 )
-from paddock.apps.hook.lean.judging import DENY, Verdict
+from paddock.apps.hook.lean.judging import DENY, LeanVerdict
 from paddock.apps.hook.lean.records import Identity, decision_record
 from paddock.apps.hook.records_of import entry_of
 from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
@@ -75,7 +75,7 @@ def record_refusal(
     environment = read_environment(variables)
     start = start_of(asked.client, asked.cwd, variables, directory)
     layout = open_plane(find_root(Path(start), environment), environment).layout
-    verdict = Verdict([], [])
+    verdict = LeanVerdict([], [])
     verdict.outcome, verdict.reason, verdict.code = DENY, reason, code
     # Nobody has looked yet whose profile it is.
     who = Identity(asked.agent_type, [], "")

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.apps.hook.early import find_named, record_refusal
-from paddock.apps.hook.ground import Ground, find_ground
+from paddock.apps.hook.ground import HookGround, find_ground
 from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.answers import cut
@@ -27,8 +27,8 @@ from paddock.apps.hook.lean.asked import (
     ShapeError,
     parse_asked,
 )
-from paddock.apps.hook.lean.judging import BOUNDARY, DENY, Verdict
-from paddock.apps.hook.lean.records import Identity, Record, decision_record
+from paddock.apps.hook.lean.judging import BOUNDARY, DENY, LeanVerdict
+from paddock.apps.hook.lean.records import Identity, LeanRecord, decision_record
 from paddock.apps.hook.lean.seen import claim_warning
 from paddock.apps.hook.lean.wrap import changed_input
 from paddock.apps.hook.records_of import entry_of, warned_directory
@@ -164,7 +164,7 @@ def with_notices(said: bytes, notices: Sequence[str]) -> bytes:
     return f"{json.dumps(members)}\n".encode()
 
 
-def _keep_image(ground: Ground, asked: Asked, given: Given) -> None:
+def _keep_image(ground: HookGround, asked: Asked, given: Given) -> None:
     """Make the next call quick. Without an image it is decided like this one."""
     try:
         keep_image(ground, asked, given.variables)
@@ -177,12 +177,12 @@ class FullPorts:
 
     __slots__ = ("_ground", "_ledger")
 
-    def __init__(self, ledger: Ledger, ground: Ground) -> None:
+    def __init__(self, ledger: Ledger, ground: HookGround) -> None:
         self._ledger = ledger
         self._ground = ground
 
-    def append(self, record: Record) -> None:
-        """See `flow.Ports`. Raises: PaddockError."""
+    def append(self, record: LeanRecord) -> None:
+        """See `flow.EventPorts`. Raises: PaddockError."""
         self._ledger.append([entry_of(record)])
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
@@ -191,8 +191,8 @@ class FullPorts:
     def randomness(self, size: int) -> bytes:
         return os.urandom(size)
 
-    def wrap(self, judged: flow.Judged, is_asked: bool) -> str:
-        """See `flow.Ports`. Raises: HostError."""
+    def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
+        """See `flow.EventPorts`. Raises: HostError."""
         holding, line = self._ground.engine.holding, judged.wanted.line
         if holding is None or line is None:
             return ""
@@ -213,8 +213,8 @@ def today_here() -> str:
     return time.strftime("%Y-%m-%d", time.localtime())
 
 
-def _refused(reason: str) -> Verdict:
-    verdict = Verdict([], [])
+def _refused(reason: str) -> LeanVerdict:
+    verdict = LeanVerdict([], [])
     verdict.outcome, verdict.rank = DENY, BOUNDARY
     verdict.reason, verdict.code = reason, InvalidArgumentsError.code
     return verdict

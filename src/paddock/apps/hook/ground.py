@@ -32,7 +32,7 @@ PROJECT_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
 """Where Claude Code was started; the shell's own directory may be another by now."""
 
 
-class Ground(Struct, frozen=True):
+class HookGround(Struct, frozen=True):
     """Everything that a judgement needs."""
 
     project: Project
@@ -51,7 +51,9 @@ def start_of(client: str, cwd: str, variables: Mapping[str, str], directory: str
     return named if os.path.isabs(named) else cwd or directory
 
 
-def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, today: str) -> Ground:
+def find_ground(
+    asked: Asked, variables: Mapping[str, str], directory: str, today: str
+) -> HookGround:
     """Open the project, its plane made on first use.
 
     Raises:
@@ -74,7 +76,7 @@ def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, toda
     why = why_read(project, asked.client, variables)
     holding = None if why else holding_for(project, asked.agent_type, unnamed=bool(asked.agent_id))
     engine = PolicyEngine(project.policy, chain, also, holding)
-    return Ground(project, scene, chain, engine, start, why)
+    return HookGround(project, scene, chain, engine, start, why)
 
 
 def why_read(project: Project, client: str, variables: Mapping[str, str]) -> str:

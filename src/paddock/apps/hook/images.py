@@ -15,7 +15,7 @@ from typing import Final
 
 from paddock.apps.hook import tables
 from paddock.apps.hook.confinement import BOOT, claude_settings, kept_files
-from paddock.apps.hook.ground import Ground, also_write, holding_for
+from paddock.apps.hook.ground import HookGround, also_write, holding_for
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -58,7 +58,7 @@ _LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
 _EVERYTHING: Final = Permissions()
 
 
-def keep_image(ground: Ground, asked: Asked, variables: Mapping[str, str]) -> bool:
+def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -> bool:
     """Make and keep the image for calls like this one; whether there is one now.
 
     Raises:
@@ -81,7 +81,7 @@ def keep_image(ground: Ground, asked: Asked, variables: Mapping[str, str]) -> bo
 
 
 def make_image(
-    ground: Ground, client: str, variables: Mapping[str, str], homes: Homes
+    ground: HookGround, client: str, variables: Mapping[str, str], homes: Homes
 ) -> bytes | None:
     """Return an image's body; None where the lean path is not to decide here."""
     project = ground.project
@@ -134,7 +134,7 @@ def make_image(
     )
 
 
-def _holding(ground: Ground, agents: Mapping[str, Json]) -> Json:
+def _holding(ground: HookGround, agents: Mapping[str, Json]) -> Json:
     """What runs the commands of each agent; None where they are only read."""
     if ground.why_read:
         return None
@@ -155,7 +155,7 @@ def _is_plain(policy: Policy, chain: AgentChain) -> bool:
     return all(agent.permissions == _EVERYTHING and agent.profile in known for agent in chain)
 
 
-def _looked(ground: Ground) -> list[Json] | None:
+def _looked(ground: HookGround) -> list[Json] | None:
     """Return everything that root, plane, trust and policy were found by, as it is now."""
     project = ground.project
     layout, files = project.layout, project.files

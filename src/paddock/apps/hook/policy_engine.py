@@ -11,9 +11,9 @@ from paddock.apps.hook.lean.judging import (
     OTHERWISE,
     PARANOID,
     RULE,
-    Finding,
-    Line,
-    Rule,
+    LeanFinding,
+    LeanLine,
+    LeanRule,
 )
 from paddock.apps.hook.lean.wrap import Holding
 from paddock.apps.hook.lines import read_targets
@@ -85,7 +85,7 @@ class PolicyEngine:
         """`confine` or `read`."""
         return self.hook.shell
 
-    def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
+    def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
         writer = Writer.COMMAND if by_command else Writer.FILE_TOOL
         action = Action("file", "create" if is_write else "view", path)
         found = [_denial(each) for each in self._policy.guards.denials(path, is_write, writer)]
@@ -93,20 +93,20 @@ class PolicyEngine:
             found += [_denial(each) for each in compile_permissions(agent).denials(action)]
         return found
 
-    def profile(self, category: str, operation: str, target: str) -> list[Finding]:
+    def profile(self, category: str, operation: str, target: str) -> list[LeanFinding]:
         action = Action(category, operation, target)
-        found: list[Finding] = []
+        found: list[LeanFinding] = []
         for profile in self._judge.profiles():
             verdict = profile.judge(action)
             found.append(_finding(verdict.finding))
             found += _others(verdict.matched, verdict.finding.rule)
         return found
 
-    def held_line(self, text: str, directory: str) -> Line:
+    def held_line(self, text: str, directory: str) -> LeanLine:
         """See `judging.Engine`: what `run_shell` would be judged as."""
         judge = judge_line(Action("shell", "run", text))
         if judge.refusal:
-            return Line([Finding(DENY, NOTHING, judge.refusal)])
+            return LeanLine([LeanFinding(DENY, NOTHING, judge.refusal)])
         found = self._words(judge)
         named = () if directory == "." else parse_line(text).writes
         added = frozenset(filter(None, (written_path(each, directory) for each in named)))
@@ -118,7 +118,7 @@ class PolicyEngine:
                 found.append(_finding(write))
         for action in written:
             found += [_finding(each) for each in self._judge.findings(action, Writer.COMMAND)]
-        return Line(found, tuple(("create", (), action.target) for action in written))
+        return LeanLine(found, tuple(("create", (), action.target) for action in written))
 
     def is_outside(self, text: str) -> bool:
         if self._outside is None:
@@ -129,15 +129,15 @@ class PolicyEngine:
         found = [each.finding.outcome for each in said]
         return bool(found) and not judge.refusal and set(found) == {Outcome.ALLOW}
 
-    def _words(self, judge: LineJudge) -> list[Finding]:
+    def _words(self, judge: LineJudge) -> list[LeanFinding]:
         return [
             _finding(each) for profile in self._judge.profiles() for each in judge.findings(profile)
         ]
 
-    def line(self, text: str, base: str) -> Line:
+    def line(self, text: str, base: str) -> LeanLine:
         judge = judge_line(Action("shell", "run", text))
         if judge.refusal:
-            return Line([Finding(DENY, NOTHING, judge.refusal)])
+            return LeanLine([LeanFinding(DENY, NOTHING, judge.refusal)])
         found = self._words(judge)
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
@@ -146,13 +146,13 @@ class PolicyEngine:
         is_changing = bool(parsed.touched or parsed.removed or sifted)
         doubts = parsed.runtime_only if is_changing else parsed.doubts
         unsure = dict.fromkeys((*doubts, *targets.unsure))
-        found += [Finding(ASK, RULE, reason, _asked(reason)) for reason in unsure]
+        found += [LeanFinding(ASK, RULE, reason, _asked(reason)) for reason in unsure]
         touched = (
             *(("create", *each) for each in targets.targets),
             *(("delete", *each) for each in targets.removed),
         )
         reads = tuple(targets.reads)
-        return Line(found, touched, tuple(targets.patches), targets.removes, reads)
+        return LeanLine(found, touched, tuple(targets.patches), targets.removes, reads)
 
     def find_warning(self, path: str) -> str:
         found = self._policy.guards.find_warning(path)
@@ -161,12 +161,12 @@ class PolicyEngine:
     def is_safe(self, path: str) -> bool:
         return self._policy.guards.is_safe(path)
 
-    def find_secret_outside(self, path: str) -> Rule | None:
+    def find_secret_outside(self, path: str) -> LeanRule | None:
         for layer in self._secret_outside:
             found = layer.match(path.lstrip("/") or ".")
             if found is not None:
                 place = found.place
-                return Rule(DENY, found.text, "paths.secret", place.file, place.line)
+                return LeanRule(DENY, found.text, "paths.secret", place.file, place.line)
         return None
 
     def may_write_outside(self, path: str) -> bool:
@@ -193,33 +193,33 @@ def compile_also(patterns: tuple[str, ...]) -> PathList:
     return PathList([compile_pattern(text) for text in patterns], Comparison.PERMITTING)
 
 
-def _denial(match: RuleMatch) -> Finding:
-    return Finding(int(match.outcome), GUARD, match.reason, _rule(match), match.code)
+def _denial(match: RuleMatch) -> LeanFinding:
+    return LeanFinding(int(match.outcome), GUARD, match.reason, _rule(match), match.code)
 
 
-def _finding(found: PolicyFinding) -> Finding:
+def _finding(found: PolicyFinding) -> LeanFinding:
     rule = None if found.rule is None else _rule(found.rule)
     rank = found.rank if found.rank in (PARANOID, RULE, OTHERWISE, NOTHING) else ALSO
     if rank == PARANOID:
         # The policy's own rank of a path list; the hook has more of them.
         code = "" if found.rule is None else found.rule.code
-        return Finding(int(found.outcome), GUARD, found.reason, rule, code)
+        return LeanFinding(int(found.outcome), GUARD, found.reason, rule, code)
     is_unreadable = rule is not None and rule.source == BUILT_IN
     remedy = UNREADABLE_REMEDY if is_unreadable else ""
-    return Finding(int(found.outcome), rank, found.reason, rule, remedy=remedy)
+    return LeanFinding(int(found.outcome), rank, found.reason, rule, remedy=remedy)
 
 
-def _others(matched: Iterable[PolicyRule], deciding: RuleMatch | None) -> list[Finding]:
+def _others(matched: Iterable[PolicyRule], deciding: RuleMatch | None) -> list[LeanFinding]:
     return [
-        Finding(int(each.shown.outcome), ALSO, each.shown.reason, _rule(each.shown))
+        LeanFinding(int(each.shown.outcome), ALSO, each.shown.reason, _rule(each.shown))
         for each in matched
         if each.shown is not deciding
     ]
 
 
-def _asked(reason: str) -> Rule:
-    return Rule(ASK, reason, "built-in", "built-in", 0)
+def _asked(reason: str) -> LeanRule:
+    return LeanRule(ASK, reason, "built-in", "built-in", 0)
 
 
-def _rule(match: RuleMatch) -> Rule:
-    return Rule(int(match.outcome), match.text, match.source, match.file, match.line)
+def _rule(match: RuleMatch) -> LeanRule:
+    return LeanRule(int(match.outcome), match.text, match.source, match.file, match.line)

@@ -1,6 +1,6 @@
 """What the hook leaves on the plane: entries, and which warnings were given."""
 
-from paddock.apps.hook.lean.records import Record
+from paddock.apps.hook.lean.records import LeanRecord
 from paddock.plane.layout import PlaneLayout
 from paddock.values.entries import Entry
 
@@ -9,7 +9,7 @@ def warned_directory(layout: PlaneLayout) -> str:
     return str(layout.ho2 / "scratch" / "hook-warnings")
 
 
-def entry_of(record: Record) -> Entry:
+def entry_of(record: LeanRecord) -> Entry:
     return Entry(
         event_type=record.event_type,
         decision=record.decision,

@@ -4,7 +4,7 @@ import argparse
 import time
 from datetime import date
 
-from paddock.apps.hook.console import Console, project_of
+from paddock.apps.hook.console import HookConsole, project_of
 from paddock.plane import scratch
 from paddock.values.calls import Json
 
@@ -31,7 +31,7 @@ class Scratch:
             parsed.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
             parsed.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
 
-    def run(self, options: argparse.Namespace, console: Console) -> int:
+    def run(self, options: argparse.Namespace, console: HookConsole) -> int:
         """Do what was asked."""
         project = project_of(console, options.plane)
         root, now = project.root.path, time.localtime()

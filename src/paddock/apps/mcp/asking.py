@@ -78,7 +78,6 @@ class ClientApprover:
     """Asks the client that makes the call; one that cannot be asked is nobody."""
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """The client's answer, or `approval.unavailable`."""
         asker = CURRENT.get()
         if asker is None:
             return Approval(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project, find_project
 from paddock.errors import UsageError
-from paddock.plane.clients import Edit
+from paddock.plane.clients import ClientFileEdit
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.tokens import make_token, token_path
 from paddock.text.show import quote
@@ -25,7 +25,7 @@ _CLIENTS: Final = ("claude", "codex")
 _SCOPES: Final = ("project", "user")
 
 
-class Console(Protocol):
+class McpConsole(Protocol):
     @property
     def variables(self) -> Mapping[str, str]:
         """The environment."""
@@ -131,7 +131,7 @@ class Mcp:
                 help="the project or bare plane",
             )
 
-    def run(self, options: Options, console: Console) -> int:
+    def run(self, options: Options, console: McpConsole) -> int:
         """Serve until the client leaves, or do what was asked."""
         if options.action == "install":
             return self._install(options, console)
@@ -141,7 +141,7 @@ class Mcp:
             return self._token(options, console)
         return self._serve(options, console)
 
-    def _serve(self, options: Options, console: Console) -> int:
+    def _serve(self, options: Options, console: McpConsole) -> int:
         if options.http is None and (options.allow_remote or options.name):
             raise UsageError("--allow-remote and --name are for --http")
         from paddock.apps.mcp.served import Agents
@@ -157,7 +157,7 @@ class Mcp:
         serve_stdio(agents, options.agent, (console.stdin, console.stdout))
         return 0
 
-    def _serve_http(self, agents: "Agents", options: Options, console: Console) -> None:
+    def _serve_http(self, agents: "Agents", options: Options, console: McpConsole) -> None:
         from paddock.apps.mcp.http import Address, ensure_token, serve_http
 
         address = Address.parse(options.http)
@@ -172,7 +172,7 @@ class Mcp:
         names = frozenset(name.lower() for name in options.name)
         serve_http(agents, options.agent, address, names, console.warn)
 
-    def _install(self, options: Options, console: Console) -> int:
+    def _install(self, options: Options, console: McpConsole) -> int:
         from paddock.apps.mcp.install import config_file, entry_for, plan_install
 
         if options.agent is None:
@@ -201,7 +201,7 @@ class Mcp:
             console.say("nothing was changed")
         return 0 if is_wanted else 1
 
-    def _uninstall(self, options: Options, console: Console) -> int:
+    def _uninstall(self, options: Options, console: McpConsole) -> int:
         from paddock.apps.mcp.install import config_file, find_elsewhere, plan_uninstall
 
         project = _find(options, console)
@@ -228,7 +228,7 @@ class Mcp:
             console.say("nothing was changed")
         return 0 if is_done else 1
 
-    def _token(self, options: Options, console: Console) -> int:
+    def _token(self, options: Options, console: McpConsole) -> int:
         project = _open(options, console)
         agent = project.agents.read(project.agent_named(options.agent)).agent.name
         token = make_token(project.layout, project.environment, agent)
@@ -246,7 +246,7 @@ def _scope(options: Options) -> "Scope":
     return options.scope or ("project" if options.client == "claude" else "user")
 
 
-def _agrees(edit: Edit, console: Console) -> bool:
+def _agrees(edit: ClientFileEdit, console: McpConsole) -> bool:
     """Show it, and ask whoever is there; a script that names the client has said it by that."""
     if not console.is_interactive:
         return True
@@ -254,15 +254,15 @@ def _agrees(edit: Edit, console: Console) -> bool:
     return console.agrees("write this? [y/N] ")
 
 
-def _open(options: Options, console: Console) -> Project:
+def _open(options: Options, console: McpConsole) -> Project:
     return open_project(*_where(options, console))
 
 
-def _find(options: Options, console: Console) -> Project:
+def _find(options: Options, console: McpConsole) -> Project:
     return find_project(*_where(options, console))
 
 
-def _where(options: Options, console: Console) -> tuple[Path, Environment, Path | None]:
+def _where(options: Options, console: McpConsole) -> tuple[Path, Environment, Path | None]:
     override = None if options.plane is None else console.directory / options.plane
     return console.directory, read_environment(console.variables), override
 

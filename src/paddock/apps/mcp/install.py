@@ -15,7 +15,7 @@ from typing import Final, Literal, cast
 from msgspec import Struct
 
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.clients import CLAUDE, CODEX, ClientFile, Edit, read_client_file
+from paddock.plane.clients import CLAUDE, CODEX, ClientFile, ClientFileEdit, read_client_file
 from paddock.plane.strict_json import parse_object
 from paddock.text.json import remove_member, set_member
 from paddock.text.show import quote
@@ -34,7 +34,6 @@ _HEADER: Final = f"[mcp_servers.{NAME}]"
 def config_file(
     client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
 ) -> Path:
-    """The file in which a client looks for servers."""
     if client == "claude":
         if scope == "project":
             return root / ".mcp.json"
@@ -78,7 +77,7 @@ def our_entry(known: object) -> dict[str, Json] | None:
     return entry if Path(command).name == NAME and words[:1] == ["mcp"] else None
 
 
-def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> Edit:
+def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> ClientFileEdit:
     """Plan the entry into the file, which is made if it is missing.
 
     Of an entry of ours that stands there, what starts the server is set, what is missing is
@@ -90,7 +89,7 @@ def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> Edit:
     found = read_client_file(file, follows=scope == "user")
     write = _toml if file.suffix == ".toml" else _json
     changed = write(found.content or b"", str(file), entry)
-    return Edit(found, found.content if changed is None else changed)
+    return ClientFileEdit(found, found.content if changed is None else changed)
 
 
 def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[str, Json]:
@@ -228,7 +227,7 @@ class Elsewhere(Struct, frozen=True):
         return {"scope": self.scope, "file": str(self.file), "why": self.why}
 
 
-def plan_uninstall(file: Path, scope: Scope) -> Edit:
+def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
     """Plan our entry out of the file; a file that holds nothing but what we wrote goes.
 
     Raises: ConfigError: the file does not load. UsageError: the entry is another program's, or
@@ -237,7 +236,7 @@ def plan_uninstall(file: Path, scope: Scope) -> Edit:
     found = read_client_file(file, follows=scope == "user")
     known = _find_entry(found)
     if found.content is None or known is None:
-        return Edit(found, found.content)
+        return ClientFileEdit(found, found.content)
     if our_entry(known) is None:
         raise UsageError(
             f"the server {NAME!r} that is configured is another program",
@@ -246,7 +245,7 @@ def plan_uninstall(file: Path, scope: Scope) -> Edit:
         )
     take_out = _from_toml if file.suffix == ".toml" else _from_json
     rest = take_out(found.content, str(file))
-    return Edit(found, None if rest in _MADE else rest)
+    return ClientFileEdit(found, None if rest in _MADE else rest)
 
 
 def find_elsewhere(

@@ -73,7 +73,6 @@ class Looks(Struct, frozen=True):
 
     @property
     def are_current(self) -> bool:
-        """Whether every place looks as it did."""
         return self.stamps == tuple(map(_stamp, self.places))
 
     @property
@@ -82,7 +81,7 @@ class Looks(Struct, frozen=True):
         return [None if stamp is None else (stamp.device, stamp.inode) for stamp in self.stamps]
 
 
-class Seen(Struct, frozen=True):
+class SeenGovernance(Struct, frozen=True):
     """What governed an agent when it was last looked through."""
 
     files: Looks
@@ -101,7 +100,7 @@ class Seen(Struct, frozen=True):
         places = Looks.of(*self.directories.places)
         return self.files.are_current and places.identities == self.directories.identities
 
-    def says_as(self, other: "Seen") -> bool:
+    def says_as(self, other: "SeenGovernance") -> bool:
         are_same = self.directories.identities == other.directories.identities
         return are_same and self.files == other.files
 
@@ -113,7 +112,7 @@ class Served(Struct, frozen=True):
     inbox: Inbox
     tools: Mapping[str, Tool]
     """What is listed, and what may be called: the rest is unknown here."""
-    seen: Seen
+    seen: SeenGovernance
 
 
 class Agents:
@@ -176,7 +175,7 @@ class Agents:
             "what governs the agent changes all the time", hint="try again when it does not"
         )
 
-    def _open_runtime(self, project: Project, agent: str, seen: Seen) -> Served:
+    def _open_runtime(self, project: Project, agent: str, seen: SeenGovernance) -> Served:
         runtime = open_runtime(
             project, agent=agent, approver=ClientApprover(), session_id=self._session_id
         )
@@ -187,7 +186,7 @@ class Agents:
         return Served(agent, project, runtime, open_inbox(project), tools, seen)
 
 
-def _look(project: Project, agent: str) -> Seen:
+def _look(project: Project, agent: str) -> SeenGovernance:
     """Look through what governs this agent; raises as `Agents.get`."""
     layout, environment = project.layout, project.environment
     lineage = project.agents.lineage(agent)
@@ -211,7 +210,7 @@ def _look(project: Project, agent: str) -> Seen:
         *(record.file.parent for record in lineage),
         *(record.workspace for record in lineage),
     )
-    return Seen(files, directories)
+    return SeenGovernance(files, directories)
 
 
 def _stamp(path: Path) -> _Stamp | None:

@@ -313,7 +313,7 @@ async def _stop_at_signal(scope: anyio.CancelScope) -> None:
             return
 
 
-class Wire(Protocol):
+class ByteWire(Protocol):
     """Where bytes come from and go to; both ways can be cancelled at any time."""
 
     async def read(self) -> bytes:
@@ -332,7 +332,7 @@ class Descriptors(Struct, frozen=True):
     outgoing: int
 
     async def read(self) -> bytes:
-        """See `Wire`. A client that has gone is one that sends nothing more."""
+        """See `ByteWire`. A client that has gone is one that sends nothing more."""
         await _wait(anyio.wait_readable, self.incoming)
         try:
             return os.read(self.incoming, _PIECE_BYTES)
@@ -370,7 +370,7 @@ async def _wait(is_ready: Callable[[int], Awaitable[None]], descriptor: int) -> 
         await anyio.lowlevel.checkpoint()
 
 
-def _open_wire(stdin: TextIO, stdout: TextIO) -> Wire:
+def _open_wire(stdin: TextIO, stdout: TextIO) -> ByteWire:
     try:
         incoming, outgoing = stdin.fileno(), stdout.fileno()
     except OSError:  # UnsupportedOperation is one: there is no descriptor.
@@ -401,7 +401,7 @@ def _take(descriptor: int, instead: int) -> int:
 class Connection:
     """One client's messages, between a wire and the SDK."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: ByteWire) -> None:
         self._wire = wire
         self._turn = anyio.Lock()
         self._in_flight: set[RequestId] = set()

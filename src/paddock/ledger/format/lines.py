@@ -95,7 +95,6 @@ class StoredEntry(Struct, frozen=True):
 
     @property
     def leaf(self) -> str:
-        """The hash that the next line's `prev` has to be."""
         return leaf_hash(self.line)
 
 
@@ -241,7 +240,6 @@ class VerifierKey(Struct, frozen=True):
 
     @property
     def key_id(self) -> bytes:
-        """Four bytes that name the key in a signature line."""
         return sha256(self.name.encode() + b"\n" + ALGORITHM_ED25519 + self.public).digest()[:4]
 
     def __str__(self) -> str:

@@ -113,7 +113,6 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 def root_of(nodes: Nodes, size: int) -> bytes:
-    """The root of the first `size` leaves."""
     return _subtree(nodes, 0, size) if size else EMPTY_ROOT
 
 

@@ -55,7 +55,7 @@ class NoteSignature(Struct, frozen=True):
     signature: bytes
 
 
-class Note(Struct, frozen=True):
+class SignedNote(Struct, frozen=True):
     text: str
     signatures: tuple[NoteSignature, ...]
 
@@ -68,12 +68,11 @@ class SignedCheckpoint(Struct, frozen=True):
 
 
 def format_note(text: str, name: str, key_id: bytes, signature: bytes) -> str:
-    """A signed note with one signature. `text` ends with LF."""
     encoded = b64encode(key_id + signature).decode()
     return f"{text}\n{_DASH}{name} {encoded}\n"
 
 
-def parse_note(note: str) -> Note:
+def parse_note(note: str) -> SignedNote:
     """Return the parts of a signed note.
 
     Raises:
@@ -85,7 +84,7 @@ def parse_note(note: str) -> Note:
     if not gap or not lines.endswith("\n") or not text or _holds_controls(note):
         raise _not("a signed note", note)
     signatures = tuple(_parse_signature(line, note) for line in lines[:-1].split("\n"))
-    return Note(text + "\n", signatures)
+    return SignedNote(text + "\n", signatures)
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
@@ -102,7 +101,7 @@ def parse_checkpoint(text: str) -> Checkpoint:
     raise _not("a checkpoint", text)
 
 
-def find_signatures(note: Note, key: VerifierKey) -> list[bytes]:
+def find_signatures(note: SignedNote, key: VerifierKey) -> list[bytes]:
     """The signatures that say they are this key's; each of 64 bytes."""
     return [
         each.signature

@@ -29,7 +29,7 @@ from paddock.ledger.format.merkle import Growing
 from paddock.ledger.head import Mark
 from paddock.ledger.ports import Head
 from paddock.ledger.read import LINE_OPENING, LedgerReader, whole_lines
-from paddock.ledger.verify.results import ChainFault, Problem, Remembered, Unanswered
+from paddock.ledger.verify.results import ChainFault, LedgerProblem, Remembered, Unanswered
 from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
 
 _LEAF: Final = sha256(b"\0")
@@ -257,11 +257,11 @@ class LineCheck:
         self._prev: str | None = PREV_OF_GENESIS
         self._before = 0
         self._end = 0
-        self._head_problem: Problem | None = None
+        self._head_problem: LedgerProblem | None = None
         self.entries = 0
         self.head: Head | None = None
         self.genesis: Genesis | None = None
-        self.problems: list[Problem] = []
+        self.problems: list[LedgerProblem] = []
         self.problems_omitted = 0
         self.intents: dict[tuple[str, str, str], list[Unanswered]] = {}
         self.torn_bytes = 0
@@ -326,7 +326,7 @@ class LineCheck:
             else:
                 # The line is there, with another length.
                 self._note(
-                    Problem(
+                    LedgerProblem(
                         ChainFault.HEAD,
                         mark.entries,
                         mark.entries - 1,
@@ -336,7 +336,6 @@ class LineCheck:
                 )
 
     def _place(self, offset: int, stored: StoredEntry) -> None:
-        """Compare an entry's place with the one it should have."""
         seq, expected, prev = stored.seq, self._seq, self._prev
         if seq > expected and not (prev is None and seq == expected + 1):
             gone = f"entry {expected} is" if seq == expected + 1 else f"{expected} to {seq - 1} are"
@@ -377,7 +376,7 @@ class LineCheck:
             mark = self._marks.pop(0)
             agrees = (mark.entries, mark.leaf) == (self._seq, self._prev)
             if not agrees and self._head_problem is None:
-                self._head_problem = Problem(
+                self._head_problem = LedgerProblem(
                     ChainFault.HEAD,
                     self._line,
                     self._seq - 1,
@@ -391,7 +390,7 @@ class LineCheck:
             self._report(ChainFault.GENESIS, offset, "the first line follows another one")
             return
         self._note(
-            Problem(
+            LedgerProblem(
                 ChainFault.CHANGED,
                 self._line - 1,
                 stored.seq - 1,
@@ -401,9 +400,9 @@ class LineCheck:
         )
 
     def _report(self, kind: LineFault | ChainFault, offset: int, detail: str) -> None:
-        self._note(Problem(kind, self._line, self._seq, offset, detail))
+        self._note(LedgerProblem(kind, self._line, self._seq, offset, detail))
 
-    def _note(self, problem: Problem) -> None:
+    def _note(self, problem: LedgerProblem) -> None:
         if len(self.problems) < limits.ledger_problems_listed_max:
             self.problems.append(problem)
         else:

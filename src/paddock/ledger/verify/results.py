@@ -41,7 +41,7 @@ class ChainFault(StrEnum):
     """The anchor holds no checkpoint, and some were signed."""
 
 
-class Problem(Struct, frozen=True):
+class LedgerProblem(Struct, frozen=True):
     """Something that is not as it was written.
 
     `line` counts from 1 over all the ledger's files, `offset_bytes` is where that
@@ -115,7 +115,7 @@ class Verification(Struct, frozen=True):
     entries: int
     head: Head | None
     genesis: Genesis | None
-    problems: tuple[Problem, ...]
+    problems: tuple[LedgerProblem, ...]
     problems_omitted: int
     unanswered: tuple[Unanswered, ...]
     torn_bytes: int
@@ -179,13 +179,13 @@ def open_all(held: Iterable[Held], key: VerifierKey) -> list[Opened]:
     return opened
 
 
-class Comparison:
+class CheckpointComparison:
     """What the checkpoints say of a ledger of so many entries, in so many bytes."""
 
     def __init__(self, entries: int, end: int) -> None:
         self._entries = entries
         self._end = end
-        self.problems: list[Problem] = []
+        self.problems: list[LedgerProblem] = []
         self.agreements: list[Agreement] = []
         self._differing: list[Opened] = []
 
@@ -193,14 +193,18 @@ class Comparison:
         """Compare one; `root_at` gives the ledger's root at a size, if it is known."""
         source, checkpoint = opened.held.source, opened.checkpoint
         if checkpoint is None:
-            self.problems.append(Problem(ChainFault.CHECKPOINT, 0, 0, 0, f"{source}: {opened.why}"))
+            self.problems.append(
+                LedgerProblem(ChainFault.CHECKPOINT, 0, 0, 0, f"{source}: {opened.why}")
+            )
         elif checkpoint.size > self._entries:
             detail = (
                 f"the end is missing: {checkpoint.size} entries were signed ({source}), "
                 f"{self._entries} are here"
             )
             self.problems.append(
-                Problem(ChainFault.ROLLED_BACK, self._entries + 1, self._entries, self._end, detail)
+                LedgerProblem(
+                    ChainFault.ROLLED_BACK, self._entries + 1, self._entries, self._end, detail
+                )
             )
         else:
             root = root_at(checkpoint.size)
@@ -226,7 +230,7 @@ class Comparison:
                 seq, offset = found
                 detail = "not the entry that was signed"
             self.problems.append(
-                Problem(
+                LedgerProblem(
                     ChainFault.REWRITTEN, seq + 1, seq, offset, f"{detail} ({opened.held.source})"
                 )
             )

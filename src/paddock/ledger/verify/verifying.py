@@ -25,10 +25,10 @@ from paddock.ledger.verify.passes import HashPass, check_lines
 from paddock.ledger.verify.results import (
     Agreement,
     ChainFault,
-    Comparison,
+    CheckpointComparison,
     Held,
+    LedgerProblem,
     Opened,
-    Problem,
     Remembered,
     Unanswered,
     Verification,
@@ -40,7 +40,7 @@ __all__: Final = [
     "Agreement",
     "ChainFault",
     "Held",
-    "Problem",
+    "LedgerProblem",
     "Remembered",
     "Unanswered",
     "Verification",
@@ -152,9 +152,9 @@ class _Verifying:
         if not problems:
             # The two passes must agree; what one of them doubts is not whole.
             doubt = "the line's place does not fit, by its hash"
-            problems.append(Problem(ChainFault.CHANGED, check.lines, check.entries, 0, doubt))
+            problems.append(LedgerProblem(ChainFault.CHANGED, check.lines, check.entries, 0, doubt))
         if genesis is not None:
-            comparison = Comparison(check.lines, self._size)
+            comparison = CheckpointComparison(check.lines, self._size)
             for each in self._opened:
                 comparison.take(each, _unknown)
             problems += comparison.problems
@@ -193,13 +193,13 @@ class _Verifying:
         known = 0 if self._since is None else self._since.size
         return all(mark.entries <= known or hashes.agrees_with(mark) for mark in self._marks)
 
-    def _compare(self, entries: int, end: int, hashes: HashPass) -> Comparison:
-        comparison = Comparison(entries, end)
+    def _compare(self, entries: int, end: int, hashes: HashPass) -> CheckpointComparison:
+        comparison = CheckpointComparison(entries, end)
         for each in self._opened:
             comparison.take(each, hashes.roots.get)
         return comparison
 
-    def _parses(self, hashes: HashPass, comparison: Comparison) -> bool:
+    def _parses(self, hashes: HashPass, comparison: CheckpointComparison) -> bool:
         """Whether every line that no checkpoint covers, or every one, is as a writer writes it."""
         known = 0 if self._since is None else self._since.size
         covered = max((each.size for each in comparison.agreements), default=known)
@@ -248,7 +248,7 @@ def _touched(reader: LedgerReader, count: int) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def _covered(comparison: Comparison) -> int:
+def _covered(comparison: CheckpointComparison) -> int:
     return max((each.size for each in comparison.agreements if each.is_outside), default=0)
 
 

@@ -14,7 +14,7 @@ from paddock.limits import (
 from paddock.policy.commands.exact import find_directory, is_neutral
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
-from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, change_by, see_through
+from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, SeenCommand, change_by, see_through
 from paddock.policy.commands.walk import EVALUATED, Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Touch, Word
 from paddock.policy.commands.wrappers import HARMLESS
@@ -41,7 +41,7 @@ _UNSEEN: Final = re.compile(
 )
 
 
-_Command: TypeAlias = tuple[RawCommand, Seen, Touch]
+_Command: TypeAlias = tuple[RawCommand, SeenCommand, Touch]
 
 
 class _Line(Struct):
@@ -188,7 +188,7 @@ def _add(line: _Line, raw: RawCommand, depth: int, within: _Command | None) -> N
     if line.readings > READINGS_MAX:
         _stop(line, _TOO_MUCH)
     if line.bound:
-        seen = Seen([Reading(words, 0, len(words))], [0])
+        seen = SeenCommand([Reading(words, 0, len(words))], [0])
     else:
         seen = see_through(words, raw.documents)
     line.readings += len(seen.readings)

@@ -43,7 +43,6 @@ class PatternWord(Struct, frozen=True):
 
     @property
     def is_literal(self) -> bool:
-        """Whether it stands for one word only."""
         return len(self.parts) == 1
 
     @property
@@ -54,7 +53,6 @@ class PatternWord(Struct, frozen=True):
         return PatternWord(tuple(part.casefold() for part in self.parts), is_folded=True)
 
     def matches(self, text: str) -> bool:
-        """Whether it stands for `text`."""
         if self.is_folded:
             text = text.casefold()
         first, last = self.parts[0], self.parts[-1]
@@ -105,7 +103,6 @@ class CommandPattern(Struct, frozen=True):
 
     @property
     def is_any(self) -> bool:
-        """Whether it stands for every command: `*`."""
         return (
             self.is_open
             and all(word.parts == ("", "") for word in self.words[:1])

@@ -78,7 +78,7 @@ OPTIONS_MAX: Final = 64
 """Words after a program's name that are read as its options before a subcommand."""
 
 
-class Seen(Struct):
+class SeenCommand(Struct):
     """What one command turned out to be. `changes` and `run_time` concern the whole line."""
 
     readings: list[Reading] = field(default_factory=list[Reading])
@@ -100,9 +100,9 @@ def change_by(name: str) -> str:
     return f"{name} can change what a later word of the line means"
 
 
-def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> Seen:
+def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenCommand:
     """Return every reading of a command; `documents` are what stands on its input."""
-    seen = Seen()
+    seen = SeenCommand()
     bases = [words]
     if any(word.alternatives for word in words):
         bases.append(tuple(one for word in words for one in word.alternatives or (word,)))
@@ -115,7 +115,12 @@ class _Seeing:
     """All readings of one list of words. Each place is looked at once."""
 
     def __init__(
-        self, seen: Seen, words: tuple[Word, ...], documents: tuple[str, ...], *, is_line: bool
+        self,
+        seen: SeenCommand,
+        words: tuple[Word, ...],
+        documents: tuple[str, ...],
+        *,
+        is_line: bool,
     ) -> None:
         self.seen = seen
         self.words = words

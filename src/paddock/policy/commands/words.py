@@ -400,14 +400,12 @@ class Reading(Struct, frozen=True):
         return len(self.head) + self.end - self.start
 
     def first(self, count: int) -> tuple[Word, ...]:
-        """Return the first `count` words at most."""
         if len(self.head) >= count:
             return self.head[:count]
         stop = min(self.end, self.start + count - len(self.head))
         return self.head + self.words[self.start : stop]
 
     def all_words(self) -> tuple[Word, ...]:
-        """Return every word of the reading."""
         return self.first(len(self))
 
 

@@ -119,21 +119,21 @@ GIT_BEFORE_VALUED: Final = frozenset(
 )  # fmt: skip
 
 
-class Start(Struct, frozen=True):
+class CommandStart(Struct, frozen=True):
     """Where commands may start among words: at `places`, or (`unsure`) at any from `after` on."""
 
     places: tuple[int, ...] = ()
     unsure_after: int = 0
 
 
-def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> Start:
+def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> CommandStart:
     """Return where the command starts that the wrapper at `at` starts, before `end`."""
     index = at + 1
     while index < end:
         word = words[index]
         text = word.text
         if not word.is_literal:
-            return Start(unsure_after=index)
+            return CommandStart(unsure_after=index)
         if text == "--":
             index += 1
             break
@@ -144,16 +144,16 @@ def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> Star
             break
         step = _option_words(text, row)
         if step == 0:
-            return Start(unsure_after=index)
+            return CommandStart(unsure_after=index)
         if step < 0:
-            return Start()
+            return CommandStart()
         index += step
     while row.assigns and index < end and ASSIGNMENT.match(words[index].text):
         index += 1
     if row.operands < 0:
-        return Start(unsure_after=index)
+        return CommandStart(unsure_after=index)
     index += row.operands
-    return Start(places=(index,)) if index < end else Start()
+    return CommandStart(places=(index,)) if index < end else CommandStart()
 
 
 def _option_words(text: str, row: Wrapper) -> int:

@@ -62,7 +62,7 @@ Rules = dict[RuleKey | None, RuleMatch | None]
 """Rules that decide, by their keys; None for no rule."""
 
 
-class Call(Struct, frozen=True):
+class ComparedCall(Struct, frozen=True):
     """A call that is answered differently, with some of the agents for whom it is."""
 
     action: Action
@@ -133,7 +133,7 @@ class _Group(Struct):
         return self.old.keys() == self.new.keys()
 
 
-def rows_of(calls: Iterable[Call], differences: Differences) -> tuple[Row, ...]:
+def rows_of(calls: Iterable[ComparedCall], differences: Differences) -> tuple[Row, ...]:
     """Merge calls into rows: the strictest new answers first, bare warnings last."""
     removed = frozenset(_key_of_item(item) for item in differences.removed)
     added = frozenset(_key_of_item(item) for item in differences.added)
@@ -155,7 +155,7 @@ def _cause(group: _Group, rules: Rules, added: frozenset[RuleKey]) -> Hashable:
     return came if came or group.is_warning else frozenset(rules)
 
 
-def _by_call(calls: Iterable[Call]) -> list[_Group]:
+def _by_call(calls: Iterable[ComparedCall]) -> list[_Group]:
     found: dict[Hashable, _Group] = {}
     for call in calls:
         said = call.said
@@ -252,7 +252,7 @@ ChainOf = Callable[[str], AgentChain]
 client's kind of agent stands. May raise, where the agents do not load."""
 
 
-class Witness(Struct):
+class WitnessCall(Struct):
     """A call that is answered differently, and those that are by the same rules and answers."""
 
     action: Action
@@ -274,7 +274,6 @@ class Witness(Struct):
 
     @property
     def what(self) -> str:
-        """`outcome`, or `warning` where only that differs."""
         return "outcome" if self.old.outcome is not self.new.outcome else "warning"
 
     def as_json(self) -> dict[str, Json]:
@@ -292,7 +291,7 @@ class Diff(Struct):
     """What differs, and the calls that show it."""
 
     differences: Differences
-    witnesses: list[Witness] = field(default_factory=list[Witness])
+    witnesses: list[WitnessCall] = field(default_factory=list[WitnessCall])
     tried: int = 0
     is_cut: bool = False
 
@@ -335,7 +334,6 @@ class Diff(Struct):
         )
 
     def as_json(self) -> dict[str, Json]:
-        """The whole as a JSON object."""
         found = self.differences
         return {
             "alike": not found.can_decide,
@@ -366,10 +364,10 @@ class Diff(Struct):
         lines.append(self.conclusion)
         return "\n".join(lines)
 
-    def _calls(self) -> Iterator[Call]:
+    def _calls(self) -> Iterator[ComparedCall]:
         for witness in self.witnesses:
             for action, agents in witness.calls.items():
-                yield Call(action, tuple(agents), witness.old, witness.new)
+                yield ComparedCall(action, tuple(agents), witness.old, witness.new)
 
 
 def diff(old: Policy, new: Policy, chain_of: ChainOf) -> Diff:
@@ -400,7 +398,7 @@ class _Search:
         self._chain_of = chain_of
         self.report = Diff(find_differences(old, new))
         self._seen: set[tuple[str, Action]] = set()
-        self._found: dict[object, Witness] = {}
+        self._found: dict[object, WitnessCall] = {}
         self._profiles = tuple(dict.fromkeys((*old.profiles, *new.profiles)))
         taken = {binding.name for policy in (old, new) for binding in policy.settings.agents}
         self._nobody = next(name for name in _names(NOBODY) if name not in taken)
@@ -446,7 +444,7 @@ class _Search:
         key = (action.category, answers, _rule_key(old.rule), _rule_key(new.rule))
         known = self._found.get(key)
         if known is None:
-            self._found[key] = Witness(action, old, new, {action: [title]})
+            self._found[key] = WitnessCall(action, old, new, {action: [title]})
             return
         known.calls.setdefault(action, []).append(title)
         if len(str(action)) < len(str(known.action)):

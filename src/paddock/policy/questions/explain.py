@@ -23,7 +23,7 @@ from paddock.policy.globs import DEPTH
 from paddock.policy.matching import comparison_of, names_directory, rule_matches
 from paddock.policy.pathset import Comparison, PathPattern, PathSet
 from paddock.policy.profiles import CompiledProfile, judge_line
-from paddock.policy.questions.flip import Change, propose_changes
+from paddock.policy.questions.flip import ProposedChange, propose_changes
 from paddock.policy.questions.record import MEANINGS, Lost, PastDecision, Why
 from paddock.policy.questions.replay import decide_each
 from paddock.policy.rules import Rule
@@ -159,7 +159,7 @@ class Explanation(Struct, frozen=True):
     profiles: tuple[str, ...]
     near_misses: tuple[NearMiss, ...]
     near_misses_left_off: int
-    changes: tuple[Change, ...]
+    changes: tuple[ProposedChange, ...]
 
     def render(self) -> str:
         """Return the whole as text for a person."""
@@ -273,13 +273,13 @@ def _rule_text(rule: RuleMatch | None) -> str:
     return f"{rule.text} ({rule.outcome.word}, {rule.source}, {rule.place})"
 
 
-def _change_text(change: Change) -> str:
+def _change_text(change: ProposedChange) -> str:
     if change.outcome is None:
         return change.said
     return f"{change.said} (then: {change.outcome.word})"
 
 
-def _outcome_word(change: Change) -> str | None:
+def _outcome_word(change: ProposedChange) -> str | None:
     return None if change.outcome is None else change.outcome.word
 
 

@@ -54,7 +54,6 @@ class ProfileEdit(Struct, frozen=True):
         return replace(self, added=(*self.others_than_commands(), rule))
 
     def others_than_commands(self) -> Iterator[Rule]:
-        """Yield the added rules that are for no command."""
         return (rule for rule in self.added if rule.command is None)
 
 
@@ -73,7 +72,6 @@ class Edits(Struct, frozen=True):
     profiles: tuple[ProfileEdit, ...]
 
     def made(self, policy: Policy) -> Policy:
-        """Return `policy` with all of it: for a "what if"."""
         table = PathsTable(**{each.name: each.kept for each in self.lists})
         changed = policy.with_paths(table) if self.lists else policy
         for edit in self.profiles:
@@ -81,7 +79,6 @@ class Edits(Struct, frozen=True):
         return changed
 
     def without_commands(self) -> "Edits":
-        """Return the edits without the rules that they add for commands."""
         edits = (replace(edit, added=tuple(edit.others_than_commands())) for edit in self.profiles)
         return replace(self, profiles=tuple(edit for edit in edits if edit.removed or edit.added))
 
@@ -261,7 +258,7 @@ _BESIDES: Final = "and besides: "
 _APPROVAL: Final = "have it approved when it is asked about"
 
 
-class Change(Struct, frozen=True):
+class ProposedChange(Struct, frozen=True):
     """What to do. `outcome` is what the changed policy answers, if that was tried.
 
     Where several are proposed, they belong together, and the last one has the outcome.
@@ -289,7 +286,9 @@ class _Tried(Struct, frozen=True):
     trust: str = ""
 
 
-def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[Change, ...]:
+def propose_changes(
+    policy: Policy, chain: AgentChain, action: Action
+) -> tuple[ProposedChange, ...]:
     """Return what would flip the decision; nothing where no change of a policy can."""
     before = decide(policy, chain, (action,))
     if not chain or (before.rule is None and not before.matched and _is_mistake(policy, action)):
@@ -301,13 +300,13 @@ def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[
         if after.outcome < before.outcome:
             file = policy.untrusted.file
             text = f"look at {file}, which is not trusted, and trust it: {_TRUST}"
-            return (Change(text, after.outcome),)
+            return (ProposedChange(text, after.outcome),)
     return _loosening(policy, chain, action, before.outcome)
 
 
 def _loosening(
     policy: Policy, chain: AgentChain, action: Action, outcome: Outcome
-) -> tuple[Change, ...]:
+) -> tuple[ProposedChange, ...]:
     """Return what makes the decision milder than `outcome`."""
     trusted = policy.as_if_trusted()
     every = judge_for(trusted, chain).all_findings(action)
@@ -328,7 +327,7 @@ def _loosening(
 
 def _for_any_command(
     policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
-) -> tuple[Change, ...]:
+) -> tuple[ProposedChange, ...]:
     """Return what is said where a rule for this very line cannot be written."""
     trusted = policy.as_if_trusted()
     wide = find_edits_for_any_command(trusted, chain, edits)
@@ -344,12 +343,12 @@ def _for_any_command(
 
 def _together(
     texts: Sequence[str], trust: str, outcome: Outcome | None = None
-) -> tuple[Change, ...]:
+) -> tuple[ProposedChange, ...]:
     """Return one change for each text, the last one with the trust and the outcome of all."""
     told = [text if number == 0 else f"{_BESIDES}{text}" for number, text in enumerate(texts)]
     if not told:
         return ()
-    return (*map(Change, told[:-1]), Change(told[-1] + trust, outcome))
+    return (*map(ProposedChange, told[:-1]), ProposedChange(told[-1] + trust, outcome))
 
 
 def _tried(
@@ -384,7 +383,7 @@ def _is_mistake(policy: Policy, action: Action) -> bool:
     )
 
 
-def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[Change, ...]:
+def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[ProposedChange, ...]:
     profile = _closest(policy, judge_for(policy, chain).profiles()[0].name)
     if profile is None:
         return ()
@@ -396,7 +395,7 @@ def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[Chan
     after = decide(policy.with_profile(edit.edited), chain, (action,))
     if after.outcome is not Outcome.DENY:
         return ()
-    return (Change(edit_text(policy, edit), after.outcome),)
+    return (ProposedChange(edit_text(policy, edit), after.outcome),)
 
 
 def _closest(policy: Policy, name: str) -> Profile | None:
@@ -415,7 +414,7 @@ def _closing(found: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(names) if name in CLOSING_LISTS)
 
 
-def _fixed(found: Sequence[Finding]) -> Iterator[Change]:
+def _fixed(found: Sequence[Finding]) -> Iterator[ProposedChange]:
     """Yield what no policy file lifts."""
     seen: set[str] = set()
     for finding in found:
@@ -423,7 +422,7 @@ def _fixed(found: Sequence[Finding]) -> Iterator[Change]:
         if text and text not in seen:
             seen.add(text)
             is_unreadable = finding.rule is not None and finding.rule.source == BUILT_IN
-            yield Change(text, approval=_APPROVAL if is_unreadable else "")
+            yield ProposedChange(text, approval=_APPROVAL if is_unreadable else "")
 
 
 def _fixed_text(finding: Finding) -> str:

@@ -57,7 +57,7 @@ _COUNTED: Final = re.compile(r"\d+ more actions\Z")
 _ESCAPE: Final = re.compile(r"\\u(0000|d[89a-f][0-9a-f]{2})")
 
 
-class Door(Enum):
+class RecordedDoor(Enum):
     """Who asked for the decision: the dispatcher, or the hook of a client."""
 
     TOOL = "tool"
@@ -111,7 +111,7 @@ class PastDecision(Struct, frozen=True):
     """
 
     where: Recorded
-    door: Door
+    door: RecordedDoor
     actions: tuple[Action, ...]
     chain: AgentChain
     outcome: Outcome
@@ -141,7 +141,7 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     if "outcome" not in metadata:
         return Lost(where, Why.UNDECIDED, _text(metadata, "code"))
     actions, chain = _actions(metadata.get("actions")), _chain(metadata.get("agents"))
-    door = Door.HOOK if entry.event_type == HOOK_DECISION else Door.TOOL
+    door = RecordedDoor.HOOK if entry.event_type == HOOK_DECISION else RecordedDoor.TOOL
     reason = _obstacle(door, metadata, actions)
     if reason is not None:
         return Lost(where, reason, _text(metadata, "code"))
@@ -185,13 +185,15 @@ def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
     )
 
 
-def _obstacle(door: Door, metadata: Mapping[str, Json], actions: tuple[str, ...]) -> Why | None:
+def _obstacle(
+    door: RecordedDoor, metadata: Mapping[str, Json], actions: tuple[str, ...]
+) -> Why | None:
     source, code = _text(metadata, "source"), _text(metadata, "code")
     if source == OPERATOR_SOURCE:
         return Why.PERSON
     if any(_COUNTED.fullmatch(text) for text in actions):
         return Why.CUT
-    if door is Door.TOOL:
+    if door is RecordedDoor.TOOL:
         return None
     if source.startswith("hook."):
         return Why.HOOK
@@ -215,7 +217,7 @@ def _is_outside(text: str) -> bool:
 def _was_asked_by_hook(past: PastDecision) -> bool:
     """Whether the hook asked for a reason of its own, which no policy knows."""
     rule = past.rule
-    if past.door is not Door.HOOK or rule is None or past.outcome is not Outcome.ASK:
+    if past.door is not RecordedDoor.HOOK or rule is None or past.outcome is not Outcome.ASK:
         return False
     if rule.file != BUILT_IN or rule.source != BUILT_IN:
         return False
@@ -295,7 +297,7 @@ _ASKED: Final = ("confine", "ask")
 DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
 
 
-class Kept(Struct, frozen=True):
+class KeptCall(Struct, frozen=True):
     seq: int
     time: str
     entry: Entry
@@ -304,8 +306,8 @@ class Kept(Struct, frozen=True):
 class RecordedCall(Struct, frozen=True):
     """One call: the entry that decided it, and the one that says what came of it."""
 
-    decided: Kept
-    result: Kept | None
+    decided: KeptCall
+    result: KeptCall | None
     asked_because: str = ""
     """The reason of the rule that asked, where the entry has that of the answer instead."""
 
@@ -449,7 +451,7 @@ def is_denied_unasked(entry: Entry) -> bool:
     return is_hooks and metadata.get("answer") == "deny" != metadata["outcome"]
 
 
-def tell_calls(kept: Iterable[Kept], call_id: str) -> tuple[RecordedCall, ...]:
+def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ...]:
     """Return the calls of that id, newest first; `kept` are its entries, oldest first.
 
     An id is a client's and may come again: each decided entry is a call of its own.

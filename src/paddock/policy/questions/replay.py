@@ -25,7 +25,14 @@ from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
 from paddock.policy.pathset import PathList
 from paddock.policy.places import Place
-from paddock.policy.questions.record import MEANINGS, Door, Lost, PastDecision, Recorded, Why
+from paddock.policy.questions.record import (
+    MEANINGS,
+    Lost,
+    PastDecision,
+    Recorded,
+    RecordedDoor,
+    Why,
+)
 from paddock.policy.questions.sampling import ANYTHING, Parts, name_parts, path_parts, word_parts
 from paddock.policy.rules import Profile
 from paddock.text.show import cut, show_name
@@ -39,7 +46,7 @@ EXAMPLE_CHARS_MAX: Final = 400
 """Characters of an example's action in text; JSON has it whole."""
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """How an answer differs; the value is a stable word."""
 
     DENIED = "newly denied"
@@ -49,10 +56,10 @@ class Kind(StrEnum):
 
 
 KINDS: Final = {
-    Outcome.DENY: Kind.DENIED,
-    Outcome.ASK: Kind.ASKED,
-    Outcome.CONFINE: Kind.CONFINED,
-    Outcome.ALLOW: Kind.ALLOWED,
+    Outcome.DENY: DifferenceKind.DENIED,
+    Outcome.ASK: DifferenceKind.ASKED,
+    Outcome.CONFINE: DifferenceKind.CONFINED,
+    Outcome.ALLOW: DifferenceKind.ALLOWED,
 }
 
 
@@ -89,7 +96,7 @@ class Example(Struct, frozen=True):
 class Group(Struct):
     """Calls of one agent whose answer changed from one rule's to another's."""
 
-    kind: Kind
+    kind: DifferenceKind
     agent: str
     was: Outcome
     was_rule: RuleMatch | None
@@ -142,7 +149,7 @@ class Replay(Struct):
     groups: list[Group] = field(default_factory=list[Group])
     lost: list[LostGroup] = field(default_factory=list[LostGroup])
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: DifferenceKind) -> int:
         """How many calls are answered so now and were not."""
         return sum(group.calls for group in self.groups if group.kind is kind)
 
@@ -152,14 +159,13 @@ class Replay(Struct):
         return sum(group.calls for group in self.lost)
 
     def as_json(self) -> dict[str, Json]:
-        """The whole as a JSON object."""
         return {
             "replayed": self.decided,
             "unchanged": self.unchanged,
-            "newly_denied": self.count(Kind.DENIED),
-            "newly_asked": self.count(Kind.ASKED),
-            "newly_confined": self.count(Kind.CONFINED),
-            "newly_allowed": self.count(Kind.ALLOWED),
+            "newly_denied": self.count(DifferenceKind.DENIED),
+            "newly_asked": self.count(DifferenceKind.ASKED),
+            "newly_confined": self.count(DifferenceKind.CONFINED),
+            "newly_allowed": self.count(DifferenceKind.ALLOWED),
             "not_replayable": self.lost_calls,
             "groups": [group.as_json() for group in self.groups],
             "lost": [group.as_json() for group in self.lost],
@@ -169,7 +175,7 @@ class Replay(Struct):
         """The whole as text for a person."""
         lines = [
             f"{self.decided} calls decided again: {self.unchanged} as before, "
-            + ", ".join(f"{self.count(kind)} {kind.value}" for kind in Kind)
+            + ", ".join(f"{self.count(kind)} {kind.value}" for kind in DifferenceKind)
             + f"; {self.lost_calls} not replayable"
         ]
         for group in self.groups:
@@ -213,7 +219,7 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
             report.unchanged += 1
         else:
             _count(groups, past, decision)
-    order = list(Kind)
+    order = list(DifferenceKind)
     report.groups = sorted(groups.values(), key=lambda each: (order.index(each.kind), -each.calls))
     report.lost = sorted(lost.values(), key=lambda each: -each.calls)
     return report
@@ -221,7 +227,7 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
 
 def decide_again(policy: Policy, past: PastDecision) -> Decision:
     """Return what `policy` says to a recorded call, as its door asks."""
-    if past.door is Door.TOOL:
+    if past.door is RecordedDoor.TOOL:
         decision = decide(policy, past.chain, past.actions, writer_of(past.actions))
     else:
         each_of = decide_each(policy, past)
@@ -234,7 +240,7 @@ def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
     """Return what `policy` says to each action of a recorded call, as its door asks."""
     judge = judge_for(policy, past.chain)
     writer = writer_of(past.actions)
-    if past.door is Door.TOOL:
+    if past.door is RecordedDoor.TOOL:
         return judge.decide_each(past.actions, writer)
     # The hook names what a command writes by itself, from where the client stood.
     return [

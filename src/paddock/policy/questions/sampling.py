@@ -67,7 +67,6 @@ def word_parts(target: str) -> Parts:
 
 
 def name_parts(target: str) -> Parts:
-    """Return a name pattern as a row of one part."""
     return (_starred(target),)
 
 

@@ -26,7 +26,12 @@ from msgspec.structs import replace
 from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.policy.engine import Policy
 from paddock.policy.settings import Git
-from paddock.sandbox.changes.differences import Difference, Differences, Layers, status_of_look
+from paddock.sandbox.changes.differences import (
+    CommandDifferences,
+    Difference,
+    OpenLayers,
+    status_of_look,
+)
 from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.changes.parking import park_phases
 from paddock.sandbox.changes.settling import Settled
@@ -203,7 +208,7 @@ def _node(change: StagedChange) -> NodeKind:
     return NodeKind.DIRECTORY if is_directory else NodeKind.FILE
 
 
-class Place(Struct, frozen=True):
+class CommitPlace(Struct, frozen=True):
     """Where a set goes: the workspace, its history, and the journal of both."""
 
     workspace: Workspace
@@ -222,7 +227,7 @@ class Committed(Struct, frozen=True):
 
 
 def find_above(
-    settled: Sequence[Settled], layers: Layers, standing: Mapping[str, Look]
+    settled: Sequence[Settled], layers: OpenLayers, standing: Mapping[str, Look]
 ) -> dict[str, Identity]:
     """The directories that hold what lands and stood there before, the workspace's root as `.`.
 
@@ -245,8 +250,8 @@ def find_above(
 
 def commit_settled(
     settled: Sequence[Settled],
-    layers: Layers,
-    place: Place,
+    layers: OpenLayers,
+    place: CommitPlace,
     git: Git,
     above: Mapping[str, Identity],
 ) -> Committed:
@@ -283,7 +288,9 @@ def commit_settled(
     return Committed(receipt.changes, receipt.notes)
 
 
-def park_settled(settled: Sequence[Settled], layers: Layers, place: Place, name: str) -> list[Json]:
+def park_settled(
+    settled: Sequence[Settled], layers: OpenLayers, place: CommitPlace, name: str
+) -> list[Json]:
     """What would land, as data that outlives the layer; see `parking`.
 
     Raises: ApprovalUnavailableError: it is too large to be kept. StorageFullError, HostError.
@@ -292,7 +299,7 @@ def park_settled(settled: Sequence[Settled], layers: Layers, place: Place, name:
     return park_phases(_phases(landing, layers, place.policy), place.history.store, name)
 
 
-def describe_conflict(differences: Differences, settled: Sequence[Settled]) -> str:
+def describe_conflict(differences: CommandDifferences, settled: Sequence[Settled]) -> str:
     """Why nothing is kept, where somebody else was at work; empty where nobody was.
 
     What does not land anyway is in nobody's way.
@@ -316,7 +323,7 @@ def all_refused(
     return (*refused, *lost)
 
 
-def _phases(landing: Sequence[Settled], layers: Layers, policy: Policy) -> Phases:
+def _phases(landing: Sequence[Settled], layers: OpenLayers, policy: Policy) -> Phases:
     found: dict[int, list[StagedChange]] = {}
     whole = _whole_trees(landing, layers)
     for each in landing:
@@ -328,7 +335,7 @@ def _phases(landing: Sequence[Settled], layers: Layers, policy: Policy) -> Phase
     return [found[phase] for phase in sorted(found)]
 
 
-def _whole_trees(landing: Sequence[Settled], layers: Layers) -> frozenset[str]:
+def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[str]:
     """New directories of which everything lands just as it lies there."""
     fit: set[str] = set()
     unfit: set[str] = set()
@@ -359,7 +366,7 @@ def _names_in(upper_fd: int, path: str) -> list[str]:
         return os.listdir(fd)
 
 
-def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:
+def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChange:
     """One change of the set. The path was proved to be canonical when it was judged."""
     difference, change = settled.difference, settled.judgement.change
     path = unchecked_path(change.path)

@@ -222,7 +222,7 @@ _STICKY: Final = "would come without the sticky bit that it was given, and so be
 _WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
 
 
-class Layers(Struct, frozen=True):
+class OpenLayers(Struct, frozen=True):
     """Descriptors of the layer's root and of the workspace's."""
 
     upper_fd: int
@@ -231,7 +231,7 @@ class Layers(Struct, frozen=True):
     """Of the workspace's: it knows where a git directory outside of it stands."""
 
 
-class Ground(Struct, frozen=True):
+class CommandGround(Struct, frozen=True):
     started_ns: int
     """A moment; see `moments`."""
     hidden: frozenset[str]
@@ -251,7 +251,7 @@ class Difference(Struct, frozen=True):
     """Another kind of entry takes the place: this is what has to go first, or comes then."""
 
 
-class Differences(Struct, frozen=True):
+class CommandDifferences(Struct, frozen=True):
     """All of them, parents before children."""
 
     found: tuple[Difference, ...]
@@ -263,7 +263,9 @@ class Differences(Struct, frozen=True):
     """The mode that the command gave the workspace's root; None where it gave it no other."""
 
 
-def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Differences:
+def find_differences(
+    layer: UpperLayer, layers: OpenLayers, ground: CommandGround
+) -> CommandDifferences:
     """What a command changed.
 
     Raises:
@@ -282,7 +284,7 @@ def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Diffe
             if raw.path not in too_deep:
                 finding.take(raw)
     found = tuple(sorted(finding.found, key=_parents_first))
-    return Differences(
+    return CommandDifferences(
         found, tuple(dict.fromkeys(finding.conflicts)), layer.too_deep, layer.is_whole
     )
 
@@ -312,8 +314,8 @@ def status_of_look(look: Look) -> FileStatus:
 
 
 class _Finding(Struct):
-    layers: Layers
-    ground: Ground
+    layers: OpenLayers
+    ground: CommandGround
     comparing: Comparing
     ancestry: Ancestry
     mounted: tuple[str, ...]

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.ledger.format.encoding import encode_json
-from paddock.sandbox.changes.differences import Comparing, Layers
+from paddock.sandbox.changes.differences import Comparing, OpenLayers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Kind, Look
@@ -33,14 +33,16 @@ _USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
 """Of what is new: under these nothing is said."""
 
 
-class Shown(Struct, frozen=True):
+class ShownDiff(Struct, frozen=True):
     text: str
     digest: str
     warnings: tuple[str, ...]
     """What policy warns of, each once."""
 
 
-def show_settled(settled: Sequence[Settled], layers: Layers, hidden: Sequence[str]) -> Shown:
+def show_settled(
+    settled: Sequence[Settled], layers: OpenLayers, hidden: Sequence[str]
+) -> ShownDiff:
     """The diff of all that would land. Raises: HostError: the layer cannot be read.
 
     `hidden` are the names that the command could not see: what stands under them is not
@@ -51,7 +53,7 @@ def show_settled(settled: Sequence[Settled], layers: Layers, hidden: Sequence[st
         return _show([each for each in settled if each.lands], layers, closed)
 
 
-def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -> Shown:
+def _show(landing: Sequence[Settled], layers: OpenLayers, closed: tuple[str, ...]) -> ShownDiff:
     comparing = Comparing(layers.upper_fd, layers.lower_fd, layers.resolution)
     rows: list[str] = []
     bound: list[list[str | int]] = []
@@ -74,10 +76,10 @@ def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -
     text = "\n".join(rows) if rows else "[nothing would change]"
     digest = digest_of(encode_json(bound).encode("utf-8", "surrogateescape"))
     warnings = dict.fromkeys(said for each in landing for said in each.judgement.warnings)
-    return Shown(text, digest, tuple(warnings))
+    return ShownDiff(text, digest, tuple(warnings))
 
 
-def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str | int]:
+def _bound(settled: Settled, comparing: Comparing, layers: OpenLayers) -> list[str | int]:
     change = settled.judgement.change
     version = settled.difference.version or ""
     is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
@@ -97,7 +99,7 @@ def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str |
 def _row(
     settled: Settled,
     comparing: Comparing,
-    layers: Layers,
+    layers: OpenLayers,
     closed: tuple[str, ...],
     lines_max: int,
 ) -> str:

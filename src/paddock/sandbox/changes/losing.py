@@ -13,7 +13,7 @@ from typing import Final
 
 from paddock.policy.engine import PathGuards
 from paddock.policy.settings import ConfineMax
-from paddock.sandbox.changes.differences import Layers
+from paddock.sandbox.changes.differences import OpenLayers
 from paddock.sandbox.changes.judging import ChangeKind
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.git.objects import GIT_ENVIRONMENT, GIT_OPTIONS, find_object_name
@@ -29,7 +29,7 @@ _CHECK_IGNORE: Final = ("git", *GIT_OPTIONS, "check-ignore", "-z", "--stdin")
 
 
 def find_excess(
-    settled: Sequence[Settled], layers: Layers, guards: PathGuards, most: ConfineMax
+    settled: Sequence[Settled], layers: OpenLayers, guards: PathGuards, most: ConfineMax
 ) -> str:
     """Say what of the changes that land is more than may without a question; else empty."""
     lost = [each for each in settled if _could_lose(each, guards)]

@@ -23,7 +23,7 @@ from paddock.errors import (
 )
 from paddock.policy.engine import PathGuards
 from paddock.policy.settings import Commit
-from paddock.sandbox.changes.differences import Difference, Differences, Layers, paths_of
+from paddock.sandbox.changes.differences import CommandDifferences, Difference, OpenLayers, paths_of
 from paddock.sandbox.changes.judging import (
     Bench,
     ChangeKind,
@@ -58,7 +58,7 @@ class Obstacles:
 
     __slots__ = ("_going", "_guards", "_holders", "_lower_fd", "_made", "_resolution", "_writable")
 
-    def __init__(self, found: Sequence[Difference], layers: Layers, guards: PathGuards) -> None:
+    def __init__(self, found: Sequence[Difference], layers: OpenLayers, guards: PathGuards) -> None:
         """`layers` stays the caller's."""
         self._lower_fd = layers.lower_fd
         self._guards = guards
@@ -175,7 +175,7 @@ def _directories(found: Sequence[Difference], kind: ChangeKind) -> frozenset[str
 _PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
 
 
-class Terms(Struct, frozen=True):
+class LandingTerms(Struct, frozen=True):
     commit: Commit
     bytes_max: int
     grants_asks: bool = False
@@ -192,7 +192,7 @@ class Settled(Struct, frozen=True):
 
 
 def settle(
-    differences: Differences, layers: Layers, bench: Bench, terms: Terms
+    differences: CommandDifferences, layers: OpenLayers, bench: Bench, terms: LandingTerms
 ) -> tuple[Settled, ...]:
     """Judge every difference and settle what lands.
 
@@ -365,7 +365,7 @@ def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgem
     return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
 
-def refused_besides(differences: Differences) -> tuple[RefusedChange, ...]:
+def refused_besides(differences: CommandDifferences) -> tuple[RefusedChange, ...]:
     """What is reported of what is not judged: the root's mode, and more than is looked at."""
     found = [
         RefusedChange(

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import HostError, PermissionDeniedError
-from paddock.sandbox.changes.differences import Difference, Layers, is_only_touched
+from paddock.sandbox.changes.differences import Difference, OpenLayers, is_only_touched
 from paddock.sandbox.changes.judging import ChangeKind, StagedJudgement
 from paddock.sandbox.git.layout import WorkTree, find_work_trees
 from paddock.sandbox.git.named import Naming, Sides
@@ -72,7 +72,7 @@ class Units:
         self,
         found: Sequence[Difference],
         directories: Sequence[GitDirectory],
-        layers: Layers,
+        layers: OpenLayers,
         unseen: Unseen,
         workspace: str,
     ) -> None:

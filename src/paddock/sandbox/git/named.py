@@ -35,7 +35,7 @@ class Sides(Struct, frozen=True):
     resolution: Resolution
 
 
-class Naming(Struct):
+class Naming(Struct, dict=True):
     """One work tree's names. Paths are relative to it, as bytes."""
 
     tree: WorkTree

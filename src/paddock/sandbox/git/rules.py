@@ -370,7 +370,6 @@ def wants_content(name: str, nested: Iterable[str] = ()) -> bool:
 
 
 def judge_git(change: GitChange, directory: GitDirectory, preset: Git) -> GitRuling:
-    """Judge one change; `none` has no opinion and is not asked."""
     ruling = _judge_by_name(change, directory, preset)
     owner = "" if directory.own is None else _find_owner(change.name, directory.own)
     # What was done to another work tree's part is half of something, and not this agent's.

@@ -53,7 +53,7 @@ class Toolchain(Struct, frozen=True):
     """Without which its programs look for it in the home directory."""
 
 
-class Listing(Struct, frozen=True):
+class HostListing(Struct, frozen=True):
     """What a directory holds; asked for only where something in it has to be left out."""
 
     directory: str
@@ -121,7 +121,7 @@ class HostFacts(Struct, frozen=True):
     toolchains: tuple[Toolchain, ...] = ()
     closed: tuple[Closed, ...] = ()
     """The plane, Paddock's state and configuration, other agents' workspaces."""
-    listings: tuple[Listing, ...] = ()
+    listings: tuple[HostListing, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     changeable: tuple[str, ...] = ()
     """Real places besides the workspace in which a command of this plane can put what it
@@ -193,7 +193,7 @@ def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
 class Carving(Struct):
     """What is left of places around holes in them. `unknown` are those that were not listed."""
 
-    listings: Mapping[str, Listing]
+    listings: Mapping[str, HostListing]
     holes: tuple[str, ...]
     left: list[str] = field(default_factory=list[str])
     links: list[Link] = field(default_factory=list[Link])

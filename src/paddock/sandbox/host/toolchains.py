@@ -119,7 +119,7 @@ _SHARED: Final = re.compile(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
 """One directory for all of uv's or pipx's: hundreds of tools would be hundreds of mounts."""
 
 
-class Found(Struct, frozen=True):
+class FoundToolchain(Struct, frozen=True):
     search_path: tuple[Standing, ...]
     toolchains: tuple[Toolchain, ...]
     left_out: tuple[LeftOut, ...]
@@ -131,7 +131,7 @@ def find_toolchains(
     workspace: str,
     changeable: tuple[str, ...] = (),
     stores: tuple[str, ...] = STORES,
-) -> Found:
+) -> FoundToolchain:
     """Look at PATH, VIRTUAL_ENV and the workspace's own environments; starts nothing.
 
     `home` and `workspace` are real, and so are the places in `changeable`, where commands
@@ -159,7 +159,7 @@ def find_toolchains(
         search.add_base(environment)
     # Behind the operator's own, which open much of what these lead to.
     believed = [each for each in directories if not search.is_planted(each) or search.believe(each)]
-    return Found(tuple(believed), tuple(search.found.values()), tuple(search.left_out))
+    return FoundToolchain(tuple(believed), tuple(search.found.values()), tuple(search.left_out))
 
 
 class _Search(Struct):

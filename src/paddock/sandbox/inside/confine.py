@@ -187,7 +187,6 @@ class Confinement:
 
     @property
     def has_own_network(self) -> bool:
-        """Whether nothing but this command uses its network."""
         return self._base.network != b"host"
 
     def confine(self) -> None:
@@ -450,7 +449,6 @@ def _clone_device(name: bytes) -> int:
 
 
 def _descend(directory: int, name: bytes) -> int:
-    """The directory `name`, made if missing; the one before it is closed."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         found = os.open(name, flags, dir_fd=directory)

@@ -14,7 +14,7 @@ import select
 import time
 
 from paddock.sandbox.inside import serving
-from paddock.sandbox.inside.orders import ENDED_IN, EXITED, NOT_STARTED, Report, Start
+from paddock.sandbox.inside.orders import ENDED_IN, EXITED, NOT_STARTED, CommandReport, Start
 from paddock.sandbox.inside.serving import (
     DEFAULT_SIGNALS,
     KILL_SIGNAL,
@@ -64,7 +64,7 @@ class First:
             self._main = _spawn(start, *streams)
         except OSError as error:
             where = os.fsencode(error.filename or start.argv[0])
-            self._report(Report(NOT_STARTED, code=error.errno or 0, where=where))
+            self._report(CommandReport(NOT_STARTED, code=error.errno or 0, where=where))
             return
         finally:
             for fd in streams:
@@ -78,7 +78,7 @@ class First:
         if self._has_own_network and (ending != EXITED or self._status):
             unreached = count_unreached()
         self._report(
-            Report(
+            CommandReport(
                 ending,
                 status=self._status,
                 survivors=survivors,
@@ -132,7 +132,7 @@ class First:
                 time.sleep(_YIELD_S)
         return survivors
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: CommandReport) -> None:
         send_report(self._control.fileno(), report)
 
 

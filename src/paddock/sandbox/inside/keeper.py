@@ -34,7 +34,7 @@ from paddock.sandbox.inside.orders import (  # noqa: E402 - after the path
     NOT_CONFINED,
     NOT_STARTED,
     UNHELD,
-    Report,
+    CommandReport,
     Start,
 )
 from paddock.sandbox.inside.serving import (  # noqa: E402 - after the path
@@ -64,9 +64,7 @@ class Terms:
         self.memory_kb = memory_mb * 1024
 
 
-class Keeper:
-    """The loop around one command. `control` leads to who asked."""
-
+class CommandSupervisor:
     def __init__(self, control: _socket.socket, held: landlocked.Hold | None, terms: Terms) -> None:
         """`held` None: nothing holds the command, for the operator wants it so."""
         self._control = control
@@ -93,9 +91,11 @@ class Keeper:
         limit_kb = self._terms.memory_kb
         ending, memory_kb = watch(self._main, (self._control.fileno(),), deadline_s, self, limit_kb)
         survivors = self._end_all()
-        self._report(Report(ending, status=self._status, survivors=survivors, memory_kb=memory_kb))
+        self._report(
+            CommandReport(ending, status=self._status, survivors=survivors, memory_kb=memory_kb)
+        )
 
-    def _spawn(self, start: Start, streams: list[int]) -> Report | None:
+    def _spawn(self, start: Start, streams: list[int]) -> CommandReport | None:
         said, say = os.pipe()
         self._main = os.fork()
         if self._main == 0:
@@ -115,7 +115,7 @@ class Keeper:
             return None
         kind = NOT_STARTED if told.startswith(NOT_STARTED) else NOT_CONFINED
         code, _, where = told.removeprefix(kind).strip().partition(b" ")
-        return Report(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
+        return CommandReport(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
 
     def _become(self, start: Start, streams: list[int], say: int) -> bytes:
         """In the child: be held, then be the command. Returns only what exec refused.
@@ -191,7 +191,7 @@ class Keeper:
                 # Its number may be another's from now on.
                 self._main = -1
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: CommandReport) -> None:
         send_report(self._control.fileno(), report)
 
 
@@ -212,7 +212,7 @@ def main(arguments: list[str]) -> None:
         held = landlocked.Hold(int(ruleset), os.pread(program_fd, os.fstat(program_fd).st_size, 0))
         os.close(program_fd)
     adopt_orphans()
-    Keeper(_socket.socket(fileno=int(control)), held, Terms(terms)).serve()
+    CommandSupervisor(_socket.socket(fileno=int(control)), held, Terms(terms)).serve()
 
 
 if __name__ == "__main__":

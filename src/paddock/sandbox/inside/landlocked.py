@@ -170,7 +170,6 @@ def used_kb(limit_kb: int) -> int:
 
 
 def count_threads(uid: int) -> int:
-    """Threads of a user on this host, as RLIMIT_NPROC counts them."""
     found = 0
     for pid in _pids():
         try:
@@ -182,7 +181,6 @@ def count_threads(uid: int) -> int:
 
 
 def reap() -> list[tuple[int, int]]:
-    """Take the exit status of every child that has ended: (pid, status)."""
     ended: list[tuple[int, int]] = []
     while True:
         try:

@@ -28,7 +28,7 @@ from paddock.kernel import mounts, processes, seccomp  # noqa: E402 - after the 
 from paddock.sandbox.inside import confine, stages  # noqa: E402 - after the path
 from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.first import First  # noqa: E402 - after the path
-from paddock.sandbox.inside.orders import NOT_CONFINED, Base, Report  # noqa: E402 - after the path
+from paddock.sandbox.inside.orders import NOT_CONFINED, Base, CommandReport  # noqa: E402 - after the path
 from paddock.sandbox.inside.serving import KILL_SIGNAL, send_report  # noqa: E402 - after the path
 
 _DESCRIPTORS_MAX = 8
@@ -109,7 +109,9 @@ class Loop:
         try:
             self._make(base, control, layers)
         except OSError as error:
-            send_report(control, Report(NOT_CONFINED, code=error.errno or 0, where=self._step))
+            send_report(
+                control, CommandReport(NOT_CONFINED, code=error.errno or 0, where=self._step)
+            )
         finally:
             for fd in fds:
                 os.close(fd)
@@ -211,7 +213,9 @@ class Loop:
                 First(door, self._life, memory_kb, has_own_network=is_private).serve()
                 code = 0
             except OSError as error:
-                send_report(control, Report(NOT_CONFINED, code=error.errno or 0, where=room.step))
+                send_report(
+                    control, CommandReport(NOT_CONFINED, code=error.errno or 0, where=room.step)
+                )
         finally:
             processes.end_process(code)
 

@@ -145,7 +145,7 @@ UNHELD = "unheld"
 """To a keeper, in place of a rule set's and a filter's descriptor: nothing holds the command."""
 
 
-class Report:
+class CommandReport:
     """How it ended.
 
     `status` is the main process's, as wait(2) gives it. `where` and `code` (an
@@ -181,7 +181,7 @@ class Report:
         return _encode([[self.ending, where, *(b"%d" % number for number in numbers)]])
 
     @classmethod
-    def decode(cls, content: bytes) -> Report:
+    def decode(cls, content: bytes) -> CommandReport:
         (scalars,) = _decode(content, 1)
         ending, where, *numbers = scalars
         status, survivors, memory_kb, code, unreached = map(int, numbers)

@@ -14,13 +14,13 @@ import select
 import struct
 import time
 
-from paddock.sandbox.inside.orders import CANCELLED, EXITED, MEMORY, TIMED_OUT, Report, Start
+from paddock.sandbox.inside.orders import CANCELLED, EXITED, MEMORY, TIMED_OUT, CommandReport, Start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    class Watcher(Protocol):
+    class UseWatcher(Protocol):
         """What watches over all that a command started."""
 
         def reap(self) -> object:
@@ -56,7 +56,7 @@ def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
         os.close(order_fd)
 
 
-def send_report(control: int, report: Report) -> None:
+def send_report(control: int, report: CommandReport) -> None:
     """Tell whoever asked; nobody may be left to hear it."""
     try:
         os.write(control, report.encode())
@@ -66,7 +66,7 @@ def send_report(control: int, report: Report) -> None:
 
 
 def watch(
-    pid: int, waiting: tuple[int, ...], deadline_s: float, watcher: Watcher, most_kb: int
+    pid: int, waiting: tuple[int, ...], deadline_s: float, watcher: UseWatcher, most_kb: int
 ) -> tuple[bytes, int]:
     """Until the command ends, its time is up, its memory too large, or nobody waits.
 

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from paddock import limits
 
 
-class Shown(Protocol):
+class ShownPaths(Protocol):
     """What may appear in a result, by workspace path."""
 
     def is_shown(self, relative: str) -> bool:
@@ -92,7 +92,6 @@ class FileLines(Struct, frozen=True):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Each line as it is shown."""
         cut, matching = limits.search_row_bytes_max, frozenset(self.matching)
         return tuple(
             Line(number, text[:cut].removesuffix(b"\r"), number in matching, len(text) > cut)

@@ -156,7 +156,6 @@ class SplitLines:
             self._lines.pop()  # behind the last line end there is no line
 
     def standing(self, rows: list[bytes]) -> list[int]:
-        """The numbers of the lines that are as `rows` say."""
         # All rows at once, which is what nearly always comes out: of a great many rows,
         # each look for itself costs more than all of ripgrep's work.
         parts = [row.partition(b":") for row in rows]
@@ -192,7 +191,6 @@ class SplitLines:
         return numbers, [self._lines[number - 1] for number in numbers]
 
     def with_text(self, text: bytes) -> list[int]:
-        """The numbers of the lines that hold `text`."""
         return [number for number, line in enumerate(self._lines, 1) if text in line]
 
     def numbers(self, found: list[int]) -> list[int]:

@@ -16,22 +16,22 @@ from paddock.text.show import quote
 from paddock.workspace.failures import converting
 from paddock.workspace.paths import WorkspacePath
 from paddock.workspace.resolve import READ_DIRECTORY
-from paddock.workspace.search.asked import ContentFound, Shown, Wanted
+from paddock.workspace.search.asked import ContentFound, ShownPaths, Wanted
 from paddock.workspace.search.binaries import read_binary_sign
 from paddock.workspace.search.child import require_enterable
-from paddock.workspace.search.engine import Engine, Proposals
+from paddock.workspace.search.engine import Proposals, SearchEngine
 from paddock.workspace.search.globs import EVERYTHING, Entered, SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
 from paddock.workspace.search.program import NEVER, tree_command
 from paddock.workspace.search.proposals import ProposalReader
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, too_deep_above
+from paddock.workspace.search.walk import IgnoreLookup, Walk, WalkTerms, too_deep_above
 from paddock.workspace.workspace import Workspace
 
 
 def search_content(
     workspace: Workspace,
-    shown: Shown,
+    shown: ShownPaths,
     path: WorkspacePath,
     wanted: Wanted,
     glob: SearchGlob = EVERYTHING,
@@ -49,7 +49,7 @@ def search_content(
         HostError: ripgrep cannot be run, or the disk fails.
     """
     is_one_file = is_file(workspace, path)
-    engine = Engine(workspace, shown, wanted, until or Until(), reads_past_nul=is_one_file)
+    engine = SearchEngine(workspace, shown, wanted, until or Until(), reads_past_nul=is_one_file)
     search = OrderedSearch(engine)
     if is_one_file:
         require_viewable(engine, path)
@@ -63,7 +63,7 @@ def search_content(
     return search.found
 
 
-def require_viewable(engine: Engine, path: WorkspacePath) -> None:
+def require_viewable(engine: SearchEngine, path: WorkspacePath) -> None:
     """Raises: PermissionDeniedError for a file that may not be viewed."""
     if not engine.may_show(path.relative):
         raise PermissionDeniedError(
@@ -86,14 +86,14 @@ def is_file(workspace: Workspace, path: WorkspacePath) -> bool:
 
 def _search_below(
     workspace: Workspace,
-    engine: Engine,
+    engine: SearchEngine,
     search: OrderedSearch,
     path: WorkspacePath,
     glob: SearchGlob,
 ) -> None:
     """Search a directory; see the module."""
     wanted, tree = engine.wanted, workspace.tree
-    terms = Terms(NEVER, honours_ignore=True, glob=glob)
+    terms = WalkTerms(NEVER, honours_ignore=True, glob=glob)
     command = tree_command(wanted.regex, glob, wanted.matches_max + 1)
     proposals: Proposals = {}
     fd = tree.resolution.open(tree.root_fd, path.relative, READ_DIRECTORY)

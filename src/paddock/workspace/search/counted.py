@@ -14,14 +14,14 @@ from paddock import limits
 from paddock.errors import HostError, ToolError
 from paddock.workspace.failures import converting
 from paddock.workspace.paths import WorkspacePath, unchecked_path
-from paddock.workspace.search.asked import ContentFound, Shown, Wanted
+from paddock.workspace.search.asked import ContentFound, ShownPaths, Wanted
 from paddock.workspace.search.binaries import binary_sign
 from paddock.workspace.search.content import is_file, require_viewable
-from paddock.workspace.search.engine import Engine
+from paddock.workspace.search.engine import SearchEngine
 from paddock.workspace.search.globs import SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import Terms, Walk
+from paddock.workspace.search.walk import Walk, WalkTerms
 from paddock.workspace.workspace import Workspace
 
 SKIPPED_NAMES: Final = frozenset({".git", "__pycache__", "node_modules", ".DS_Store"})
@@ -47,7 +47,7 @@ class CountedFound(Struct):
 
 def search_counted(
     workspace: Workspace,
-    shown: Shown,
+    shown: ShownPaths,
     path: WorkspacePath,
     wanted: Wanted,
     glob: SearchGlob,
@@ -57,7 +57,7 @@ def search_counted(
 
     Raises: as `search_content`.
     """
-    engine = Engine(workspace, shown, wanted, until or Until(), reads_past_nul=True)
+    engine = SearchEngine(workspace, shown, wanted, until or Until(), reads_past_nul=True)
     search = OrderedSearch(engine)
     choice = _Choice(workspace, shown)
     if is_file(workspace, path):
@@ -65,7 +65,7 @@ def search_counted(
         search.search(choice.of(iter([path.relative])))
     else:
         with converting(path, "list"):
-            terms = Terms(SKIPPED_NAMES, honours_ignore=False, glob=glob)
+            terms = WalkTerms(SKIPPED_NAMES, honours_ignore=False, glob=glob)
             walk = Walk(workspace.tree, path, terms, engine.until)
             try:
                 choice.walk = walk
@@ -84,13 +84,12 @@ class _Choice(Struct):
     """Which files are searched, with the account as it stood at each of them."""
 
     workspace: Workspace
-    shown: Shown
+    shown: ShownPaths
     walk: Walk | None = None
     skipped: Skipped = Skipped()
     chosen: list[tuple[str, Skipped]] = field(default_factory=list[tuple[str, Skipped]])
 
     def of(self, paths: Iterator[str]) -> Iterator[str]:
-        """Those of `paths` that are searched."""
         for path in paths:
             if not self.shown.is_shown(path):
                 continue

@@ -18,7 +18,7 @@ from paddock.text.show import quote, show_name
 from paddock.workspace.paths import is_temporary_name, unchecked_path
 from paddock.workspace.read import OpenFile, wall_clock_ns
 from paddock.workspace.resolve import READ_FILE
-from paddock.workspace.search.asked import BinarySign, FileLines, Remarks, Shown, Wanted
+from paddock.workspace.search.asked import BinarySign, FileLines, Remarks, ShownPaths, Wanted
 from paddock.workspace.search.binaries import binary_sign, is_large_binary
 from paddock.workspace.search.child import Child
 from paddock.workspace.search.confirm import Content, lines_of
@@ -64,7 +64,7 @@ Proposals = dict[str, list[bytes]]
 """Workspace path → rows."""
 
 
-class Engine:
+class SearchEngine:
     """One search's runs and confirmations."""
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Engine:
     def __init__(
         self,
         workspace: Workspace,
-        shown: Shown,
+        shown: ShownPaths,
         wanted: Wanted,
         until: Until,
         *,

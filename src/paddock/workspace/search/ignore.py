@@ -115,7 +115,6 @@ class _Literal:
         self.paths = _Last()
 
     def take(self, rule: _Rule) -> bool:
-        """Whether `rule` is one of these; then it is kept."""
         segments = rule.glob.segments
         texts = [literal_of(segment) for segment in segments]
         if all(text is not None for text in texts):

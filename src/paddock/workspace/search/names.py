@@ -22,12 +22,12 @@ from paddock.workspace.failures import converting
 from paddock.workspace.listing import Tree
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
 from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY
-from paddock.workspace.search.asked import NamesFound, Remarks, Shown
+from paddock.workspace.search.asked import NamesFound, Remarks, ShownPaths
 from paddock.workspace.search.child import Child, require_enterable
 from paddock.workspace.search.globs import Entered, SearchGlob
 from paddock.workspace.search.program import NEVER, list_command
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, too_deep_above
+from paddock.workspace.search.walk import IgnoreLookup, Walk, WalkTerms, too_deep_above
 from paddock.workspace.workspace import Workspace
 
 _WORTH_WALKING_ENTRIES: Final = 16_384
@@ -36,7 +36,7 @@ _WORTH_WALKING_ENTRIES: Final = 16_384
 
 def search_names(
     workspace: Workspace,
-    shown: Shown,
+    shown: ShownPaths,
     directory: WorkspacePath,
     glob: SearchGlob,
     entries_max: int,
@@ -51,7 +51,7 @@ def search_names(
     found = NamesFound()
     until = until or Until()
     with converting(directory, "list"):
-        terms = Terms(NEVER, honours_ignore=True, glob=glob, with_directories=True)
+        terms = WalkTerms(NEVER, honours_ignore=True, glob=glob, with_directories=True)
         walk = Walk(workspace.tree, directory, terms, until)
         try:
             _walked(walk, shown, found, entries_max)
@@ -68,7 +68,7 @@ def search_names(
         return listed.first(shown, entries_max)
 
 
-def _walked(walk: Walk, shown: Shown, found: NamesFound, entries_max: int) -> None:
+def _walked(walk: Walk, shown: ShownPaths, found: NamesFound, entries_max: int) -> None:
     walk.budget = limits.search_walked_entries_max
     while not (found.has_more or walk.is_late):
         _fill(found, walk.paths(), shown, entries_max)
@@ -78,7 +78,7 @@ def _walked(walk: Walk, shown: Shown, found: NamesFound, entries_max: int) -> No
         walk.budget = walk.entries + limits.search_walked_entries_max
 
 
-def _fill(found: NamesFound, paths: Iterable[str], shown: Shown, entries_max: int) -> None:
+def _fill(found: NamesFound, paths: Iterable[str], shown: ShownPaths, entries_max: int) -> None:
     """Take in what may be shown, up to one more than there is room for."""
     for path in paths:
         if not shown.is_shown(path.removesuffix("/")):
@@ -104,8 +104,7 @@ class _Listed:
         self._until = until
         self._ignored = IgnoreLookup(tree, directory)
 
-    def first(self, shown: Shown, entries_max: int) -> NamesFound:
-        """The first entries that are meant, shown and still there."""
+    def first(self, shown: ShownPaths, entries_max: int) -> NamesFound:
         found = NamesFound()
         names = self._run(found.remarks)
         if self._glob.negated:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from paddock.workspace.search.asked import ContentFound, FileLines
-from paddock.workspace.search.engine import Engine, Proposals
+from paddock.workspace.search.engine import Proposals, SearchEngine
 
 _FIRST_FILES: Final = 32
 """Few, in one run of one thread: its answer is in order, and can be cut short."""
@@ -20,7 +20,7 @@ class OrderedSearch:
 
     __slots__ = ("_engine", "found")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SearchEngine) -> None:
         self._engine = engine
         self.found = ContentFound(remarks=engine.remarks)
 

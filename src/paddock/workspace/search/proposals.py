@@ -50,7 +50,6 @@ class ProposalReader:
         and after `close` all of them."""
 
     def feed(self, piece: bytes) -> Iterator[Proposal]:
-        """What became whole by `piece`."""
         data = self._rest + piece if self._rest else piece
         at = 0
         while at < len(data):

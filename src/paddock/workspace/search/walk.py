@@ -43,7 +43,7 @@ _LOOK_ENTRIES: Final = 64
 """So often the clock is looked at within a directory."""
 
 
-class Terms(Struct, frozen=True):
+class WalkTerms(Struct, frozen=True):
     skipped: frozenset[str]
     """Names that are nowhere below the searched directory, whatever they are."""
     honours_ignore: bool
@@ -83,7 +83,9 @@ class Walk:
         "unreadable",
     )
 
-    def __init__(self, tree: Tree, directory: WorkspacePath, terms: Terms, until: Until) -> None:
+    def __init__(
+        self, tree: Tree, directory: WorkspacePath, terms: WalkTerms, until: Until
+    ) -> None:
         """Raises: OSError where `directory` cannot be opened or listed."""
         self._tree = tree
         self._terms = terms

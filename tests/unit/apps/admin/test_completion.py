@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.apps.admin.completion import Candidate, Vocabulary, candidates
+from paddock.apps.admin.completion import CompletionCandidate, Vocabulary, candidates
 
 KNOWN = Vocabulary(
     commands={"call": "call a tool", "cost": "what was spent", "show": "show things"},
@@ -36,4 +36,4 @@ def test_what_could_be_typed_next_is_offered(before, found):
 
 
 def test_a_candidate_says_what_it_is():
-    assert next(candidates("/ca", KNOWN)) == Candidate("/call", 3, "call a tool")
+    assert next(candidates("/ca", KNOWN)) == CompletionCandidate("/call", 3, "call a tool")

@@ -10,7 +10,17 @@ from rich.cells import cell_len
 
 from paddock.apps.admin.drawing import PlainDrawing
 from paddock.apps.admin.rich_drawing import RichDrawing
-from paddock.apps.admin.show import Fitted, Look, Span, Table, Text, line, lines, pairs, row
+from paddock.apps.admin.show import (
+    FittedLine,
+    ShownTable,
+    ShownText,
+    TextLook,
+    TextSpan,
+    line,
+    lines,
+    pairs,
+    row,
+)
 from paddock.text.show import show_line
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -33,9 +43,9 @@ def uncoloured(rows) -> list[str]:
 @given(HOSTILE, st.integers(20, 90))
 def test_no_text_reaches_the_terminal_as_anything_but_text(text, width):
     blocks = [
-        lines(text, Look.BAD, gutter="  │ "),
-        Table((row(text, text),), ("one", "two")),
-        Fitted(row(text[:5]), Span(text), row(text[:5])),
+        lines(text, TextLook.BAD, gutter="  │ "),
+        ShownTable((row(text, text),), ("one", "two")),
+        FittedLine(row(text[:5]), TextSpan(text), row(text[:5])),
         pairs([("name", text)]),
     ]
     for block in blocks:
@@ -64,16 +74,18 @@ def test_a_line_that_goes_on_stands_as_far_in_as_it_began():
 
 
 def test_a_fitted_line_is_one_line_and_cuts_its_middle():
-    block = Fitted(row("#1 "), Span("m" * 101), row(" · allow"))
+    block = FittedLine(row("#1 "), TextSpan("m" * 101), row(" · allow"))
     [each] = drawn(block, 40)
     assert each == "#1 " + "m" * 28 + "… · allow"
     [plain] = PlainDrawing().lines(block)
     assert plain == "#1 " + "m" * 99 + "… · allow"
-    assert drawn(Fitted(row("#1 "), Span("short"), row(" · allow")), 40) == ["#1 short · allow"]
+    assert drawn(FittedLine(row("#1 "), TextSpan("short"), row(" · allow")), 40) == [
+        "#1 short · allow"
+    ]
 
 
 def test_columns_line_up_and_the_last_one_wraps():
-    table = Table((row("a", "x", "one two three"), row("aaaa", "xx", "y")), ("h", "", "last"))
+    table = ShownTable((row("a", "x", "one two three"), row("aaaa", "xx", "y")), ("h", "", "last"))
     assert [each.rstrip() for each in uncoloured(drawn(table, 22))] == [
         "  h         last",
         "  a     x   one two",
@@ -88,7 +100,9 @@ def test_columns_line_up_and_the_last_one_wraps():
 
 
 def test_without_colours_nothing_but_colours_is_gone():
-    block = Text((row(Span("bad", Look.BAD), Span(" loud ", Look.LOUD), "plain"),))
+    block = ShownText(
+        (row(TextSpan("bad", TextLook.BAD), TextSpan(" loud ", TextLook.LOUD), "plain"),)
+    )
     [coloured], [other] = drawn(block), drawn(block, colours=False)
     assert uncoloured([coloured]) == uncoloured([other])
     assert "31" in "".join(COLOURS.findall(coloured))

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from paddock.apps.admin.terminal import FILE, HistoryFile
+from paddock.apps.admin.history import FILE, HistoryFile
 from paddock.errors import ConfigError
 
 

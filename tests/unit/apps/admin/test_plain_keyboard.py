@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from paddock.apps.admin.plain import Ended, Interrupted, PlainKeyboard, PlainScreen, Typed
+from paddock.apps.admin.plain import InputEnded, Interrupted, PlainKeyboard, PlainScreen, Typed
 from paddock.errors import UsageError
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -41,7 +41,7 @@ def test_a_signal_to_end_while_the_prompt_is_written_ends_the_input(number):
     keyboard = PlainKeyboard(io.StringIO("hello\n"), PlainScreen(Impatient(number)))
     before = signal.getsignal(number)
     with keyboard.ending():
-        assert [keyboard.read(), keyboard.read()] == [Ended(), Ended()]
+        assert [keyboard.read(), keyboard.read()] == [InputEnded(), InputEnded()]
     assert keyboard.ended_by == number
     assert signal.getsignal(number) is before
 
@@ -52,7 +52,7 @@ def test_a_signal_to_end_between_two_messages_ends_the_input(number):
     with keyboard.ending():
         assert keyboard.read() == Typed("one")
         os.kill(os.getpid(), number)
-        assert keyboard.read() == Ended()
+        assert keyboard.read() == InputEnded()
 
 
 @pytest.mark.parametrize("number", ENDING)
@@ -65,7 +65,7 @@ def test_a_signal_to_end_cancels_what_runs_and_what_begins_after_it(number):
             assert first.wait(PATIENCE_S)
         with keyboard.interrupting(second.set):
             assert second.is_set()
-        assert keyboard.read() == Ended()
+        assert keyboard.read() == InputEnded()
 
 
 def test_a_hang_up_that_is_ignored_stays_so():
@@ -94,7 +94,7 @@ LOCALES = pytest.mark.parametrize(
 def test_a_pipe_is_utf_8_whatever_the_locale(encoding, errors):
     keyboard = keyboard_on("caf\u00e9\n\ufffd\n".encode(), encoding, errors)
     said = [keyboard.read(), keyboard.read(), keyboard.read()]
-    assert said == [Typed("caf\u00e9"), Typed("\ufffd"), Ended()]
+    assert said == [Typed("caf\u00e9"), Typed("\ufffd"), InputEnded()]
 
 
 @LOCALES

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.apps.admin.drawing import PlainDrawing
-from paddock.apps.admin.plain import Answer, Choice, Silence, parse_choice
+from paddock.apps.admin.plain import Choice, PersonsAnswer, Silence, parse_choice
 from paddock.apps.admin.question import BRIEF, WHOLE, Preview, TerminalApprover, question_for
 from paddock.runtime.approvals import Approval, ApprovalRequest
 
@@ -120,7 +120,7 @@ class Typist:
     def answer(self, question):
         self.questions.append(question)
         said = self.answers.pop(0)
-        return Answer(question.id, said) if isinstance(said, Choice) else said
+        return PersonsAnswer(question.id, said) if isinstance(said, Choice) else said
 
 
 class NoPreviews:
@@ -161,14 +161,14 @@ def test_always_holds_in_its_session_and_in_no_other():
 
 
 def test_an_answer_to_another_question_is_a_no():
-    asking, _ = approver(Answer("Q0", Choice.YES), Choice.YES)
+    asking, _ = approver(PersonsAnswer("Q0", Choice.YES), Choice.YES)
     assert asking.answer(request(command="a")).is_granted is False
     assert asking.answer(request(command="a")).is_granted is True
 
 
 def test_an_always_that_was_not_offered_is_a_no():
     long = request(command="x" * 9_000)
-    asking, _ = approver(Answer("Q1", Choice.ALWAYS))
+    asking, _ = approver(PersonsAnswer("Q1", Choice.ALWAYS))
     assert asking.answer(long).is_granted is False
 
 

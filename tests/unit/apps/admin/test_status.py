@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from paddock.apps.admin.show import Sandboxed, Status, status_text
+from paddock.apps.admin.show import Sandboxed, StatusLine, status_text
 from paddock.sandbox.values import Enforcement
 
-STRICT = Status(
+STRICT = StatusLine(
     agent="admin",
     profile="admin",
     provider="builtin",

@@ -18,7 +18,7 @@ from paddock.agent.events import (
 from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.apps.admin.desk import WORKING, TurnView
 from paddock.apps.admin.drawing import PlainDrawing
-from paddock.apps.admin.show import KEPT_MAX, Calls
+from paddock.apps.admin.show import KEPT_MAX, LastCalls
 from paddock.errors import CallCancelledError
 from paddock.values.calls import Refusal, ToolResult
 from paddock.values.orders import OrderCost
@@ -60,7 +60,7 @@ def wall() -> Wall:
 
 @pytest.fixture
 def view(wall) -> TurnView:
-    view = TurnView(wall, Calls())
+    view = TurnView(wall, LastCalls())
     view.begin()
     return view
 
@@ -78,7 +78,7 @@ def test_whole_lines_are_shown_and_the_last_one_grows(view, wall):
 @given(st.text(alphabet="ab \r\n", max_size=40), st.lists(st.integers(0, 40), max_size=6))
 def test_however_a_text_comes_it_is_shown_once_and_whole(text, cuts):
     wall = Wall()
-    view = TurnView(wall, Calls())
+    view = TurnView(wall, LastCalls())
     view.begin()
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
     for start, end in itertools.pairwise(places):
@@ -163,7 +163,7 @@ def test_a_line_without_end_does_not_grow_for_ever(view, wall):
 
 
 def test_the_newest_calls_can_be_shown_in_full():
-    calls = Calls()
+    calls = LastCalls()
     for number in range(1, KEPT_MAX + 3):
         calls.finished(finished(number))
     assert (calls.find(2), calls.find(3) is None, calls.last) == (None, False, KEPT_MAX + 2)

@@ -23,7 +23,7 @@ allow = ["tool:file:*", "tool:shell:*"]
 pytestmark = pytest.mark.needs("stage")
 
 
-class Shell(Struct):
+class Shell(Struct, dict=True):
     """A client's shell in front of a project that has an agent."""
 
     client: Client

@@ -45,7 +45,7 @@ HANDSHAKE = request(
 PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-class Program(Struct, frozen=True):
+class Program(Struct, frozen=True, dict=True):
     """A server, and its client's side of the streams."""
 
     process: subprocess.Popen[bytes]

@@ -12,7 +12,7 @@ The directory holds a git repository with two commits, `in.txt`, `victim`,
 from msgspec import Struct
 
 
-class Attack(Struct, frozen=True):
+class Attack(Struct, frozen=True, dict=True):
     kind: str
     rules: tuple[str, ...]
     command: str

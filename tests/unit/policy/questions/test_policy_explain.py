@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
 from paddock.policy.questions.explain import Explanation, explain, find_nearly
-from paddock.policy.questions.flip import Change, exact_pattern
+from paddock.policy.questions.flip import ProposedChange, exact_pattern
 from paddock.values.decisions import Action, Agent, Outcome, Permissions
 
 TEXT = """[paths]
@@ -42,7 +42,7 @@ def test_the_explanation_holds_the_decision_itself() -> None:
 
 def test_a_denying_rule_is_proposed_for_removal_and_the_proposal_was_tried() -> None:
     assert explained("tool:file:create out/denied").changes == (
-        Change(
+        ProposedChange(
             'remove "tool:file:create out/denied" from profiles.p.deny, paddock.toml:7',
             Outcome.ALLOW,
         ),
@@ -52,14 +52,14 @@ def test_a_denying_rule_is_proposed_for_removal_and_the_proposal_was_tried() -> 
 
 def test_an_exact_rule_is_proposed_where_none_matches() -> None:
     assert explained("tool:file:view README.md").changes == (
-        Change(
+        ProposedChange(
             'add "tool:file:view /README.md" to the list allow of [profiles.p], paddock.toml:4',
             Outcome.ALLOW,
         ),
     )
     both = explained("tool:shell:run make && git push").changes
     assert both == (
-        Change(
+        ProposedChange(
             'remove "tool:shell:run git push *" from profiles.p.deny, paddock.toml:7, '
             'add "tool:shell:run make", "tool:shell:run git push" to the list allow of '
             "[profiles.p], paddock.toml:4",
@@ -68,7 +68,7 @@ def test_an_exact_rule_is_proposed_where_none_matches() -> None:
     )
 
 
-def written(text: str, change: Change) -> str:
+def written(text: str, change: ProposedChange) -> str:
     """The file with the change made, word for word as it is told."""
     lines = text.split("\n")
     number = int(change.text.rpartition(":")[2]) - 1
@@ -147,12 +147,12 @@ PATHS = "no rule lifts it, since {} stands above every profile: "
     ],
 )
 def test_what_no_rule_lifts_is_said_to_be_so_with_what_does(text: str, says: str) -> None:
-    assert explained(text, "open").changes == (Change(says, Outcome.ALLOW),)
+    assert explained(text, "open").changes == (ProposedChange(says, Outcome.ALLOW),)
 
 
 def test_what_nothing_lifts_is_said_to_be_so() -> None:
     assert explained("tool:file:create paddock.toml", "open").changes == (
-        Change(
+        ProposedChange(
             'cannot be lifted: "paddock.toml" is one of Paddock\'s own files; '
             "operators change them, agents never"
         ),
@@ -163,21 +163,23 @@ def test_every_pattern_of_every_list_that_closes_the_path_is_named() -> None:
     text = "tool:file:create .env.key"
     given = "give {} under [paths] in paddock.toml, without {}"
     assert explained(text, "standard", load_policy(None)).changes == (
-        Change(PATHS.format("secret") + given.format("secret", '".env.*", "*.key"'), Outcome.ALLOW),
+        ProposedChange(
+            PATHS.format("secret") + given.format("secret", '".env.*", "*.key"'), Outcome.ALLOW
+        ),
     )
     # Of two lists each is told.
     both = '[paths]\nprotected = [".env.*"]\nsecret = ["*.key"]'
     first, second = (PATHS.format(name) for name in ("protected", "secret"))
     assert explained(text, "standard", policy(both)).changes == (
-        Change(f'{first}remove ".env.*" from [paths] protected, paddock.toml:2'),
-        Change(
+        ProposedChange(f'{first}remove ".env.*" from [paths] protected, paddock.toml:2'),
+        ProposedChange(
             f'and besides: {second}remove "*.key" from [paths] secret, paddock.toml:3',
             Outcome.ALLOW,
         ),
     )
     lists = 'secret = []\nprotected = [".env*", "!.env.key",\n"*.key",\n".ENV.key"]'
     assert explained(text, "standard", policy(f"[paths]\n{lists}")).changes == (
-        Change(
+        ProposedChange(
             PATHS.format("protected") + 'remove "*.key", ".ENV.key" from [paths] protected, '
             "paddock.toml:4, paddock.toml:5",
             Outcome.ALLOW,
@@ -188,7 +190,7 @@ def test_every_pattern_of_every_list_that_closes_the_path_is_named() -> None:
 def test_no_list_is_left_that_only_takes_out_since_it_would_not_load() -> None:
     own = policy('[paths]\nsecret = ["*.pem", "!a.pem"]')
     assert explained("tool:file:view b.pem", "standard", own).changes == (
-        Change(
+        ProposedChange(
             PATHS.format("secret") + 'remove "*.pem", "!a.pem" from [paths] secret, paddock.toml:2',
             Outcome.ALLOW,
         ),
@@ -217,7 +219,7 @@ def test_permissions_are_named_with_their_file() -> None:
     who = Agent("main", "open", permissions=Permissions(forbidden=("x",)), source="agent.json")
     changes = explain(POLICY, (who,), Action("file", "view", "x")).changes
     assert changes == (
-        Change(
+        ProposedChange(
             "no profile lifts it: remove what names the path from "
             "permissions.forbidden in agent.json"
         ),
@@ -226,7 +228,7 @@ def test_permissions_are_named_with_their_file() -> None:
 
 def test_an_allow_is_flipped_by_a_deny() -> None:
     assert explained("tool:file:create out/a").changes == (
-        Change(
+        ProposedChange(
             'add "tool:file:create out/a" to the list deny of [profiles.p], paddock.toml:7',
             Outcome.DENY,
         ),
@@ -398,7 +400,7 @@ allow = ["tool:file:*"]
         ("mine", "tool:file:create a", Outcome.ALLOW),
     ):
         chain, action = (Agent("main", profile),), parse_action(line)
-        assert explain(cloned, chain, action).changes == (Change(TRUST, outcome),)
+        assert explain(cloned, chain, action).changes == (ProposedChange(TRUST, outcome),)
         assert decide(trusted, chain, (action,)).outcome is outcome
         assert decide(cloned, chain, (action,)).outcome > outcome
 
@@ -408,7 +410,7 @@ def test_where_trust_alone_changes_nothing_what_to_write_first_is_said() -> None
     cloned = policy(text, trusted=False)
     then = "; then trust paddock.toml: paddock trust"
     assert explained("tool:file:create x", "standard", cloned).changes == (
-        Change(
+        ProposedChange(
             'remove "tool:file:create x" from profiles.standard.deny, paddock.toml:3, '
             'add "tool:file:create /x" to the list allow of [profiles.standard], paddock.toml:2'
             + then,
@@ -452,7 +454,7 @@ def test_where_only_trust_makes_a_change_elsewhere_flip_it_trust_is_named() -> N
     for text, then in ((locked, f"; then trust paddock.toml: {TRUSTING}"), (b"", "")):
         project = PolicySource("paddock.toml", text, trusted=False)
         deleted = explained("tool:file:delete docs/a", "standard", load_policy(project, user))
-        assert deleted.changes == (Change(removed + then, Outcome.ALLOW),)
+        assert deleted.changes == (ProposedChange(removed + then, Outcome.ALLOW),)
     without = replace(user, text=user.text.replace(b'"tool:file:delete docs/**"', b""))
     project = PolicySource("paddock.toml", locked, trusted=False)
     chain, action = (Agent("main", "standard"),), parse_action("tool:file:delete docs/a")
@@ -473,7 +475,7 @@ def test_a_list_in_an_untrusted_file_is_changed_and_the_file_trusted() -> None:
     ):
         cloned = policy(text, trusted=False)
         assert explained("tool:file:create a.pem", "standard", cloned).changes == (
-            Change(PATHS.format("protected") + says + then, Outcome.ALLOW),
+            ProposedChange(PATHS.format("protected") + says + then, Outcome.ALLOW),
         )
 
 
@@ -481,7 +483,7 @@ def test_a_list_of_the_users_own_file_is_changed_without_trust() -> None:
     user = PolicySource("config.toml", b'[paths]\nprotected = ["*.pem"]')
     cloned = load_policy(PolicySource("paddock.toml", b"", trusted=False), user)
     assert explained("tool:file:create a.pem", "standard", cloned).changes == (
-        Change(
+        ProposedChange(
             PATHS.format("protected") + 'remove "*.pem" from [paths] protected, config.toml:2',
             Outcome.ALLOW,
         ),
@@ -491,7 +493,7 @@ def test_a_list_of_the_users_own_file_is_changed_without_trust() -> None:
 def test_a_profile_that_an_untrusted_file_has_is_not_written_out_in_it_again() -> None:
     cloned = policy('[profiles.open]\nallow = ["tool:file:*"]', trusted=False)
     (change,) = explained("tool:file:view a", "open", cloned).changes
-    assert change == Change(
+    assert change == ProposedChange(
         'add `deny = ["tool:file:view /a"]` to [profiles.open], in paddock.toml:1', Outcome.DENY
     )
 
@@ -503,22 +505,24 @@ def test_what_no_rule_for_the_line_covers_is_said_to_need_an_approval(line: str)
         '[profiles.standard]\nallow = ["tool:file:*"]\notherwise = { "tool:shell:*" = "ask" }'
     )
     asked = explained(f"tool:shell:run {line}", "standard", asking)
-    assert asked.changes == (Change(said, approval="have it approved when it is asked about"),)
+    assert asked.changes == (
+        ProposedChange(said, approval="have it approved when it is asked about"),
+    )
     assert asked.decision.outcome is Outcome.ASK
-    assert asked.unasked().changes == (Change(said),)
+    assert asked.unasked().changes == (ProposedChange(said),)
     wide = policy('[profiles.standard]\nallow = ["tool:file:*", "tool:shell:run *"]')
     who, action = (Agent("main", "standard"),), parse_action(f"tool:shell:run {line}")
     assert decide(wide, who, (action,)).outcome is Outcome.ALLOW
     closed = policy('[profiles.p]\nallow = ["tool:file:*"]')
     (denied,) = explained(f"tool:shell:run {line}", "p", closed).changes
-    assert denied == Change(said)
+    assert denied == ProposedChange(said)
 
 
 def test_what_stands_in_the_way_besides_is_said_with_the_rule_for_any_command() -> None:
     decided = policy('[profiles.p]\nallow = ["tool:file:*"]\ndeny = ["tool:shell:run rm *"]')
     assert explained("tool:shell:run rm *.py", "p", decided).changes == (
-        Change('remove "tool:shell:run rm *" from profiles.p.deny, paddock.toml:3'),
-        Change('and besides: only a rule for any command ("tool:shell:run *") covers it'),
+        ProposedChange('remove "tool:shell:run rm *" from profiles.p.deny, paddock.toml:3'),
+        ProposedChange('and besides: only a rule for any command ("tool:shell:run *") covers it'),
     )
 
 
@@ -529,7 +533,7 @@ def test_no_trust_opens_the_plane_below_an_untrusted_project() -> None:
     chain = (Agent("main", "standard"),)
     below = parse_action("tool:file:create sub/notes.md")
     assert explain(cloned, chain, below).changes == (
-        Change(
+        ProposedChange(
             'cannot be lifted: "/sub/" is one of Paddock\'s own files; '
             "operators change them, agents never"
         ),
@@ -537,7 +541,7 @@ def test_no_trust_opens_the_plane_below_an_untrusted_project() -> None:
     for decided in (cloned, cloned.as_if_trusted(), trusted):
         assert decide(decided, chain, (below,)).outcome is Outcome.DENY
     beside = parse_action("tool:shell:run make")
-    assert explain(cloned, chain, beside).changes == (Change(TRUST, Outcome.ALLOW),)
+    assert explain(cloned, chain, beside).changes == (ProposedChange(TRUST, Outcome.ALLOW),)
     assert decide(trusted, chain, (beside,)).outcome is Outcome.ALLOW
 
 

@@ -4,7 +4,14 @@ import pytest
 
 from paddock.policy import Policy, PolicySource, load_policy
 from paddock.policy.questions.explain import CHANGED, SHOWN_MAX, Now, explain, explain_now
-from paddock.policy.questions.record import MEANINGS, Door, Lost, PastDecision, Recorded, Why
+from paddock.policy.questions.record import (
+    MEANINGS,
+    Lost,
+    PastDecision,
+    Recorded,
+    RecordedDoor,
+    Why,
+)
 from paddock.values.decisions import Action, Agent, Outcome
 
 CHAIN = (Agent("main", "standard"),)
@@ -26,7 +33,9 @@ ask = ["tool:file:delete"]
 )
 
 
-def past(*actions: Action, outcome: Outcome, door: Door = Door.TOOL) -> PastDecision:
+def past(
+    *actions: Action, outcome: Outcome, door: RecordedDoor = RecordedDoor.TOOL
+) -> PastDecision:
     return PastDecision(WHERE, door, actions, CHAIN, outcome, None, POLICY.digest)
 
 
@@ -62,7 +71,9 @@ def test_what_only_its_door_knows_is_counted_and_not_told_otherwise_than_it_was(
     actions = (Action("shell", "run", "make"), create("gen/x"))
     found = explain_now(past(*actions, outcome=Outcome.ALLOW), POLICY)
     assert [str(each.decision.action) for each in found.explanations] == ["tool:shell:run make"]
-    again = explain_now(past(create("docs/a"), outcome=Outcome.ALLOW, door=Door.HOOK), POLICY)
+    again = explain_now(
+        past(create("docs/a"), outcome=Outcome.ALLOW, door=RecordedDoor.HOOK), POLICY
+    )
     assert len(again.explanations) == 1
 
 

@@ -2,16 +2,18 @@
 
 import pytest
 
-from paddock.policy.questions.record import Kept, RecordedCall, with_question
+from paddock.policy.questions.record import KeptCall, RecordedCall, with_question
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 
-INTENT = Kept(3, "2026-11-20T10:00:00Z", Entry("TOOL_INTENT", call_id="C", metadata={"tool": "t"}))
+INTENT = KeptCall(
+    3, "2026-11-20T10:00:00Z", Entry("TOOL_INTENT", call_id="C", metadata={"tool": "t"})
+)
 
 
 def told(metadata: dict[str, Json]) -> RecordedCall:
     result = Entry("TOOL_RESULT", call_id="C", metadata={"status": "ok", **metadata})
-    return RecordedCall(INTENT, Kept(4, "2026-11-20T10:00:01Z", result))
+    return RecordedCall(INTENT, KeptCall(4, "2026-11-20T10:00:01Z", result))
 
 
 def test_what_a_command_was_refused_is_told_path_by_path() -> None:
@@ -72,7 +74,7 @@ def test_what_a_model_wrote_draws_no_row_of_its_own() -> None:
     metadata: dict[str, Json] = {"tool": "t\nu", "actions": [FORGED], "outcome": "deny"}
     denied = Entry("TOOL_DENIED", call_id="C\n", reason=FORGED, decision="deny", metadata=metadata)
 
-    assert RecordedCall(Kept(3, "now", denied), None).render().splitlines() == [
+    assert RecordedCall(KeptCall(3, "now", denied), None).render().splitlines() == [
         "deny: t\\nu (call C\\n)",
         "  when:   now, seq 3",
         f"  action: {SHOWN}",
@@ -107,7 +109,7 @@ def test_only_a_yes_is_told_as_an_approval(
         metadata["code"] = code
     decision = "allow" if event == "TOOL_INTENT" else "deny"
     entry = Entry(event, call_id="C", decision=decision, metadata=metadata)
-    rows = RecordedCall(Kept(3, "now", entry), None).render().splitlines()
+    rows = RecordedCall(KeptCall(3, "now", entry), None).render().splitlines()
 
     assert rows[0] == f"{verdict}: t (call C)"
     assert [row for row in rows if " by: " in row] == [f"  {answer}, bound to sha256:0"]
@@ -129,7 +131,7 @@ def refused(digest: str) -> RecordedCall:
         call_id="C",
         metadata=metadata,
     )
-    return RecordedCall(Kept(3, "2026-11-20T10:00:00Z", entry), None)
+    return RecordedCall(KeptCall(3, "2026-11-20T10:00:00Z", entry), None)
 
 
 def test_why_a_call_was_asked_about_is_told_by_its_own_question_alone() -> None:

@@ -5,8 +5,15 @@ from typing import Any
 import pytest
 
 from paddock.policy import Policy, PolicySource, load_policy
-from paddock.policy.questions.record import Door, Lost, PastDecision, Recorded, Why, read_recorded
-from paddock.policy.questions.replay import NO_PARENT, Kind, Policies, decide_each, replay
+from paddock.policy.questions.record import (
+    Lost,
+    PastDecision,
+    Recorded,
+    RecordedDoor,
+    Why,
+    read_recorded,
+)
+from paddock.policy.questions.replay import NO_PARENT, DifferenceKind, Policies, decide_each, replay
 from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
 from paddock.values.entries import Entry
 from tests.support.policies import OnePolicy
@@ -52,7 +59,7 @@ def read(found: Entry, seq: int = 1) -> PastDecision | Lost:
 def test_an_entry_is_read_as_it_was_decided() -> None:
     assert read(entry("tool:file:create docs/a b.md")) == PastDecision(
         where=Recorded(1, TIME, "SES-1", "CALL-1", "main", "some_tool"),
-        door=Door.TOOL,
+        door=RecordedDoor.TOOL,
         actions=(Action("file", "create", "docs/a b.md"),),
         chain=(Agent("main", "standard"),),
         outcome=Outcome.ALLOW,
@@ -119,7 +126,7 @@ def test_changes_are_grouped_by_agent_and_rules_with_the_newest_examples() -> No
     report = replay([*calls, read(entry("tool:file:view README.md"))], OnePolicy(NEW))
     (group,) = report.groups
     assert (report.decided, report.unchanged, report.lost_calls) == (6, 1, 0)
-    assert (group.kind, group.agent, group.calls) == (Kind.ASKED, "main", 5)
+    assert (group.kind, group.agent, group.calls) == (DifferenceKind.ASKED, "main", 5)
     assert [example.where.seq for example in group.examples] == [9, 8, 7]
     assert group.now_rule is not None
     assert (group.now_rule.text, group.now_rule.line) == ("tool:file:create src/**", 3)
@@ -130,15 +137,15 @@ def test_changes_are_grouped_by_agent_and_rules_with_the_newest_examples() -> No
 @pytest.mark.parametrize(
     ("action", "outcome", "kind"),
     [
-        ("tool:shell:run git push origin", "ask", Kind.DENIED),
-        ("tool:shell:run git status", "ask", Kind.ALLOWED),
-        ("tool:shell:run git status", "deny", Kind.ALLOWED),
-        ("tool:file:create src/a.py", "deny", Kind.ASKED),
-        ("tool:file:delete a", "allow", Kind.DENIED),
+        ("tool:shell:run git push origin", "ask", DifferenceKind.DENIED),
+        ("tool:shell:run git status", "ask", DifferenceKind.ALLOWED),
+        ("tool:shell:run git status", "deny", DifferenceKind.ALLOWED),
+        ("tool:file:create src/a.py", "deny", DifferenceKind.ASKED),
+        ("tool:file:delete a", "allow", DifferenceKind.DENIED),
     ],
 )
 def test_each_way_in_which_an_answer_changes_is_a_group_of_its_own(
-    action: str, outcome: str, kind: Kind
+    action: str, outcome: str, kind: DifferenceKind
 ) -> None:
     report = replay([read(entry(action, outcome=outcome))], OnePolicy(NEW))
     assert [group.kind for group in report.groups] == [kind]
@@ -224,9 +231,13 @@ def test_a_call_of_an_agent_whose_parent_is_not_on_record_is_lost_not_guessed() 
 def test_what_a_command_writes_is_judged_as_a_commands_write() -> None:
     found = entry("tool:shell:run npm install", "tool:file:create yarn.lock", outcome="ask")
     allowing = policy('[profiles.standard]\nallow = ["tool:shell:*", "tool:file:*"]')
-    assert [g.kind for g in replay([read(found)], OnePolicy(allowing)).groups] == [Kind.ALLOWED]
+    assert [g.kind for g in replay([read(found)], OnePolicy(allowing)).groups] == [
+        DifferenceKind.ALLOWED
+    ]
     by_tool = entry("tool:file:create yarn.lock", outcome="allow")
-    assert [g.kind for g in replay([read(by_tool)], OnePolicy(allowing)).groups] == [Kind.DENIED]
+    assert [g.kind for g in replay([read(by_tool)], OnePolicy(allowing)).groups] == [
+        DifferenceKind.DENIED
+    ]
 
 
 def test_a_line_that_ran_elsewhere_is_decided_again_from_there() -> None:
@@ -248,4 +259,4 @@ def test_the_hooks_lines_are_judged_without_the_writes_that_it_names_itself() ->
     assert replay([read(found)], OnePolicy(allowing)).unchanged == 1
     # From the root the same redirection would leave the workspace.
     denied = replay([read(entry(line))], OnePolicy(allowing))
-    assert [group.kind for group in denied.groups] == [Kind.DENIED]
+    assert [group.kind for group in denied.groups] == [DifferenceKind.DENIED]

@@ -13,7 +13,7 @@ from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standi
 pytestmark = pytest.mark.needs("git")
 
 
-class Host(Struct):
+class Host(Struct, dict=True):
     """A home and a workspace, at which git is asked."""
 
     base: Path

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from paddock.sandbox.host.host_facts import LeftOut, Resolver, Standing
-from paddock.sandbox.host.toolchains import Found, find_toolchains
+from paddock.sandbox.host.toolchains import FoundToolchain, find_toolchains
 
 
 class Host:
@@ -43,7 +43,7 @@ class Host:
             f"include-system-site-packages = false\nhome = {home}\n"
         )
 
-    def find(self, **variables: str) -> Found:
+    def find(self, **variables: str) -> FoundToolchain:
         path = ":".join(
             each if each.startswith("/") else str(self.root / each) for each in self.path
         )

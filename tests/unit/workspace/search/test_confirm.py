@@ -7,7 +7,7 @@ from paddock.workspace import Workspace
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.confirm import Content
-from paddock.workspace.search.engine import Engine
+from paddock.workspace.search.engine import SearchEngine
 from paddock.workspace.search.until import Until
 from tests.support.shown import Shows
 
@@ -56,7 +56,7 @@ def test_when_time_ends_the_look_does_too_and_says_so(file):
 
 def confirmed(workspace, until, *, reads_past_nul=False):
     wanted = Wanted(Regex("one"), 1, 10)
-    engine = Engine(workspace, Shows(), wanted, until, reads_past_nul=reads_past_nul)
+    engine = SearchEngine(workspace, Shows(), wanted, until, reads_past_nul=reads_past_nul)
     files = list(engine.confirm({"a": [b"1:one"]}, 10))
     return [(lines.numbers, lines.matching) for lines in files], engine.remarks.is_late
 

@@ -8,7 +8,7 @@ from paddock.workspace.search.globs import EVERYTHING
 from paddock.workspace.search.ignore import IgnoreRules, compile_rules
 from paddock.workspace.search.program import NEVER
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk
+from paddock.workspace.search.walk import IgnoreLookup, Walk, WalkTerms
 
 
 def ignored(rules, names):
@@ -61,7 +61,9 @@ def test_braces_of_one_file_stand_for_so_much_together_and_the_other_lines_count
 
 
 def walked(workspace):
-    walk = Walk(workspace.tree, ROOT, Terms(NEVER, honours_ignore=True, glob=EVERYTHING), Until())
+    walk = Walk(
+        workspace.tree, ROOT, WalkTerms(NEVER, honours_ignore=True, glob=EVERYTHING), Until()
+    )
     try:
         return list(walk.paths())
     finally:

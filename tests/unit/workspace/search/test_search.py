@@ -12,7 +12,7 @@ from paddock.workspace.search import program
 from paddock.workspace.search.asked import Line, Regex, Wanted
 from paddock.workspace.search.child import Child
 from paddock.workspace.search.content import search_content
-from paddock.workspace.search.engine import Engine
+from paddock.workspace.search.engine import SearchEngine
 from paddock.workspace.search.globs import compile_glob
 from paddock.workspace.search.names import search_names
 from paddock.workspace.search.until import Until
@@ -24,7 +24,7 @@ def wanted(pattern="needle", context=0, matches_max=100):
 
 
 def engine_of(workspace):
-    return Engine(workspace, Shows(), wanted(), Until(), reads_past_nul=False)
+    return SearchEngine(workspace, Shows(), wanted(), Until(), reads_past_nul=False)
 
 
 def confirmed(workspace, proposals, most=10):
@@ -152,7 +152,7 @@ def test_rows_that_were_found_before_a_stop_are_kept(workspace, root):
         (root / name).write_bytes(b"needle\n")
     os.mkfifo(root / "c-which-nobody-writes")
     shown = StopsAt("b")
-    engine = Engine(workspace, shown, wanted(), Until(shown.token), reads_past_nul=False)
+    engine = SearchEngine(workspace, shown, wanted(), Until(shown.token), reads_past_nul=False)
     proposals = engine.propose(["a", "b", "c-which-nobody-writes"], 10, in_order=True)
     assert [file.path for file in engine.confirm(proposals, 10)] == ["a", "b"]
     assert engine.remarks.is_late is True

@@ -11,7 +11,7 @@ from paddock.apps.hook.lean.judging import ASK, CONFINE, DENY, OTHERWISE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from paddock.apps.hook.lean.flow import Judged
+    from paddock.apps.hook.lean.flow import LeanJudged
     from paddock.apps.hook.lean.judging import Engine
 
 WANTS_OUT = "the command wants to run outside the fence, as the client itself would run it"
@@ -33,7 +33,7 @@ MESSAGE_CHARS_MAX = 4000
 """One text of an answer; clients cut at 10,000 characters themselves."""
 
 
-def find_word(judged: "Judged", engine: "Engine") -> str:
+def find_word(judged: "LeanJudged", engine: "Engine") -> str:
     """Return `deny`, `ask`, `allow` or `none`: what the client is told about the call."""
     verdict = judged.verdict
     asks = "deny" if judged.asked.client == "codex" else "ask"
@@ -98,7 +98,6 @@ def decision_answer(
 
 
 def context_answer(event: str, context: str) -> bytes:
-    """The answer to an event that takes nothing but context."""
     return (
         f'{{"hookSpecificOutput":{{"hookEventName":{text(event)},'
         f'"additionalContext":{text(cut(context))}}}}}\n'
@@ -106,7 +105,6 @@ def context_answer(event: str, context: str) -> bytes:
 
 
 def permission_refusal(reason: str) -> bytes:
-    """The answer that refuses a PermissionRequest."""
     return (
         '{"hookSpecificOutput":{"hookEventName":"PermissionRequest",'
         f'"decision":{{"behavior":"deny","message":{text(cut(reason))}}}}}}}\n'

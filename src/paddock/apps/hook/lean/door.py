@@ -13,7 +13,7 @@ from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
 from paddock.apps.hook.lean.lines import encode_body
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.quick import QuickEngine
-from paddock.apps.hook.lean.records import HOOK_EVENT, Identity, Record
+from paddock.apps.hook.lean.records import HOOK_EVENT, Identity, LeanRecord
 from paddock.apps.hook.lean.seen import claim_warning, forget, mark_path
 from paddock.apps.hook.lean.wanted import SHELL_TOOL
 from paddock.apps.hook.lean.wrap import Holding, changed_input
@@ -151,8 +151,8 @@ class LeanPorts:
         for mark in self._marks:
             forget(mark)
 
-    def append(self, record: Record) -> None:
-        """See `flow.Ports`. Raises: DeclinedError, AppendFailedError."""
+    def append(self, record: LeanRecord) -> None:
+        """See `flow.EventPorts`. Raises: DeclinedError, AppendFailedError."""
         # Where policy would ask and we are silent, nobody is asked: the client goes its own way.
         if record.metadata.get("answer") == _ASK or record.metadata.get("event") == _CLIENT_END:
             raise DeclinedError("an entry that a checkpoint has to cover at once")
@@ -173,8 +173,8 @@ class LeanPorts:
     def randomness(self, size: int) -> bytes:
         return posix.urandom(size)
 
-    def wrap(self, judged: flow.Judged, is_asked: bool) -> str:
-        """See `flow.Ports`. Questions are the full path's. Raises: DeclinedError."""
+    def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
+        """See `flow.EventPorts`. Questions are the full path's. Raises: DeclinedError."""
         if is_asked or self._holding is None:
             raise DeclinedError("a question about a command")
         return changed_input(judged.asked, self._holding, judged.directory)

@@ -6,9 +6,9 @@ is on disk. Who judges and who appends is handed in.
 
 from paddock.apps.hook.lean import answers, records
 from paddock.apps.hook.lean.asked import PERMISSION_REQUEST, Asked
-from paddock.apps.hook.lean.judging import CONFINE, DENY, Verdict, judge
+from paddock.apps.hook.lean.judging import CONFINE, DENY, LeanVerdict, judge
 from paddock.apps.hook.lean.places import Scene
-from paddock.apps.hook.lean.wanted import SHELL_TOOL, Wanted, find_wanted
+from paddock.apps.hook.lean.wanted import SHELL_TOOL, LeanWanted, find_wanted
 from paddock.apps.hook.lean.wrap import find_directory, wants_out
 
 TYPE_CHECKING = False
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from paddock.apps.hook.lean.judging import Engine
 
-    class Ports(Protocol):
+    class EventPorts(Protocol):
         """What a flow works with besides the engine."""
 
-        def append(self, record: records.Record) -> None:
+        def append(self, record: records.LeanRecord) -> None:
             """Make a record durable, or raise."""
             ...
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
             """So many unpredictable bytes."""
             ...
 
-        def wrap(self, judged: "Judged", is_asked: bool) -> str:
+        def wrap(self, judged: "LeanJudged", is_asked: bool) -> str:
             """JSON text of an input whose command runs in the sandbox; empty to leave it.
 
             `is_asked`: a person is asked first.
@@ -44,7 +44,7 @@ _ONCE = "paddock"
 """In a session's place: for what a project is told once."""
 
 
-class Judged:
+class LeanJudged:
     """A call with its verdict, before anything is on record.
 
     `directory` is where in the workspace a command runs in the sandbox, empty for none.
@@ -52,10 +52,10 @@ class Judged:
 
     __slots__ = ("asked", "directory", "is_outside", "verdict", "wanted", "wants_out")
 
-    def __init__(self, asked: Asked, wanted: Wanted) -> None:
+    def __init__(self, asked: Asked, wanted: LeanWanted) -> None:
         self.asked = asked
         self.wanted = wanted
-        self.verdict: Verdict
+        self.verdict: LeanVerdict
         self.directory = ""
         self.is_outside = False
         """A command that policy leaves to the client as it is."""
@@ -63,10 +63,10 @@ class Judged:
         """A command that asks for no sandbox at all."""
 
 
-def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> Judged:
+def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> LeanJudged:
     """Judge a call; nothing is recorded. Raises: ShapeError."""
     wanted = find_wanted(asked)
-    judged = Judged(asked, wanted)
+    judged = LeanJudged(asked, wanted)
     if asked.tool == SHELL_TOOL:
         judged.wants_out = wants_out(asked)
         if not judged.wants_out:
@@ -78,7 +78,7 @@ def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> Judge
 
 
 def answer_call(
-    judged: Judged, scene: Scene, engine: "Engine", who: records.Identity, ports: "Ports"
+    judged: LeanJudged, scene: Scene, engine: "Engine", who: records.Identity, ports: "EventPorts"
 ) -> bytes:
     """Record a judged call and return the answer. Raises what `append` raises."""
     asked, verdict = judged.asked, judged.verdict
@@ -112,7 +112,7 @@ def answer_call(
     return answers.verdict_answer(word, reason, warnings, today, updated, notice)
 
 
-def note_way(record: records.Record, judged: Judged, *, is_held: bool) -> None:
+def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -> None:
     """Put on record how a command would run, and what that makes of a decision to confine."""
     for name, holds in (
         ("sandboxed", is_held),
@@ -125,7 +125,7 @@ def note_way(record: records.Record, judged: Judged, *, is_held: bool) -> None:
         record.metadata["enforcement"] = "full" if is_held else "none"
 
 
-def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "Ports") -> bytes:
+def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "EventPorts") -> bytes:
     """Record an event that nothing is decided about, and return the answer.
 
     Raises what `append` raises.
@@ -146,7 +146,9 @@ def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
     return b""
 
 
-def _due_warnings(asked: Asked, verdict: Verdict, engine: "Engine", ports: "Ports") -> "list[str]":
+def _due_warnings(
+    asked: Asked, verdict: LeanVerdict, engine: "Engine", ports: "EventPorts"
+) -> "list[str]":
     if engine.warnings == "off":
         return []
     due: list[str] = []

@@ -69,7 +69,6 @@ def _absolute(variables: "Mapping[str, str]", name: str) -> str:
 
 
 def image_path(homes: Homes, asked: Asked, start: str, variables: "Mapping[str, str]") -> str:
-    """Where the image for calls from `start` lies."""
     named = "\0".join(
         (
             *(FORMAT.decode(), asked.client, start, homes.home, homes.paddock, homes.config),

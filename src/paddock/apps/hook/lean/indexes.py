@@ -143,7 +143,6 @@ def deciding(hits: "list[tuple[int, int]]", listed: int, patterns: "Json") -> in
 
 
 def matches_text(parts: "tuple[str, ...]", text: str) -> bool:
-    """Whether text matches literal parts with any text between them."""
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
         return text == first

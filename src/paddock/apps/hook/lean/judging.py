@@ -14,14 +14,14 @@ decides, and among equals the first of this list. A warning changes nothing.
 from paddock.apps.hook.lean.asked import Asked, DeclinedError, ShapeError
 from paddock.apps.hook.lean.indexes import matches_text
 from paddock.apps.hook.lean.places import (
-    Place,
+    LeanPlace,
     Scene,
     find_places,
     find_stands,
     real_path,
     relative,
 )
-from paddock.apps.hook.lean.wanted import Wanted
+from paddock.apps.hook.lean.wanted import LeanWanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ HARMLESS = frozenset(
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 
-class Rule:
+class LeanRule:
     """A rule that had a say, as an entry of the ledger keeps it."""
 
     __slots__ = ("file", "line", "outcome", "source", "text")
@@ -66,7 +66,7 @@ class Rule:
         return (self.outcome, self.text, self.source, self.file, self.line)
 
 
-class Finding:
+class LeanFinding:
     """One say in a decision. `rule` is None where nothing matched.
 
     `remedy` is what the agent itself can do about it; empty where that is not known.
@@ -79,7 +79,7 @@ class Finding:
         outcome: int,
         rank: int,
         reason: str,
-        rule: "Rule | None" = None,
+        rule: "LeanRule | None" = None,
         code: str = "",
         remedy: str = "",
     ) -> None:
@@ -91,7 +91,7 @@ class Finding:
         self.remedy = remedy
 
 
-class Line:
+class LeanLine:
     """What an engine says about a line of shell.
 
     `targets` are what it would write or remove: the operation, the directories that the
@@ -105,7 +105,7 @@ class Line:
 
     def __init__(
         self,
-        findings: "list[Finding]",
+        findings: "list[LeanFinding]",
         targets: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
         patches: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
         removes: bool = False,
@@ -150,19 +150,19 @@ if TYPE_CHECKING:
             """What runs commands in the sandbox; None where they are only read."""
             ...
 
-        def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
+        def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
             """The path lists and the agent's own, which no profile lifts; `code` says which."""
             ...
 
-        def profile(self, category: str, operation: str, target: str) -> list[Finding]:
+        def profile(self, category: str, operation: str, target: str) -> list[LeanFinding]:
             """What the agent's profiles say to an action that is no command."""
             ...
 
-        def line(self, text: str, base: str) -> Line:
+        def line(self, text: str, base: str) -> LeanLine:
             """What the profiles say to a line of shell run in `base`, and what it writes."""
             ...
 
-        def held_line(self, text: str, directory: str) -> Line:
+        def held_line(self, text: str, directory: str) -> LeanLine:
             """The same of a line that runs in the sandbox, from a directory of the workspace.
 
             Only what it certainly writes is a target, named from the workspace: its redirections.
@@ -177,20 +177,16 @@ if TYPE_CHECKING:
             """The pattern that warns of writing there; empty for none, or where it is safe."""
             ...
 
-        def is_safe(self, path: str) -> bool:
-            """Whether `safe` names the path."""
-            ...
+        def is_safe(self, path: str) -> bool: ...
 
-        def find_secret_outside(self, path: str) -> Rule | None:
+        def find_secret_outside(self, path: str) -> LeanRule | None:
             """The pattern by which an absolute path outside the project is secret."""
             ...
 
-        def may_write_outside(self, path: str) -> bool:
-            """Whether `also_write` names an absolute path outside the project."""
-            ...
+        def may_write_outside(self, path: str) -> bool: ...
 
 
-class Verdict:
+class LeanVerdict:
     """The answer of policy to one call. `warned` are paths with the patterns that warn."""
 
     __slots__ = (
@@ -213,8 +209,8 @@ class Verdict:
         self.reason = ""
         self.code = ""
         self.remedy = ""
-        self.rule: Rule | None = None
-        self.matched: list[Rule] = []
+        self.rule: LeanRule | None = None
+        self.matched: list[LeanRule] = []
 
     @property
     def is_granted(self) -> bool:
@@ -229,7 +225,7 @@ class _Judging:
         self.tool = tool
         self.scene = scene
         self.engine = engine
-        self.findings: list[Finding] = []
+        self.findings: list[LeanFinding] = []
         self.actions: list[str] = []
         self.warned: list[tuple[str, str]] = []
 
@@ -242,7 +238,7 @@ class _Judging:
         for name in dict.fromkeys(name for place in places for name in place.names):
             self.inside(operation, name, is_write, by_command)
 
-    def outside(self, operation: str, place: Place, is_write: bool, by_command: bool) -> None:
+    def outside(self, operation: str, place: LeanPlace, is_write: bool, by_command: bool) -> None:
         shown = show(place.real)
         self.actions.append(f"tool:file:{operation} {place.real}")
         if is_write:
@@ -250,15 +246,15 @@ class _Judging:
             is_open = by_command and is_temporary(place.real, self.scene)
             if is_state or not (is_open or self.engine.may_write_outside(place.real)):
                 reason = f"Path outside project boundary: {shown}"
-                self.findings.append(Finding(DENY, BOUNDARY, reason, None, "path.escapes_root"))
+                self.findings.append(LeanFinding(DENY, BOUNDARY, reason, None, "path.escapes_root"))
         self.secret_outside(place, is_write)
 
-    def secret_outside(self, place: Place, is_write: bool) -> None:
+    def secret_outside(self, place: LeanPlace, is_write: bool) -> None:
         shown = show(place.real)
         rule = self.engine.find_secret_outside(place.real)
         if rule is not None:
             reason = _guarded(self.tool, shown, is_write, rule)
-            self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.secret"))
+            self.findings.append(LeanFinding(DENY, GUARD, reason, rule, "policy.secret"))
 
     def inside(self, operation: str, name: str, is_write: bool, by_command: bool) -> None:
         engine = self.engine
@@ -275,22 +271,24 @@ class _Judging:
             reason = found.reason
             if found.rule is not None and found.code != "policy.forbidden":
                 reason = _guarded(self.tool, show(name), is_write, found.rule)
-            self.findings.append(Finding(found.outcome, found.rank, reason, found.rule, found.code))
+            self.findings.append(
+                LeanFinding(found.outcome, found.rank, reason, found.rule, found.code)
+            )
 
     def writing(self, name: str, shown: str) -> None:
         engine = self.engine
         real = f"{self.scene.root}/{name}"
         if any(relative(real, place) for place in self.scene.state):
-            rule = Rule(DENY, "the installation of the hook", "hook.settings", "built-in", 0)
+            rule = LeanRule(DENY, "the installation of the hook", "hook.settings", "built-in", 0)
             reason = _guarded(self.tool, shown, True, rule)
-            self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
+            self.findings.append(LeanFinding(DENY, GUARD, reason, rule, "policy.protected"))
         pattern = engine.find_warning(name)
         if pattern:
             self.warned.append((shown, pattern))
         if engine.paranoid and not engine.is_safe(name):
-            rule = Rule(DENY, "paranoid", "hook.paranoid", "", 0)
+            rule = LeanRule(DENY, "paranoid", "hook.paranoid", "", 0)
             reason = f"Path outside what is safe to write: {shown} (paranoid is on in [hook])"
-            self.findings.append(Finding(DENY, PARANOID, reason, rule, "policy.denied"))
+            self.findings.append(LeanFinding(DENY, PARANOID, reason, rule, "policy.denied"))
 
     def line(self, text: str, base: str) -> None:
         """Judge a line of shell, and all that can be read off it."""
@@ -342,17 +340,16 @@ class _Judging:
                 self.warned.append((show(path), pattern))
 
     def removing(self, target: str, base: str) -> None:
-        """Refuse to remove the project itself."""
         for place in find_places(target, base, self.scene):
             if not relative(self.scene.root, place.real):
                 continue
-            rule = Rule(DENY, ".", "hook.root", "built-in", 0)
+            rule = LeanRule(DENY, ".", "hook.root", "built-in", 0)
             tool, shown = show(self.tool), show(place.real)
             reason = (
                 f"Protected path: {shown} cannot be modified via {tool}: the command could "
                 "remove anything in the project; name the files or folders that are to go"
             )
-            self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
+            self.findings.append(LeanFinding(DENY, GUARD, reason, rule, "policy.protected"))
 
 
 def is_temporary(real: str, scene: Scene) -> bool:
@@ -365,8 +362,8 @@ def is_temporary(real: str, scene: Scene) -> bool:
 
 
 def judge(
-    asked: Asked, wanted: Wanted, scene: Scene, engine: "Engine", base: str, directory: str = ""
-) -> Verdict:
+    asked: Asked, wanted: LeanWanted, scene: Scene, engine: "Engine", base: str, directory: str = ""
+) -> LeanVerdict:
     """Judge one call for someone who stands in `base`. Total but for `ShapeError`.
 
     `directory` is where in the workspace a command will run in the sandbox, if it will.
@@ -390,8 +387,8 @@ def judge(
     return _decided(judging)
 
 
-def _decided(judging: _Judging) -> Verdict:
-    verdict = Verdict(judging.actions, judging.warned)
+def _decided(judging: _Judging) -> LeanVerdict:
+    verdict = LeanVerdict(judging.actions, judging.warned)
     findings = judging.findings
     if not findings:
         verdict.reason = "outside the project, and not ours to grant"
@@ -413,7 +410,7 @@ def _decided(judging: _Judging) -> Verdict:
     return verdict
 
 
-def _guarded(tool: str, shown: str, is_write: bool, rule: Rule) -> str:
+def _guarded(tool: str, shown: str, is_write: bool, rule: LeanRule) -> str:
     where = f'"{show(rule.text)}" in {rule.source}, {rule.place}'
     lifting = _lifting(shown, rule)
     if lifting:
@@ -423,7 +420,7 @@ def _guarded(tool: str, shown: str, is_write: bool, rule: Rule) -> str:
     return f"Secret path: {shown} cannot be read via {show(tool)}. Rule: {where}"
 
 
-def _lifting(shown: str, rule: Rule) -> str:
+def _lifting(shown: str, rule: LeanRule) -> str:
     """The `!` pattern that would take the path out; empty where none does, or none so simple."""
     is_name = not any(char in rule.text for char in "/?[\\")
     if rule.source not in ("paths.secret", "paths.protected") or not is_name:

@@ -47,7 +47,7 @@ class AppendFailedError(Exception):
     """The entry is not acknowledged; the text says why."""
 
 
-class Mark:
+class LeanMark:
     """A place in the ledger: see `paddock.ledger.head.Mark`."""
 
     __slots__ = ("boot", "entries", "generation", "leaf", "offset", "poisoned")
@@ -142,7 +142,7 @@ def _identity(path: "str | int") -> "tuple[int, int]":
 
 def _prepared(
     ledger: str, folder: str, identity: "tuple[int, int]", size: int, held: "list[int]"
-) -> "tuple[_Files, Mark]":
+) -> "tuple[_Files, LeanMark]":
     """The files, and the mark to append after. The append lock is held.
 
     Raises: DeclinedError.
@@ -206,7 +206,7 @@ def _base(head: int) -> int:
     return start
 
 
-def _newest(files: _Files, size: int, folder: str) -> Mark:
+def _newest(files: _Files, size: int, folder: str) -> LeanMark:
     """The mark to append after. The lock is held, and nothing was written yet."""
     boot, base = _boot(), files.base
     newest, durable, _ = _marks(files.head)
@@ -241,7 +241,7 @@ def _verify(file: int, end: int, leaf: str) -> None:
         raise DeclinedError("the line before a mark is another one")
 
 
-def _marks(head: int) -> "tuple[Mark | None, Mark | None, int]":
+def _marks(head: int) -> "tuple[LeanMark | None, LeanMark | None, int]":
     """The newest append, the newest commit, and the slot for the next commit."""
     page = posix.pread(head, _PAGE_BYTES, 0)
     newest, _ = find_pair(page, 0)
@@ -249,7 +249,7 @@ def _marks(head: int) -> "tuple[Mark | None, Mark | None, int]":
     return newest, durable, slot
 
 
-def find_pair(page: bytes, at: int) -> "tuple[Mark | None, int]":
+def find_pair(page: bytes, at: int) -> "tuple[LeanMark | None, int]":
     """The mark of two slots that counts, and which slot it does not stand in."""
     first, second = _decode(page, at), _decode(page, at + _SECTOR)
     if second is None or (first is not None and _rank(first) >= _rank(second)):
@@ -257,18 +257,18 @@ def find_pair(page: bytes, at: int) -> "tuple[Mark | None, int]":
     return second, 0
 
 
-def _rank(mark: Mark) -> "tuple[int, int, bool]":
+def _rank(mark: LeanMark) -> "tuple[int, int, bool]":
     return (mark.generation, mark.offset, mark.poisoned)
 
 
-def _decode(page: bytes, at: int) -> "Mark | None":
+def _decode(page: bytes, at: int) -> "LeanMark | None":
     record = page[at : at + _RECORD_BYTES]
     if len(record) < _RECORD_BYTES:
         return None
     body = record[:_BODY_BYTES]
     if crc32(body) != int.from_bytes(record[_BODY_BYTES:], "little"):
         return None
-    mark = Mark(
+    mark = LeanMark(
         int.from_bytes(body[0:8], "little"),
         int.from_bytes(body[8:16], "little"),
         int.from_bytes(body[16:24], "little"),
@@ -279,7 +279,7 @@ def _decode(page: bytes, at: int) -> "Mark | None":
     return mark
 
 
-def _write(files: _Files, before: Mark, body: bytes) -> Mark:
+def _write(files: _Files, before: LeanMark, body: bytes) -> LeanMark:
     """One write at the end, then the mark. What fails half-way is cut back."""
     file, base = files.file, files.base
     line, leaf = chain_line(body, before.entries, before.leaf)
@@ -293,7 +293,7 @@ def _write(files: _Files, before: Mark, body: bytes) -> Mark:
     except BaseException:
         _cut_back(file, before.offset - base)
         raise
-    after = Mark(
+    after = LeanMark(
         before.generation + 1, before.entries + 1, before.offset + len(line), leaf, before.boot
     )
     _store(files.head, _SECTOR * (after.generation % 2), after.encode())
@@ -317,7 +317,7 @@ def _store(head: int, at: int, record: bytes) -> None:
         raise AppendFailedError("the head was written in part")
 
 
-def _commit(place: _Place, files: _Files, mine: Mark) -> None:
+def _commit(place: _Place, files: _Files, mine: LeanMark) -> None:
     """Have the entry on the disk, and raise the durable mark for whoever starts later."""
     try:
         posix.fdatasync(files.file)
@@ -330,7 +330,7 @@ def _commit(place: _Place, files: _Files, mine: Mark) -> None:
     _raise_durable(files, mine, has_failed=False)
 
 
-def _raise_durable(files: _Files, mine: Mark, *, has_failed: bool) -> None:
+def _raise_durable(files: _Files, mine: LeanMark, *, has_failed: bool) -> None:
     _take_commit_lock(files.commit_lock)
     try:
         _, durable, slot = _marks(files.head)

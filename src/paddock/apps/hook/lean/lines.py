@@ -8,7 +8,7 @@ import time
 from _json import encode_basestring, make_encoder
 
 from paddock.apps.hook.lean.asked import DeclinedError
-from paddock.apps.hook.lean.records import Record, sha256
+from paddock.apps.hook.lean.records import LeanRecord, sha256
 
 ENTRY_BYTES_MAX = 1_048_576
 _TAIL_BYTES_MAX = 96
@@ -27,7 +27,7 @@ def _refuse(value: object) -> str:
 _encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
 
 
-def encode_body(record: Record, random: bytes, seconds: float) -> bytes:
+def encode_body(record: LeanRecord, random: bytes, seconds: float) -> bytes:
     """Return a line up to its place in the chain.
 
     Raises:

@@ -40,7 +40,7 @@ class Scene:
         """YYYY-MM-DD where the user is."""
 
 
-class Place:
+class LeanPlace:
     """Where a path came to.
 
     `names` are its names in the project, as asked and as links lead, `.` for the root;
@@ -54,7 +54,7 @@ class Place:
         self.names = names
 
 
-def find_place(text: str, base: str, scene: Scene) -> Place:
+def find_place(text: str, base: str, scene: Scene) -> LeanPlace:
     """Return the place of `text` for someone who stands in `base`, as the kernel walks there.
 
     Raises:
@@ -63,7 +63,7 @@ def find_place(text: str, base: str, scene: Scene) -> Place:
     return _place(absolute(text, base, scene.home), scene)
 
 
-def find_places(text: str, base: str, scene: Scene) -> "tuple[Place, ...]":
+def find_places(text: str, base: str, scene: Scene) -> "tuple[LeanPlace, ...]":
     """Return every place that `text` may come to: the kernel's, and where `..` is folded by text.
 
     Threat: `link/../../../x`, which stays inside for one reader and leaves for the other.
@@ -97,18 +97,18 @@ def find_stands(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[
     return stands
 
 
-def _place(path: str, scene: Scene) -> Place:
+def _place(path: str, scene: Scene) -> LeanPlace:
     real = real_path(path, scene.root)
     inside = relative(real, scene.root)
     if not inside:
         inside = _relative_by_identity(real, scene.root)
         if not inside:
-            return Place(real, ())
+            return LeanPlace(real, ())
     by_name = folded(path)
     asked = relative(by_name, scene.root) or relative(by_name, scene.given_root)
     if asked and asked != inside:
-        return Place(real, (asked, inside))
-    return Place(real, (inside,))
+        return LeanPlace(real, (asked, inside))
+    return LeanPlace(real, (inside,))
 
 
 def absolute(text: str, base: str, home: str) -> str:

@@ -15,9 +15,9 @@ from paddock.apps.hook.lean.judging import (
     OTHERWISE,
     RULE,
     WORDS,
-    Finding,
-    Line,
-    Rule,
+    LeanFinding,
+    LeanLine,
+    LeanRule,
 )
 
 TYPE_CHECKING = False
@@ -63,21 +63,21 @@ class QuickEngine:
         self._hits: dict[str, list[tuple[int, int]]] = {}
         self.on_allow, self.warnings, self.paranoid, self.shell = image["hook"]
 
-    def denials(self, path: str, is_write: bool, by_command: bool) -> "list[Finding]":
+    def denials(self, path: str, is_write: bool, by_command: bool) -> "list[LeanFinding]":
         if by_command and is_write:
             raise DeclinedError("what a command may touch in folders of dependencies")
         hits = self._hits_of(path)
         if not hits:
             return []
         _, patterns, lists = self._guards
-        found: list[Finding] = []
+        found: list[LeanFinding] = []
         for listed, (kind, _) in enumerate(lists):
             if kind in (WARNED, SAFE) or (not is_write and kind != SECRET):
                 continue
             number = deciding(hits, listed, patterns)
             if number >= 0:
                 rule = _pattern_rule(patterns[number], kind)
-                found.append(Finding(DENY, GUARD, "", rule, f"policy.{_CODES[kind]}"))
+                found.append(LeanFinding(DENY, GUARD, "", rule, f"policy.{_CODES[kind]}"))
         return found
 
     def find_warning(self, path: str) -> str:
@@ -104,7 +104,7 @@ class QuickEngine:
                     return False
         return True
 
-    def find_secret_outside(self, path: str) -> "Rule | None":
+    def find_secret_outside(self, path: str) -> "LeanRule | None":
         sides, patterns, lists = self._image["outside"]
         hits = find_hits(sides, _plain(path.lstrip("/")))
         for listed in range(len(lists)):
@@ -120,8 +120,8 @@ class QuickEngine:
             return False
         return not patterns[max(number for _, number in hits)][1]
 
-    def profile(self, category: str, operation: str, target: str) -> "list[Finding]":
-        found: list[Finding] = []
+    def profile(self, category: str, operation: str, target: str) -> "list[LeanFinding]":
+        found: list[LeanFinding] = []
         asked = f"tool:{category}:{operation} {target}".rstrip()
         for number in self._profiles:
             profile = self._image["profiles"][number]
@@ -137,7 +137,7 @@ class QuickEngine:
             found += _said(profile, rules, otherwise, asked)
         return found
 
-    def line(self, text: str, base: str) -> Line:
+    def line(self, text: str, base: str) -> LeanLine:
         # Lines of shell are taken apart by a module of their own.
         from paddock.apps.hook.lean.shell import is_bare_below, named_files, split_line
 
@@ -145,14 +145,14 @@ class QuickEngine:
         if any("git" in programs for _, programs in commands) and is_bare_below(base):
             raise DeclinedError("git would take a folder for a repository")
         reads = tuple(((), each) for each in named_files(text))
-        return Line(self._words(commands), reads=reads, is_guess=True)
+        return LeanLine(self._words(commands), reads=reads, is_guess=True)
 
-    def held_line(self, text: str, directory: str) -> Line:
+    def held_line(self, text: str, directory: str) -> LeanLine:
         """See `Engine`. A plain line writes nothing for certain, from whatever directory."""
         from paddock.apps.hook.lean.shell import split_line
 
         is_plain = not self._has_narrow_rules()
-        return Line(self._words(split_line(text, self._image["shell"], is_held=is_plain)))
+        return LeanLine(self._words(split_line(text, self._image["shell"], is_held=is_plain)))
 
     def is_outside(self, text: str) -> bool:
         """See `Engine`: no program of a plain line that `outside` does not name is outside."""
@@ -176,9 +176,9 @@ class QuickEngine:
                 return True
         return False
 
-    def _words(self, commands: "list[tuple[str, frozenset[str]]]") -> "list[Finding]":
+    def _words(self, commands: "list[tuple[str, frozenset[str]]]") -> "list[LeanFinding]":
         """What the profiles say to each command of a line."""
-        found: list[Finding] = []
+        found: list[LeanFinding] = []
         for number in self._profiles:
             profile = self._image["profiles"][number]
             untargeted, _, _, (any_rules, narrow, is_wild), otherwise = profile["heads"][
@@ -211,16 +211,20 @@ def _client_head(profile: "Json", operation: str) -> "tuple[list[Json], Json]":
     return matched, otherwise
 
 
-def _said(profile: "Json", rules: "list[Json]", otherwise: "Json", asked: str) -> "list[Finding]":
+def _said(
+    profile: "Json", rules: "list[Json]", otherwise: "Json", asked: str
+) -> "list[LeanFinding]":
     """What one profile says, given the rules that matched. As `CompiledProfile` words it."""
     if rules:
         chosen = rules[0]
         for rule in rules:
             if rule[0] > chosen[0]:
                 chosen = rule
-        found = [Finding(chosen[0], RULE, chosen[5], Rule(*chosen[:5]))]
+        found = [LeanFinding(chosen[0], RULE, chosen[5], LeanRule(*chosen[:5]))]
         found += [
-            Finding(rule[0], ALSO, rule[6], Rule(*rule[:5])) for rule in rules if rule is not chosen
+            LeanFinding(rule[0], ALSO, rule[6], LeanRule(*rule[:5]))
+            for rule in rules
+            if rule is not chosen
         ]
         return found
     if otherwise is not None:
@@ -228,18 +232,18 @@ def _said(profile: "Json", rules: "list[Json]", otherwise: "Json", asked: str) -
         reason = (
             f"no rule matches {quote(asked)}, and {quote(text)} in {source} says {WORDS[outcome]}"
         )
-        return [Finding(outcome, OTHERWISE, reason, Rule(*otherwise[:5]))]
+        return [LeanFinding(outcome, OTHERWISE, reason, LeanRule(*otherwise[:5]))]
     name = profile["name"]
     reason = (
         f"no rule of the profile {quote(name)} matches {quote(asked)}, "
         f"and unknown is no; an operator can allow it in [profiles.{name}]"
     )
-    return [Finding(DENY, NOTHING, reason)]
+    return [LeanFinding(DENY, NOTHING, reason)]
 
 
-def _pattern_rule(pattern: "Json", kind: str) -> Rule:
+def _pattern_rule(pattern: "Json", kind: str) -> LeanRule:
     _, _, text, file, line = pattern
-    return Rule(DENY, text, f"paths.{kind}", file, line)
+    return LeanRule(DENY, text, f"paths.{kind}", file, line)
 
 
 def _name(parts: "tuple[str, ...]", is_wide: bool, name: str) -> bool:

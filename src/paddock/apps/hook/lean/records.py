@@ -7,7 +7,7 @@ know, are kept as salted digests; long texts too.
 import sys
 
 from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.judging import WORDS, Rule, Verdict
+from paddock.apps.hook.lean.judging import WORDS, LeanRule, LeanVerdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Identity:
         self.policy_digest = policy_digest
 
 
-class Record:
+class LeanRecord:
     """An entry without its id, time and place."""
 
     __slots__ = ("agent", "call_id", "decision", "event_type", "metadata", "reason", "session_id")
@@ -74,12 +74,12 @@ class Record:
 
 def decision_record(
     asked: Asked,
-    verdict: Verdict,
+    verdict: LeanVerdict,
     word: str,
     warnings: "list[str]",
     who: Identity,
     randomness: "Callable[[int], bytes]",
-) -> Record:
+) -> LeanRecord:
     """The record of a judged call. `word` is what the client is told."""
     rule = verdict.rule
     metadata: dict[str, Json] = {
@@ -102,11 +102,12 @@ def decision_record(
     metadata["source"] = "no rule" if rule is None else rule.source
     metadata["policy_digest"] = who.policy_digest
     metadata["agents"] = who.chain
-    return Record(HOOK_DECISION, asked, who.agent, WORDS[verdict.outcome], verdict.reason, metadata)
+    return LeanRecord(
+        HOOK_DECISION, asked, who.agent, WORDS[verdict.outcome], verdict.reason, metadata
+    )
 
 
-def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]") -> Record:
-    """The record of an event that nothing was decided about."""
+def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]") -> LeanRecord:
     metadata: dict[str, Json] = {"event": asked.event, "client": asked.client}
     if asked.agent_id:
         metadata["agent_id"] = clean(asked.agent_id, NAME_CHARS_MAX)
@@ -122,7 +123,7 @@ def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]")
             metadata[name] = clean(said, NAME_CHARS_MAX)
     if "error" in asked.members:
         metadata["error"] = digest_of(asked.members["error"], randomness)
-    return Record(HOOK_EVENT, asked, agent, "", "", metadata)
+    return LeanRecord(HOOK_EVENT, asked, agent, "", "", metadata)
 
 
 def kept_actions(actions: "list[str]") -> "list[str]":
@@ -188,7 +189,7 @@ def clean(value: str, chars_max: int) -> str:
     )
 
 
-def _place_json(rule: Rule) -> "Json":
+def _place_json(rule: LeanRule) -> "Json":
     return {
         "text": clean(rule.text, TEXT_CHARS_MAX),
         "file": rule.file,
@@ -196,5 +197,5 @@ def _place_json(rule: Rule) -> "Json":
     }
 
 
-def _rule_json(rule: Rule) -> "Json":
+def _rule_json(rule: LeanRule) -> "Json":
     return {"outcome": WORDS[rule.outcome], **_place_json(rule)}

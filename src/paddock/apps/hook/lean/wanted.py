@@ -23,7 +23,7 @@ PATCH_TOOL = "apply_patch"
 MCP_PREFIX = "mcp__"
 
 
-class Wanted:
+class LeanWanted:
     """One call as what it would do: paths, a line of shell, a name, or a name besides."""
 
     __slots__ = ("line", "name", "paths")
@@ -41,7 +41,7 @@ class Wanted:
         """Category, operation and target of an action without a path."""
 
 
-def find_wanted(asked: Asked) -> Wanted:
+def find_wanted(asked: Asked) -> LeanWanted:
     """Return what the call would do.
 
     Raises:
@@ -51,16 +51,16 @@ def find_wanted(asked: Asked) -> Wanted:
     known = FILE_TOOLS.get(tool)
     if known is not None:
         operation, argument = known
-        return Wanted(paths=((operation, _text(asked, argument)),))
+        return LeanWanted(paths=((operation, _text(asked, argument)),))
     if tool == SHELL_TOOL:
-        return Wanted(line=_text(asked, "command"))
+        return LeanWanted(line=_text(asked, "command"))
     if tool == PATCH_TOOL:
         # A patch is rare: its reader is loaded for one.
         from paddock.apps.hook.lean.patches import read_patch
 
-        return Wanted(paths=read_patch(_text(asked, "command")))
+        return LeanWanted(paths=read_patch(_text(asked, "command")))
     if tool.startswith(MCP_PREFIX):
-        return Wanted(name=("mcp", "call", tool))
+        return LeanWanted(name=("mcp", "call", tool))
     given = [(name, asked.input.get(name)) for name in LOOKING_TOOLS.get(tool, PATHS)]
     # A pattern that leaves files out opens none.
     paths = tuple(
@@ -69,7 +69,7 @@ def find_wanted(asked: Asked) -> Wanted:
     line = None if tool in _NO_COMMAND else asked.input.get("command")
     if type(line) is not str or not line.strip():
         line = None
-    return Wanted(paths, line, ("client", tool, ""))
+    return LeanWanted(paths, line, ("client", tool, ""))
 
 
 def _text(asked: Asked, argument: str) -> str:

@@ -129,7 +129,6 @@ def is_made(text: str) -> bool:
 
 
 def has_ours(text: str) -> bool:
-    """Whether there is a block of ours, an old one too."""
     return _BLOCK.search(text) is not None and LAUNCHER in text
 
 

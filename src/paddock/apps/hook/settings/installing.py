@@ -10,7 +10,7 @@ from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
 from paddock.apps.hook.settings.interpreters import choose_program
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.clients import CLAUDE, CODEX, ClientFile, Edit, read_client_file
+from paddock.plane.clients import CLAUDE, CODEX, ClientFile, ClientFileEdit, read_client_file
 from paddock.text.json import parse_text
 from paddock.values.calls import Json
 
@@ -55,7 +55,7 @@ class Places(Struct, frozen=True):
         return Path(CODEX.of_user(str(self.home), self.variables)) / "config.toml"
 
 
-class Standing(Struct, frozen=True):
+class InstallState(Struct, frozen=True):
     """What is to be said of our entries in one settings file."""
 
     client: Client
@@ -68,7 +68,6 @@ class Standing(Struct, frozen=True):
     """Whether entries of ours stand there; False where nobody can tell."""
 
     def as_json(self) -> dict[str, Json]:
-        """As `--json` prints it."""
         return {
             "client": self.client,
             "scope": self.scope,
@@ -80,7 +79,7 @@ class Standing(Struct, frozen=True):
 
 def standing_in(
     places: Places, client: Client, scope: Scope, programs: Sequence[Program]
-) -> Standing:
+) -> InstallState:
     """Look into one file. Raises: UsageError: the client has none of that scope."""
     path = places.path(client, scope)
     try:
@@ -88,26 +87,28 @@ def standing_in(
         is_there = _has_ours(file, client)
         is_new = is_there and _is_installed(file, client, programs)
     except (ConfigError, HostError) as error:
-        return Standing(client, scope, path, "broken", error.message, is_there=False)
+        return InstallState(client, scope, path, "broken", error.message, is_there=False)
     if not is_there:
-        return Standing(client, scope, path, "absent", "", is_there=False)
+        return InstallState(client, scope, path, "absent", "", is_there=False)
     off = _why_off(places) if client == "claude" else ""
     if off:
-        return Standing(client, scope, path, "broken", off, is_there=True)
+        return InstallState(client, scope, path, "broken", off, is_there=True)
     if is_new:
-        return Standing(client, scope, path, "installed", "", is_there=True)
+        return InstallState(client, scope, path, "installed", "", is_there=True)
     why = "it differs from what would be put in now"
-    return Standing(client, scope, path, "stale", why, is_there=True)
+    return InstallState(client, scope, path, "stale", why, is_there=True)
 
 
-def plan_install(path: Path, client: Client, scope: Scope, programs: Sequence[Program]) -> Edit:
+def plan_install(
+    path: Path, client: Client, scope: Scope, programs: Sequence[Program]
+) -> ClientFileEdit:
     """Plan our entries into a settings file; those that start one of the programs stay.
 
     Raises: ConfigError.
     """
     file = read_client_file(path, follows=scope == "user")
     if _is_installed(file, client, programs):
-        return Edit(file, file.content)
+        return ClientFileEdit(file, file.content)
     program = choose_program(programs)
     if client == "claude":
         text = file.text if file.content is not None else claude.MADE
@@ -116,21 +117,21 @@ def plan_install(path: Path, client: Client, scope: Scope, programs: Sequence[Pr
         content = codex.installed(
             file.text if file.content is not None else None, str(path), program
         )
-    return Edit(file, content.encode("utf-8"))
+    return ClientFileEdit(file, content.encode("utf-8"))
 
 
-def plan_uninstall(path: Path, client: Client, scope: Scope) -> Edit:
+def plan_uninstall(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
     """Plan our entries out of a settings file; one that we made goes. Raises: ConfigError."""
     file = read_client_file(path, follows=scope == "user")
     if file.content is None:
-        return Edit(file, None)
+        return ClientFileEdit(file, None)
     if client == "claude":
         content = claude.uninstalled(file.text, str(path))
         is_made = content == claude.MADE and content != file.text
     else:
         content = codex.uninstalled(file.text, str(path))
         is_made = not content and codex.is_made(file.text)
-    return Edit(file, None if is_made else content.encode("utf-8"))
+    return ClientFileEdit(file, None if is_made else content.encode("utf-8"))
 
 
 def _has_ours(file: ClientFile, client: Client) -> bool:

@@ -1,0 +1,92 @@
+"""Keep what was typed before, in a file of the user's own.
+
+One JSON text a line. A line that begins with a space is not kept, and neither is one
+that is too long.
+
+Threat: what an operator types may hold what nobody else should read, and somebody who
+could write the file would put commands where a key press finds them. The file is the
+user's alone, and no link to one.
+"""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Final, cast
+
+from paddock.errors import ConfigError
+from paddock.storage.atomic import (
+    FILE_MODE,
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+)
+from paddock.text.show import quote
+
+FILE: Final = "admin-history.jsonl"
+_ENTRIES_MAX: Final = 2_000
+_ENTRY_CHARS_MAX: Final = 10_000
+_BYTES_MAX: Final = 4_000_000
+
+
+class HistoryFile:
+    """The newest lines; adding one costs one write at the end."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` is made, if it is missing, with the first line."""
+        self._file = directory / FILE
+
+    def load(self) -> list[str]:
+        """Oldest first. What is no JSON text is passed over.
+
+        Raises: ConfigError where the file is not the user's alone; HostError.
+        """
+        require_private(self._file.parent)
+        content = read_file(self._file, _BYTES_MAX)
+        if content is None:
+            return []
+        _require_own(self._file)
+        found = [text for each in content.splitlines() if (text := _parse(each)) is not None]
+        kept = found[-_ENTRIES_MAX:]
+        if len(content) > _BYTES_MAX // 2 or len(found) > 2 * _ENTRIES_MAX:
+            replace_file(self._file, b"".join(_line(text) for text in kept[-_ENTRIES_MAX // 2 :]))
+        return kept
+
+    def add(self, text: str) -> None:
+        """Keep one more. Raises: HostError, ConfigError."""
+        if not text.strip() or text.startswith(" ") or len(text) > _ENTRY_CHARS_MAX:
+            return
+        make_directories(self._file.parent)
+        # O_APPEND: shells side by side add whole lines. O_NOFOLLOW, and 0600 from the start.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with host_errors("writing", self._file):
+            descriptor = os.open(self._file, flags, FILE_MODE)
+            try:
+                os.write(descriptor, _line(text))
+            finally:
+                os.close(descriptor)
+
+
+def _require_own(file: Path) -> None:
+    with host_errors("looking at", file):
+        found = os.lstat(file)
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise ConfigError(
+            f"{quote(file)} is not yours alone (mode {stat.S_IMODE(found.st_mode):04o})",
+            where=str(file),
+            hint="chmod 600, or remove it",
+        )
+
+
+def _line(text: str) -> bytes:
+    return json.dumps(text, ensure_ascii=True).encode("ascii") + b"\n"
+
+
+def _parse(line: bytes) -> str | None:
+    try:
+        value = cast("object", json.loads(line))
+    except ValueError:
+        return None
+    return value if isinstance(value, str) else None
