@@ -345,18 +345,18 @@ def test_where_nothing_can_be_written_the_doctor_gives_a_verdict(tmp_path: Path)
 CLOSED = """
 import os, sys
 from pathlib import Path
-from paddock.kernel import namespaces, processes
-from paddock.sandbox.canary import Ground, try_stage
+from paddock.kernel import mounts, processes
+from paddock.sandbox.canary import CanaryGround, try_stage
 from paddock.sandbox.launcher import Launcher
 from tests.support.sandboxes import system_places
 uid, gid = os.getuid(), os.getgid()
-pid = namespaces.clone_process(namespaces.NEW_USER)
+pid = mounts.clone_process(mounts.NEW_USER)
 if pid == 0:
-    namespaces.write_id_maps(None, b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid), keep_groups=False)
-    namespaces.forbid_user_namespaces()
+    mounts.write_id_maps(None, b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid), keep_groups=False)
+    mounts.forbid_user_namespaces()
     processes.drop_capabilities()
     with Launcher(Path(sys.argv[1])) as launcher:
-        verdict = try_stage(launcher, Path(sys.argv[1]), Ground(*system_places()))
+        verdict = try_stage(launcher, Path(sys.argv[1]), CanaryGround(*system_places()))
     print(verdict.enforcement.value, verdict.cause, verdict.remedy, sep="|", flush=True)
     os._exit(0)
 os.waitpid(pid, 0)
@@ -383,12 +383,12 @@ def test_where_user_namespaces_are_closed_the_canary_says_so_and_what_to_do(tmp_
 @pytest.mark.parametrize(
     ("closing", "remedy"),
     [
-        ("namespaces.forbid_user_namespaces()", "sysctl -w user.max_user_namespaces=15000"),
+        ("mounts.forbid_user_namespaces()", "sysctl -w user.max_user_namespaces=15000"),
         ("", "start paddock as the plain user who owns the workspace, or give the container"),
     ],
 )
 def test_roots_canary_in_a_container_with_few_users_says_so(tmp_path: Path, closing, remedy):
-    code = CLOSED.replace("namespaces.forbid_user_namespaces()", closing)
+    code = CLOSED.replace("mounts.forbid_user_namespaces()", closing)
     ran = subprocess.run(
         [
             sys.executable,
@@ -429,7 +429,7 @@ import os, struct, sys
 from pathlib import Path
 from paddock.kernel import processes, seccomp
 from paddock.kernel.syscalls import call_number, this_machine
-from paddock.sandbox.canary import Ground, try_stage
+from paddock.sandbox.canary import CanaryGround, try_stage
 from paddock.sandbox.launcher import Launcher
 from tests.support.sandboxes import system_places
 program = b"".join(struct.pack("<HBBI", *each) for each in [
@@ -439,7 +439,7 @@ program = b"".join(struct.pack("<HBBI", *each) for each in [
 processes.set_no_new_privileges()
 seccomp.install_filter(program)
 with Launcher(Path(sys.argv[1])) as launcher:
-    verdict = try_stage(launcher, Path(sys.argv[1]), Ground(*system_places()))
+    verdict = try_stage(launcher, Path(sys.argv[1]), CanaryGround(*system_places()))
 print(verdict.enforcement.value, verdict.cause, verdict.remedy, sep="|")
 """
 
@@ -494,7 +494,7 @@ STACKED = """
 import ctypes, os, sys
 from pathlib import Path
 from paddock.kernel import mounts
-from paddock.sandbox.canary import Ground, try_stage, try_workspace
+from paddock.sandbox.canary import CanaryGround, try_stage, try_workspace
 from paddock.sandbox.launcher import Launcher
 from tests.support.sandboxes import system_places
 assert ctypes.CDLL(None).unshare(0x20000) == 0
@@ -503,7 +503,7 @@ home = Path(sys.argv[1])
 for name in ("lower", "upper", "work", "merged", "staging"): (home / name).mkdir()
 mounts.mount_overlay(os.fsencode(home / "merged"),
     b"lowerdir=%b,upperdir=%b,workdir=%b" % tuple(os.fsencode(home / n) for n in ("lower", "upper", "work")))
-ground = Ground(*system_places())
+ground = CanaryGround(*system_places())
 with Launcher(home / "merged/staging") as launcher:
     print(try_stage(launcher, home / "merged/staging", ground))
 with Launcher(home / "staging") as launcher:

@@ -349,7 +349,7 @@ def test_the_workspace_is_swapped_all_the_time(room: Room):
 
 def test_the_root_directory_is_no_workspace(room: Room):
     plan = room.plan()
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     with pytest.raises(SandboxUnavailableError, match="root directory"):
         room.launcher.open_stage(replace(plan, workspace="/"), room.fd)
