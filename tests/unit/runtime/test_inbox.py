@@ -294,7 +294,7 @@ def test_an_answer_that_was_settled_does_not_count_again_when_its_file_is_put_ba
     assert not place.inbox.settle(request(), yes_to(kept.id))
 
 
-class PuttingBack(Book, frozen=True):
+class PuttingBack(Book, frozen=True, kw_only=True):
     """As a book is, while somebody puts the file back as soon as its grant is looked up."""
 
     file: Path
