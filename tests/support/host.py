@@ -19,8 +19,10 @@ from typing import Final
 
 NEEDS_ROOT: Final = "runs as root only"
 NEEDS_PLAIN_USER: Final = "runs as a plain user only"
-IDENTITY_REASONS: Final = ("runs as root", "runs as a plain user")
-"""What a skip's reason begins with that stays a skip in CI: the other run shows it."""
+NEEDS_IMAGE: Final = "needs a file system in an image"
+IDENTITY_REASONS: Final = ("runs as root", "runs as a plain user", NEEDS_IMAGE)
+"""What a skip's reason begins with that stays a skip in CI: the other run shows it, or no
+installation gives it, as a loop device that a container's host does not lend."""
 
 
 def _root() -> str | None:
@@ -93,7 +95,7 @@ def _loop_device() -> str | None:
             try:
                 subprocess.run(command, check=True, capture_output=True)
             except (OSError, subprocess.CalledProcessError) as fault:
-                return f"needs a file system in an image: {fault}"
+                return f"{NEEDS_IMAGE}: {fault}"
     return None
 
 
