@@ -1,14 +1,12 @@
 """The agent: a supervisor that owns the session, an executor that carries out its orders.
 
-    supervisor   a message becomes orders, what comes back is judged; office: what it has at hand
-    executor     one order with a model and tools             what it is given; deadline: until when
-                   ask, do what `steps` says, ask again; steps: the one pure function
-    steps        one request to a model, reserved before and recorded after
-    contracts    how a model is asked; contract_files, contract_defaults: where they come from
-    context      the context of a turn                                   what was said before
-                   whether a result is an answer (pure)  results            what a turn came to
-    sessions     opened once, a turn for each message  events             what can be heard of it
-    records      what the ledgers get (pure)          recorded           reading that again
+    supervisor         a message becomes orders, and what comes back is judged
+    executor, steps    one order with a model and tools; what a turn leads to, one pure function
+    contracts          how a model is asked, from files or by default
+    context            what a turn is given, and what was said before
+    sessions           opened once, a turn for each message
+    results, events    what a turn came to; what can be heard of it
+    records, recorded  what the ledgers get (pure); reading that again
 
 The idea: two tiers with different authority. The supervisor turns a user's message
 into work orders and accepts or rejects what comes back; the executor is stateless,

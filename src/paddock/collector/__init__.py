@@ -1,11 +1,9 @@
 """The collector: the ledgers of many hosts in one PostgreSQL, checked when they are taken in.
 
-    chains.py             PURE  what is kept of a host, and whether an offer goes on from it
-    store.py           the port that keeps it; `PostgresStore`, and the fake `MemoryCollector`
-    postgres.py                    the tables, who may do what to them, and every query
-    accept.py          what a host offers: the new lines of a ledger, up to a checkpoint
-                         taking offers in, each whole or not at all
-                         all that is kept computed again, and compared with what was recorded
+    chains      what is kept of a host, and whether an offer goes on from it. Pure
+    store       the port that keeps it; `PostgresStore`, and the fake `MemoryCollector`
+    postgres    the tables, who may do what to them, and every query
+    accept      offers, taken in whole or not at all; all that is kept, verified again
 
 One chain for each host and ledger, and nothing that spans two of them: hosts push, and are
 taken in, without waiting for each other.

@@ -1,14 +1,13 @@
 """Pure: rules and an action → a decision. Text in, values out; no disk, no clock.
 
     actions, rules           actions and rules as text, each with its place
-    load, reader, places                          a policy file read strictly, or what is wrong
-    settings, presets           the tables that are no rules; what holds without any file
-    engine       files → `Policy`                decide        a call → the strictest answer
-    profiles, matching                 rules compiled for judging, and what agents lay over them
-    globs, pathset                                     paths by gitignore's rules, and closed ones
-                   a command line in a decision                  what a command may reach
-                   what an agent may never do, whatever the target
-    commands/    lines of shell, taken apart     questions/    why, what if, what differs
+    load, reader, places     a policy file read strictly, or what is wrong
+    settings, presets        the tables that are no rules; what holds without any file
+    engine                   files → `Policy`, and what an agent may never do
+    decide                   a call → the strictest answer, and what a command may reach
+    profiles, matching       rules compiled for judging, and what agents lay over them
+    globs, pathset           paths by gitignore's rules, and closed ones
+    commands/, questions/    lines of shell, taken apart; why, what if, what differs
 
     load_policy(project, user, plane_kind)   files as text → `Policy`, or ConfigError
     decide(policy, chain, actions)           → `Decision`; total, the strictest wins

@@ -1,10 +1,9 @@
 """The mechanics of text behind the tools: bytes in, bytes out, no I/O.
 
-    edit        is this text at all                            every place where a text stands
-                  a new text in the place of an old              some lines round it
-    changes     what changed between two texts                 lines that nearly match
-    show        text as somebody sees it           json           strict JSON from callers
-                  JSON text with its places                         pieces put in and taken out
+    edit       a new text in the place of an old one: found, put in, shown with the lines round it
+    changes    what changed between two texts
+    show       text as somebody sees it
+    json       strict JSON from callers, with its places; pieces put in and taken out
 
 Rules kept here:
   * a line ends with LF; a CR right before it belongs to the line's end, a lone

@@ -1,12 +1,9 @@
 """The MCP server: an agent's tools for other people's clients, over stdio and HTTP.
 
-    server       the two answers, tools/list and tools/call      served     the agents behind it
-    stdio, http  one client by streams, many by HTTP; gate: who may speak to that at all
-                   whose request it is over HTTP                   which of its requests run
-                   from bytes to messages (pure)                   running them, so many at once
-                   what a client gets                   asking     a client's person is asked
-                   a client's answer about changes that wait
-    command      `paddock mcp`; install, uninstall: a client's own configuration
+    server, served     the two answers, tools/list and tools/call; the agents behind them
+    stdio, http        one client by streams, from bytes to messages; many by HTTP, with a token
+    asking             a client's person is asked
+    command, install   `paddock mcp`; a client's own configuration
 
 Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.
 The SDK speaks the protocol; nothing of it is loaded before a server starts. Dangers

@@ -1,7 +1,7 @@
 """Lines of shell, taken apart for policy: text in, values out.
 
-    parse, words         a line → what it is, as policy sees it
-    grammar, walk, words                      the syntax tree, and what its parts mean
+    parse                a line → what it is, as policy sees it
+    grammar, walk, words    the syntax tree, and what its parts mean
     rough                what can be seen of a line that does not parse
     seeing, wrappers     what a command would start under another name
     pattern, exact, dangers   the target of a rule, and what its wildcards never cover

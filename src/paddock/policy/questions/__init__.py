@@ -1,13 +1,11 @@
 """What people ask about a policy: why, what if, what differs. Pure; no call waits for it.
 
-    explain.py record.py                          why a decision is what it is; of a call on record
-    flip.py                                       near misses; the smallest change that flips it
-    always.py                                     from an approved call to the rules for it
-    lint.py coverage.py                           rules that do nothing, grants that give much;
-                                                    `policy test`: each rule's own examples
-    compare.py replay.py                          two policies: calls that they answer differently
-    witness_calls.py sampling.py                  which calls are worth putting to both
-    replay.py                                     recorded calls decided again
+    explain, record          why a decision is what it is; of a call on record
+    flip                     near misses; the smallest change that flips it
+    always                   from an approved call to the rules for it
+    lint, coverage           rules that do nothing, grants that give much; each rule's examples
+    compare, replay          two policies: calls that they answer differently; recorded calls again
+    witness_calls, sampling  which calls are worth putting to both
 
 Above the policy and never beneath it: nothing that decides a call imports from here.
 

@@ -2,10 +2,10 @@
 
     main, orders         the launcher, and what it is told and answers
     serving              one command: its order in, its memory, its report out
-    confine, stages           a process in new namespaces, and what it finds there
+    confine              a process in new namespaces, and what it finds there
+    stages               a stage's directories, made and removed, whatever a command made of them
     first                the first process of its pid namespace
     keeper, landlocked   the same without namespaces
-                           removing what a command left, whatever it made of it
 
 The launcher starts once for a runtime, so nothing slow is loaded here: no
 `typing`, `dataclasses`, `enum`, `socket` or `json`, and of the package only this
