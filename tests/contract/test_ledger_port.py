@@ -8,11 +8,11 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError
+from paddock.ledger.checkpoint import USUAL_PACE, AutoCheckpoint, KeptLedger
 from paddock.ledger.format.encoding import EntryRefusedError
 from paddock.ledger.format.lines import parse_line
 from paddock.ledger.ports import Ledger
-from paddock.ledger.sealing import USUAL_PACE, AutoCheckpoint, KeptLedger
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note, open_ledger

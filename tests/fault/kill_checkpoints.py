@@ -23,8 +23,8 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 
 from paddock.ledger.anchors import DirectoryAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.sealing import AutoCheckpoint, KeptLedger, Pace
-from paddock.ledger.verify.verifying import Held, verify
+from paddock.ledger.checkpoint import AutoCheckpoint, KeptLedger, Pace
+from paddock.ledger.verify import Held, verify
 from tests.support.children import kill_after, start
 from tests.support.ledgers import note
 from tests.support.sealed import Sealed, load_verifier, seal_ledger

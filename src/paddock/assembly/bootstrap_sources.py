@@ -16,7 +16,7 @@ from msgspec import Struct
 from paddock.assembly.admin import CORE, DEVELOPMENT
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.errors import ConfigError
-from paddock.ledger.sealing import KeptLedger
+from paddock.ledger.checkpoint import KeptLedger
 from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages

@@ -21,12 +21,19 @@ from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoint import Checkpointer, checkpoints_folder, read_notes
+from paddock.ledger.checkpoint import (
+    USUAL_PACE,
+    Above,
+    AutoCheckpoint,
+    Checkpointer,
+    KeptLedger,
+    Pace,
+)
 from paddock.ledger.format.lines import Genesis, VerifierKey, is_key_name
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.read import find_genesis
-from paddock.ledger.sealing import USUAL_PACE, Above, AutoCheckpoint, KeptLedger, Pace
 from paddock.ledger.signing import KeySigner, ProgramSigner, Signer, create_key
+from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.plane.environment import (
     Environment,
     anchor_directory,

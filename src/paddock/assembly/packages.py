@@ -16,9 +16,9 @@ from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, policy_of
 from paddock.errors import ConfigError, HostError, UsageError
+from paddock.ledger.checkpoint import KeptLedger
 from paddock.ledger.query import Filter, query_lines
-from paddock.ledger.sealing import KeptLedger
-from paddock.ledger.verify.verifying import Verification
+from paddock.ledger.verify import Verification
 from paddock.packages.change import RecoveredChange, recover_packages
 from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.packages.listing import PlanePackages

@@ -1,4 +1,4 @@
-"""Making a checkpoint of a ledger, and the copies that are kept beside it.
+"""Checkpoints of a ledger: made, kept beside it, and by itself when they are due.
 
 What is signed is what the disk has for certain: the newest commit. In order: the
 lines since the tree's edge are hashed and must chain; the signer compares with
@@ -8,248 +8,54 @@ A kill in between costs the hashing, done again.
 The lock is that of the directory `checkpoints/`. It is never held while the
 append lock is wanted, nor the other way round.
 
-Also here:
+There is no process that watches: an append looks whether a checkpoint is due, and
+makes it after its own entries are durable. That a checkpoint cannot be made stops
+no append: what is not covered is what `verify` states, `problem` says why, and so
+does a warning to the log `paddock.ledger`.
 
-- The tree beside the ledger: its hashes in files, made from the lines and never believed.
+A checkpoint goes upwards (`Above`) at most once in `checkpoint_interval_s`, but at
+its end and for entries that matter always: those are covered elsewhere before
+their append returns.
 """
 
 import os
-import re
-import stat
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from hashlib import sha256
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import ConfigError, HostError, LedgerDamagedError
-from paddock.ledger.disk import SystemDisk, failure, open_new
-from paddock.ledger.format.encoding import PREV_OF_GENESIS, chain_tail
-from paddock.ledger.format.lines import BadLine, inspect_line
-from paddock.ledger.format.merkle import HASH_BYTES, Growing, consistency_path, node_hash, root_of
+from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
+from paddock.ledger.append import LedgerFile
+from paddock.ledger.format.lines import Genesis
+from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.head import Mark
-from paddock.ledger.read import LINE_OPENING, LedgerReader, read_first, whole_lines
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.ports import Head, Pending, Receipt, Reservation
+from paddock.ledger.read import LedgerReader, read_first
+from paddock.ledger.segments import LedgerPaths, failing, failure
 from paddock.ledger.signing import Signer, require_growth
-from paddock.storage.atomic import make_directories, read_file, replace_file
-from paddock.storage.locks import locked, try_locked
-
-#     tree.0      the leaf hashes, 32 bytes each, in order
-#     tree.1      the roots of whole subtrees of 256 leaves
-#     tree.2      of 65,536; and so on
-#     tree.edge   how far they are filled: `SIZE OFFSET LEAF`, one line of text
-#
-# Slices of 8,192 bytes are the tiles of C2SP tlog-tiles. The files grow by what
-# became whole, `tree.edge` last, so that what a kill left half done is written
-# over. They are not synced: whoever uses them compares with something that is
-# signed, and makes them anew from the ledger where they do not fit.
-
-_TILE_LEVELS: Final = 8
-"""Levels of the tree between two files."""
-_EDGE_BYTES_MAX: Final = 256
-_EDGE: Final = re.compile(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
-"""Of more digits no place in a ledger has a number, and none that the system takes."""
-_LEAF: Final = sha256(b"\0")
-
-
-class Edge(Struct, frozen=True):
-    """A place between two lines: how many stand before it, where, and the last one's hash."""
-
-    size: int
-    offset_bytes: int
-    leaf: str
-
-
-START: Final = Edge(0, 0, PREV_OF_GENESIS)
-
-
-class TreeFiles:
-    """The tree files of one ledger, open. One process at a time writes them."""
-
-    __slots__ = ("_descriptors", "_folder", "edge")
-
-    def __init__(self, folder: str, *, create: bool) -> None:
-        """Open what is there; `create` to write. Raises: HostError."""
-        self._folder = folder
-        self._descriptors: list[int] = []
-        try:
-            self._open_all(create=create)
-            self.edge = self._read_edge()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        while self._descriptors:
-            os.close(self._descriptors.pop())
-
-    def forget(self) -> None:
-        """Take nothing of it for true: it is made anew."""
-        self.edge = START
-
-    def node(self, level: int, index: int) -> bytes:
-        """See `format_merkle.Nodes`. Raises: LedgerDamagedError where the files are shorter."""
-        file, above = divmod(level, _TILE_LEVELS)
-        row = self._row(file, index << above, 1 << above)
-        while len(row) > 1:
-            row = [node_hash(row[at], row[at + 1]) for at in range(0, len(row), 2)]
-        return row[0]
-
-    def leaves(self, begin: int, count: int) -> list[bytes]:
-        """So many leaf hashes. Raises: LedgerDamagedError where the file is shorter."""
-        return self._row(0, begin, count)
-
-    def grow(self, reader: LedgerReader, end: Mark, signed: int) -> Growing:
-        """Hash the lines from the edge up to the mark; the edge itself stays for now.
-
-        Those that are not among the `signed` first have to hold entries, too.
-
-        Raises:
-            LedgerDamagedError: they do not chain, or do not end at the mark; one is no entry.
-            HostError: the disk failed.
-        """
-        edge = self.edge
-        growing = Growing.resume(self, edge.size)
-        prev, seq, offset = edge.leaf, edge.size, edge.offset_bytes
-        for at, lines in whole_lines(reader, edge.offset_bytes, end.offset_bytes):
-            leaves: list[bytes] = []
-            for line in lines:
-                if not line.endswith(chain_tail(seq, prev)) or not line.startswith(LINE_OPENING):
-                    raise LedgerDamagedError(
-                        "the ledger has a line that does not follow the one before",
-                        where=f"{reader.path!a}, line {seq + 1}",
-                        hint="paddock ledger verify says more",
-                    )
-                if seq >= signed:
-                    _require_entry(reader, seq, line)
-                digest = _LEAF.copy()
-                digest.update(line)
-                leaves.append(digest.digest())
-                prev, seq = digest.hexdigest(), seq + 1
-            before = growing.size
-            self._write_rows(before, growing.extend(leaves))
-            offset = at + sum(map(len, lines)) + len(lines)
-        if (seq, offset, prev) != (end.entries, end.offset_bytes, end.leaf):
-            raise LedgerDamagedError(
-                "the ledger does not reach as far as was recorded",
-                where=f"{reader.path!a}, line {seq + 1}",
-                hint="paddock ledger verify says more",
-            )
-        return growing
-
-    def keep(self, edge: Edge) -> None:
-        """Take what `grow` wrote as the tree from now on. Raises: HostError."""
-        text = f"{edge.size} {edge.offset_bytes} {edge.leaf}\n"
-        path = os.path.join(self._folder, "tree.edge")
-        draft = f"{path}.new"
-        try:
-            descriptor = open_new(SystemDisk(), draft)
-            try:
-                os.write(descriptor, text.encode())
-            finally:
-                os.close(descriptor)
-            os.rename(draft, path)
-        except OSError as fault:
-            raise failure(fault, "the ledger's tree cannot be written", path) from fault
-        self.edge = edge
-
-    def _write_rows(self, size: int, rows: Sequence[Sequence[bytes]]) -> None:
-        """Put what became whole, level by level, behind what `size` leaves had made whole."""
-        for file, row in enumerate(rows[::_TILE_LEVELS]):
-            if file == len(self._descriptors):
-                self._open(file, create=True)
-            data = b"".join(row)
-            at = (size >> file * _TILE_LEVELS) * HASH_BYTES
-            try:
-                while data:
-                    written = os.pwrite(self._descriptors[file], data, at)
-                    data, at = data[written:], at + written
-            except OSError as fault:
-                raise failure(fault, "the ledger's tree cannot be written", self._folder) from fault
-
-    def _row(self, file: int, begin: int, count: int) -> list[bytes]:
-        data = b""
-        if file < len(self._descriptors):
-            try:
-                data = os.pread(self._descriptors[file], count * HASH_BYTES, begin * HASH_BYTES)
-            except OSError as fault:
-                raise failure(fault, "the ledger's tree cannot be read", self._folder) from fault
-        if len(data) < count * HASH_BYTES:
-            raise LedgerDamagedError(
-                "the ledger's tree is incomplete", where=ascii(self._folder), hint="remove tree.*"
-            )
-        return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
-
-    def _open_all(self, *, create: bool) -> None:
-        while os.path.lexists(self._path(len(self._descriptors))):
-            self._open(len(self._descriptors), create=create)
-
-    def _open(self, file: int, *, create: bool) -> None:
-        # Threat: a pipe in its place would hold up whoever opens it.
-        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
-        try:
-            if create:
-                _clear(self._path(file))
-            self._descriptors.append(os.open(self._path(file), flags, 0o600))
-        except OSError as fault:
-            raise failure(fault, "the ledger's tree cannot be opened", self._folder) from fault
-
-    def _path(self, file: int) -> str:
-        return os.path.join(self._folder, f"tree.{file}")
-
-    def _read_edge(self) -> Edge:
-        """What `tree.edge` says, if the leaves end as it says; else the beginning."""
-        path = os.path.join(self._folder, "tree.edge")
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                text = os.read(descriptor, _EDGE_BYTES_MAX).decode("ascii", "replace")
-            finally:
-                os.close(descriptor)
-        except OSError:
-            return START
-        found = _EDGE.fullmatch(text)
-        if found is None:
-            return START
-        edge = Edge(int(found[1]), int(found[2]), found[3])
-        return edge if edge.size and self._ends_with(edge) else START
-
-    def _ends_with(self, edge: Edge) -> bool:
-        try:
-            return self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf
-        except LedgerDamagedError:
-            return False
-
-
-def _clear(path: str) -> None:
-    """Take away what is no file: the tree is made anew from the lines. Raises: OSError."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if stat.S_ISDIR(mode):
-        os.rmdir(path)
-    elif not stat.S_ISREG(mode):
-        os.unlink(path)
-
-
-def _require_entry(reader: LedgerReader, seq: int, line: bytes) -> None:
-    """Refuse to have a line signed that readers would take for different things."""
-    found = inspect_line(line)
-    if isinstance(found, BadLine):
-        raise LedgerDamagedError(
-            f"the ledger has a line that holds no entry: {found.detail}",
-            where=f"{reader.path!a}, line {seq + 1}",
-            hint="paddock ledger verify says more",
-        )
-
-
-_FOLDER: Final = "checkpoints"
+from paddock.ledger.tail import Mark
+from paddock.ledger.tree import Edge, TreeFiles, checkpoints_folder, note_sizes, opened_tree
+from paddock.storage.atomic import make_directories, replace_file
+from paddock.storage.locks import call_after_fork, locked, try_locked
+from paddock.values.entries import (
+    APPROVAL_ANSWERED,
+    APPROVAL_ASKED,
+    CONTENT_ERASED,
+    GATE_RESULT,
+    HOOK_DECISION,
+    HOOK_EVENT,
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_APPROVED,
+    PACKAGE_INSTALLED,
+    PACKAGE_UNINSTALLED,
+    POLICY_TRUSTED,
+    ROLLBACK_ACCEPTED,
+    SESSION_END,
+    Entry,
+)
 
 
 class Checkpointer:
@@ -287,13 +93,10 @@ class Checkpointer:
 
     def signed_entries(self) -> int:
         """How many entries the newest checkpoint beside the ledger covers."""
-        return max(_sizes(self._folder), default=0)
+        return max(note_sizes(self._folder), default=0)
 
     def stored_s(self) -> float:
-        """When the newest checkpoint was put beside the ledger; 0 where nobody can tell.
-
-        Raises: HostError.
-        """
+        """When the newest checkpoint was put beside the ledger; 0 where nobody can tell."""
         try:
             return os.stat(self._folder / str(self.signed_entries())).st_mtime
         except OSError:
@@ -318,7 +121,6 @@ class Checkpointer:
         return signed
 
     def _require_ours(self, reader: LedgerReader) -> None:
-        """Refuse to sign with a key that line 0 does not name: nobody could verify it."""
         if not self._is_ours and read_first(reader).public_key != str(self._signer.verifier):
             raise ConfigError(
                 "the key is not the one that the ledger names",
@@ -330,7 +132,6 @@ class Checkpointer:
     def _grown(
         self, tree: TreeFiles, reader: LedgerReader, end: Mark, last: SignedCheckpoint | None
     ) -> Growing:
-        """The tree up to the mark. One that does not fit what was signed is made anew, once."""
         signed = 0 if last is None else last.checkpoint.size
         if tree.edge.size > end.entries or not _is_line_end(reader, tree.edge):
             tree.forget()
@@ -351,90 +152,31 @@ class Checkpointer:
         return tree.grow(reader, end, signed)
 
 
-@contextmanager
-def opened_tree(folder: str, *, create: bool = True) -> Generator[TreeFiles]:
-    """The tree files, closed when the block is left. Raises: HostError."""
-    tree = TreeFiles(folder, create=create)
-    try:
-        yield tree
-    finally:
-        tree.close()
-
-
-def checkpoints_folder(ledger: str) -> Path:
-    return Path(LedgerPaths(ledger).folder) / _FOLDER
-
-
-def read_notes(folder: Path) -> list[tuple[str, str]]:
-    """The notes that are kept in a directory, each with its name, the newest last.
-
-    Raises: ConfigError, HostError.
-    """
-    found: list[tuple[str, str]] = []
-    for size in sorted(_sizes(folder)):
-        content = read_file(folder / str(size), limits.checkpoint_note_bytes_max)
-        if content is not None:
-            found.append((str(size), content.decode(errors="replace")))
-    return found
-
-
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
     """Keep a note under its size, durably; of many the newest stay.
 
     A newer one says all that an older one does: the signer made sure of that.
-
-    Raises: HostError.
     """
     replace_file(folder / str(signed.checkpoint.size), signed.note.encode())
     try:
-        for size in sorted(_sizes(folder))[: -limits.checkpoints_kept_max]:
+        for size in sorted(note_sizes(folder))[: -limits.checkpoints_kept_max]:
             os.unlink(folder / str(size))
     except FileNotFoundError:
         # Another process thinned them out as we did.
         return
     except OSError as fault:
-        raise HostError(
-            f"old checkpoints cannot be removed: {fault.strerror}", where=ascii(str(folder))
-        ) from fault
+        raise failure(fault, "old checkpoints cannot be removed", str(folder)) from fault
 
 
 def set_aside_notes(folder: Path, size: int) -> None:
-    """Rename the notes of more than `size` entries: they are of a history that is no more.
-
-    Raises: HostError.
-    """
-    try:
-        for each in _sizes(folder):
+    """Rename the notes of more than `size` entries: they are of a history that is no more."""
+    with failing("a checkpoint cannot be renamed", str(folder)):
+        for each in note_sizes(folder):
             if each > size:
                 os.rename(folder / str(each), folder / f"{each}.before-rollback")
-    except OSError as fault:
-        raise HostError(
-            f"a checkpoint cannot be renamed: {fault.strerror}", where=ascii(str(folder))
-        ) from fault
-
-
-def tree_root(tree: TreeFiles, size: int) -> bytes | None:
-    """The root that the files give for so many entries; None where they do not reach."""
-    try:
-        return root_of(tree, size)
-    except LedgerDamagedError:
-        return None
-
-
-def _sizes(folder: Path) -> list[int]:
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as fault:
-        raise HostError(
-            f"the checkpoints cannot be listed: {fault.strerror}", where=ascii(str(folder))
-        ) from fault
-    return [int(name) for name in names if name.isdecimal() and name.isascii()]
 
 
 def _durable_end(reader: LedgerReader) -> Mark:
-    """The newest commit. Raises: HostError where none is known, or the disk failed."""
     page = reader.marks()
     end = None if page is None else page.durable
     if end is None or not end.entries or end.is_poisoned:
@@ -448,3 +190,275 @@ def _durable_end(reader: LedgerReader) -> Mark:
 
 def _is_line_end(reader: LedgerReader, edge: Edge) -> bool:
     return edge.offset_bytes == 0 or reader.read(1, edge.offset_bytes - 1) == b"\n"
+
+
+_MATTERS: Final = frozenset(
+    {
+        APPROVAL_ASKED,
+        APPROVAL_ANSWERED,
+        GATE_RESULT,
+        PACKAGE_INSTALLED,
+        PACKAGE_UNINSTALLED,
+        PACKAGE_APPROVED,
+        OPERATOR_KEY_ENROLLED,
+        POLICY_TRUSTED,
+        ROLLBACK_ACCEPTED,
+        CONTENT_ERASED,
+        SESSION_END,
+    }
+)
+_ASK: Final = "ask"
+_CLIENT_END: Final = "SessionEnd"
+_APPROVAL: Final = "approval"
+"""The member of an entry whose call a person decided about."""
+
+
+def matters(entry: Entry) -> bool:
+    """Whether it must be covered at once: a decision on `ask`, an install, a gate's result."""
+    if entry.event_type == HOOK_DECISION:
+        # What the client asks anyway is no decision of ours.
+        return entry.metadata.get("answer") == _ASK
+    if entry.event_type == HOOK_EVENT:
+        # The end of a client's session: nobody else will come to cover it.
+        return entry.metadata.get("event") == _CLIENT_END
+    return entry.event_type in _MATTERS or entry.decision == _ASK or _APPROVAL in entry.metadata
+
+
+class Above(Protocol):
+    """Where a ledger's checkpoints go: the ledger of the tier above, or an anchor outside."""
+
+    def take(self, signed: SignedCheckpoint) -> None:
+        """Keep it, durably, and see to it that it is covered in turn.
+
+        Raises: PaddockError.
+        """
+        ...
+
+
+class Pace(Struct, frozen=True):
+    """When a checkpoint is due. `at_close`: also where few entries are new at the end."""
+
+    entries: int = limits.checkpoint_entries_max
+    interval_s: float = limits.checkpoint_interval_s
+    at_close: bool = True
+
+
+USUAL_PACE: Final = Pace()
+_UNKNOWN: Final = 1 << 62
+"""More entries than any ledger has: then the first append looks."""
+
+
+class AutoCheckpoint:
+    """Makes the checkpoints of one open ledger when they are due. Threads may share it."""
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        above: Above,
+        monotonic: Callable[[], float],
+        pace: Pace,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` is the one of file times, in seconds since the epoch."""
+        self._checkpointer = checkpointer
+        self._above = above
+        self._monotonic = monotonic
+        self._pace = pace
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._covered = _UNKNOWN
+        self._is_known = False
+        self._newest = 0
+        self._tried_at = self._carried_at = monotonic()
+        self._carried = 0
+        self.problem = ""
+        """Why the last checkpoint could not be made; empty where it was."""
+        self._told: str = ""
+        call_after_fork(self, AutoCheckpoint._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def appended(self, head: Head, count: int, is_urgent: bool) -> None:
+        """Look whether a checkpoint is due, now that all up to `head` is durable.
+
+        The last `count` entries of it are those that were appended now.
+        """
+        # Every append comes through here: mostly two comparisons and the clock.
+        entries = self._newest = head.seq + 1
+        if (
+            not is_urgent
+            and 0 <= entries - self._covered < self._pace.entries
+            and self._monotonic() - self._tried_at < self._pace.interval_s
+        ):
+            return
+        self._look(entries, count, is_urgent)
+
+    def _look(self, entries: int, count: int, is_urgent: bool) -> None:
+        if not self._is_known:
+            # Not at the opening: who only reads, or appends nothing, need not know.
+            self._covered, self._is_known = self._checkpointer.signed_entries(), True
+            # Line 0 alone is nothing that could be lost.
+            if entries - count > max(self._covered, 1):
+                # A hook left these, or somebody who was killed: their second is not ours.
+                self._tried_at = self._carried_at = self._tried_at - self._newest_age_s()
+        if is_urgent:
+            self._try()
+            return
+        waited_s = self._monotonic() - self._tried_at
+        is_many = entries - self._covered >= self._pace.entries and not self.problem
+        if (is_many or waited_s >= self._pace.interval_s) and self._lock.acquire(blocking=False):
+            try:
+                self._seal_if_free()
+            finally:
+                self._lock.release()
+
+    def _newest_age_s(self) -> float:
+        now_s = self._clock()
+        age_s = now_s - self._checkpointer.stored_s()
+        return age_s if age_s >= 0 else now_s
+
+    def close(self) -> None:
+        """Cover what is new, unless the pace says that few may wait."""
+        if not self._is_known:
+            return
+        is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
+        if self._newest > min(self._covered, self._carried) and is_due:
+            self._try()
+
+    def seal(self) -> SignedCheckpoint:
+        """Make a checkpoint now, and carry it up."""
+        with self._lock:
+            signed = self._checkpointer.make()
+            self._note(signed)
+            self._carry(signed)
+        return signed
+
+    def _try(self) -> None:
+        try:
+            self.seal()
+        except (PaddockError, OSError) as fault:
+            self._fail(fault)
+
+    def _seal_if_free(self) -> None:
+        try:
+            signed = self._checkpointer.try_make()
+            if signed is None:
+                # Somebody else is at it; what came since then is for the next time.
+                self._tried_at = self._monotonic()
+                return
+            self._note(signed)
+            waited_s = self._monotonic() - self._carried_at
+            if waited_s >= self._pace.interval_s or not self._pace.at_close:
+                self._carry(signed)
+        except (PaddockError, OSError) as fault:
+            self._fail(fault)
+
+    def _note(self, signed: SignedCheckpoint) -> None:
+        size = signed.checkpoint.size
+        self._covered = max(self._covered, size) if self._is_known else size
+        self._is_known = True
+        self._tried_at = self._monotonic()
+        self.problem = ""
+
+    def _carry(self, signed: SignedCheckpoint) -> None:
+        self._above.take(signed)
+        self._told = ""
+        self._carried = signed.checkpoint.size
+        self._carried_at = self._monotonic()
+
+    def _fail(self, fault: PaddockError | OSError) -> None:
+        self._tried_at = self._monotonic()
+        problem: str = fault.message if isinstance(fault, PaddockError) else str(fault)
+        if problem != self._told:
+            from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
+
+            getLogger("paddock.ledger").warning(
+                "paddock: the newest entries of %a are covered by no exported checkpoint: %s",
+                self._checkpointer.ledger,
+                problem,
+            )
+        self.problem = problem
+        self._told = problem
+
+
+class KeptLedger:
+    """A `LedgerFile` whose entries come to be covered by checkpoints. See `ports.Ledger`."""
+
+    __slots__ = ("_keeper", "_ledger")
+
+    def __init__(self, ledger: LedgerFile, keeper: AutoCheckpoint) -> None:
+        self._ledger = ledger
+        self._keeper = keeper
+
+    @property
+    def path(self) -> str:
+        """The JSONL file."""
+        return self._ledger.path
+
+    @property
+    def genesis(self) -> Genesis:
+        """What line 0 says."""
+        return self._ledger.genesis
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether the disk failed to make entries durable."""
+        return self._ledger.is_poisoned
+
+    @property
+    def head(self) -> Head:
+        """The newest entry of any process."""
+        return self._ledger.head
+
+    def append(
+        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
+    ) -> Receipt:
+        """Write entries and return when they are durable; those that matter, when covered."""
+        receipt = self._ledger.append(entries, reservation=reservation)
+        self._keeper.appended(receipt.head, len(entries), any(map(matters, entries)))
+        return receipt
+
+    def write(self, entries: Sequence[Entry], *, reservation: Reservation | None = None) -> Pending:
+        """Write entries; `wait()` of the answer is what `append` does after that."""
+        pending = self._ledger.write(entries, reservation=reservation)
+        return KeptEntries(pending, self._keeper, len(entries), any(map(matters, entries)))
+
+    def reserve(self, size_bytes: int) -> Reservation:
+        """Keep space for entries of so many bytes."""
+        return self._ledger.reserve(size_bytes)
+
+    def seal(self) -> SignedCheckpoint:
+        """Make a checkpoint of all that is written, and carry it up."""
+        # Also what a killed process wrote and nobody waited for.
+        self._ledger.settle()
+        return self._keeper.seal()
+
+    def close(self) -> None:
+        """Cover what is new, and release everything. A second call does nothing."""
+        self._keeper.close()
+        self._ledger.close()
+
+
+class KeptEntries:
+    """Entries of a `KeptLedger` that are on their way. See `ports.Pending`."""
+
+    __slots__ = ("_count", "_is_urgent", "_keeper", "_pending")
+
+    def __init__(
+        self, pending: Pending, keeper: AutoCheckpoint, count: int, is_urgent: bool
+    ) -> None:
+        self._pending = pending
+        self._keeper = keeper
+        self._count = count
+        self._is_urgent = is_urgent
+
+    @property
+    def receipt(self) -> Receipt:
+        return self._pending.receipt
+
+    def wait(self) -> Receipt:
+        """Return when the entries are durable; those that matter, when covered."""
+        receipt = self._pending.wait()
+        self._keeper.appended(receipt.head, self._count, self._is_urgent)
+        return receipt

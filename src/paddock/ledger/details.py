@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from paddock.ledger.checkpoint import checkpoints_folder
 from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tree import checkpoints_folder
 from paddock.storage.atomic import is_temporary_name
 
 _PATHS: Final = LedgerPaths("NAME.jsonl")

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
+from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.index import Covered, Index, StaleIndexError
 from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader, stands
@@ -156,7 +156,6 @@ _NAMES: Final = {
 
 
 def _bound(seconds: float) -> str:
-    """The timestamp that is meant: seconds of today are a little beside it, on either side."""
     if seconds >= TIMESTAMP_SECONDS_MAX:
         return _NEWEST
     return format_timestamp(seconds + _HALF_MICROSECOND)
@@ -205,8 +204,6 @@ def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
 
     For what must not depend on the index: who can write beside the ledger could have its
     rows say something else, and the chain would not show it.
-
-    Raises: as `query`.
     """
     with LedgerReader(path) as reader:
         size = reader.size()
@@ -223,7 +220,6 @@ class LedgerSearch:
     """
 
     def __init__(self, path: str) -> None:
-        """Raises: HostError: there is no ledger, or it cannot be read."""
         self._reader = LedgerReader(path)
         self._index = Index(LedgerPaths(path))
         self._may_index = True
@@ -239,12 +235,7 @@ class LedgerSearch:
         self._reader.close()
 
     def query(self, wanted: Filter, *, last: int | None = None) -> Rows:
-        """Return the `last` entries that match, or all of them.
-
-        Raises:
-            HostError: the ledger cannot be read.
-            LedgerDamagedError: a segment is missing; the ledger was replaced.
-        """
+        """Return the `last` entries that match, or all of them."""
         reader = self._reader
         if not reader.keep_up():
             raise LedgerDamagedError(
@@ -272,7 +263,6 @@ class LedgerSearch:
     def _lines(
         self, wanted: Filter, covered: Covered, end: int, *, is_all: bool
     ) -> Iterator[tuple[int, bytes]]:
-        """Every line that may be wanted, the newest first, and others."""
         reader = self._reader
         for offset, line in reader.lines_backwards(end, covered.end):
             is_far = end - offset > limits.ledger_unindexed_bytes_max
@@ -304,12 +294,10 @@ class _Search:
         self.bad_omitted = 0
 
     def rows(self, unfinished_bytes: int) -> Rows:
-        """What was found, newest last."""
         found, bad = tuple(reversed(self.found)), tuple(reversed(self.bad))
         return Rows(found, bad, self.bad_omitted, unfinished_bytes)
 
     def run(self, lines: Iterable[tuple[int, bytes]]) -> None:
-        """Look at lines until there are enough entries."""
         if self._last is not None and self._last <= 0:
             return
         for offset, line in lines:
@@ -341,9 +329,6 @@ def find_decided(
     """Yield the entries of these types that `wanted` matches besides, newest first.
 
     A line without the bytes `holding` is not looked at.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
     """
     needles = [f'"event_type":"{name}"'.encode() for name in event_types]
     others = (*wanted.needles(), holding)
@@ -385,11 +370,7 @@ class FoundEffects(Struct, frozen=True):
 
 
 def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
-    """Every result with effects, and every intent of these agents.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
-    """
+    """Every result with effects, and every intent of these agents."""
     results: list[StoredEntry] = []
     intents: list[StoredEntry] = []
     bad: list[BadRow] = []
@@ -410,11 +391,7 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
 
 
 def find_declarations(path: str) -> tuple[StoredEntry, ...]:
-    """Every declaration of an agent, oldest first.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
-    """
+    """Every declaration of an agent, oldest first."""
     found: list[StoredEntry] = []
     with LedgerReader(path) as reader:
         for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
@@ -425,11 +402,7 @@ def find_declarations(path: str) -> tuple[StoredEntry, ...]:
 
 
 def has_entry_of(path: str, agent: str) -> bool:
-    """Whether any entry is this agent's. Every line is read until one is.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
-    """
+    """Whether any entry is this agent's. Every line is read until one is."""
     wanted = _AGENT.format(agent).encode("utf-8", "surrogateescape")
     with LedgerReader(path) as reader:
         for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):

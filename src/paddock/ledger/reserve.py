@@ -13,7 +13,8 @@ import os
 import threading
 from typing import Final
 
-from paddock.ledger.disk import LedgerDisk, failure
+from paddock.ledger.segments import failing
+from paddock.storage.disk import Disk
 from paddock.storage.locks import call_after_fork
 
 _STEP_BYTES: Final = 65_536
@@ -21,17 +22,9 @@ _BLOCK_BYTES: Final = 4096
 
 
 class Ballast:
-    __slots__ = (
-        "__weakref__",
-        "_descriptor",
-        "_directory",
-        "_disk",
-        "_lock",
-        "_reserved",
-        "_size",
-    )
+    __slots__ = ("__weakref__", "_descriptor", "_directory", "_disk", "_lock", "_reserved", "_size")
 
-    def __init__(self, disk: LedgerDisk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._lock = threading.Lock()
@@ -41,15 +34,10 @@ class Ballast:
         call_after_fork(self, Ballast._after_fork)
 
     def _after_fork(self) -> None:
-        """Another thread of the parent may have been reserving."""
         self._lock = threading.Lock()
 
     def reserve(self, size_bytes: int) -> "HeldReservation":
-        """Keep space for entries of so many bytes.
-
-        Raises:
-            LedgerFullError: there is not so much space.
-        """
+        """Keep space for entries of so many bytes."""
         blocks = -(-size_bytes // _BLOCK_BYTES) + 1
         held = HeldReservation(self, size_bytes, blocks * _BLOCK_BYTES)
         with self._lock:
@@ -77,27 +65,23 @@ class Ballast:
             self._descriptor, self._size, self._reserved = -1, 0, 0
 
     def _grow(self, size: int) -> None:
-        try:
+        with failing("space cannot be reserved", self._directory):
             if self._descriptor < 0:
                 self._descriptor = self._open()
             # posix_fallocate(3): the blocks are there, or ENOSPC now.
-            self._disk.allocate(self._descriptor, 0, size)
-        except OSError as fault:
-            raise failure(fault, "space cannot be reserved", self._directory) from fault
+            self._disk.allocate(self._descriptor, size)
         self._size = size
 
     def _shrink(self, size: int) -> None:
-        try:
-            self._disk.truncate(self._descriptor, size)
-        except OSError as fault:
-            raise failure(fault, "reserved space cannot be freed", self._directory) from fault
+        with failing("reserved space cannot be freed", self._directory):
+            self._disk.ftruncate(self._descriptor, size)
         self._size = size
 
     def _open(self) -> int:
         path = os.path.join(self._directory, f"ballast.{os.getpid()}.{id(self):x}")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = self._disk.open(path, flags, 0o600)
-        self._disk.remove(path)
+        self._disk.unlink(None, path)
         return descriptor
 
 

@@ -20,11 +20,11 @@ from paddock.apps.cli.options import Options
 from paddock.assembly.past_agents import require_agent_of_site
 from paddock.assembly.site import PlaneSite
 from paddock.errors import PaddockError, UsageError
-from paddock.ledger.checkpoint import checkpoints_folder, read_notes
 from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page
 from paddock.ledger.format.lines import BadLine, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.query import Filter, query_lines
+from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote
 from paddock.values.calls import Json
