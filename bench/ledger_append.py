@@ -72,7 +72,6 @@ class SlowerDisk(Disk):
         self._slower_s = slower_s
 
     def fdatasync(self, descriptor: int, /) -> None:
-        """As fdatasync(2), later."""
         os.fdatasync(descriptor)
         if self._slower_s:
             time.sleep(self._slower_s)

@@ -19,8 +19,10 @@ their append returns.
 """
 
 import os
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -38,7 +40,7 @@ from paddock.ledger.segments import LedgerPaths, failing, failure
 from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tail import Mark
 from paddock.ledger.tree import Edge, TreeFiles, checkpoints_folder, note_sizes, opened_tree
-from paddock.storage.atomic import make_directories, replace_file
+from paddock.storage.atomic import is_temporary_name, make_directories, replace_file
 from paddock.storage.locks import call_after_fork, locked, try_locked
 from paddock.values.entries import (
     APPROVAL_ANSWERED,
@@ -462,3 +464,46 @@ class KeptEntries:
         receipt = self._pending.wait()
         self._keeper.appended(receipt.head, self._count, self._is_urgent)
         return receipt
+
+
+# What may stand in `NAME.d/`, beside a ledger: every name that this package gives.
+
+_NAMED: Final = LedgerPaths("NAME.jsonl")
+_CHECKPOINTS: Final = checkpoints_folder(_NAMED.ledger).name
+_TORN: Final = os.path.basename(_NAMED.torn)
+_FILES: Final = frozenset(
+    os.path.basename(path)
+    for path in (_NAMED.next, _NAMED.lock, _NAMED.commit_lock, _NAMED.head, _NAMED.new)
+) | {"index.sqlite", "index.sqlite-journal", "index.lock", "tree.edge", "tree.edge.new"}
+_NUMBERED: Final = re.compile(r"tree\.\d{1,2}|ballast\.\d{1,10}\.[0-9a-f]{1,16}", re.ASCII)
+"""A ballast file has a name only between two system calls, or where one was killed there."""
+_FOLDERS_BEFORE: Final = (
+    "offsets",
+    *(f"by-{kind}" for kind in ("time", "type", "session", "call", "agent", "decision")),
+)
+"""Of the files that answered questions before there was an index: they mean nothing any more."""
+_IN_FOLDERS: Final[Mapping[str, re.Pattern[str]]] = {
+    _CHECKPOINTS: re.compile(r"\d{1,16}(?:\.before-rollback)?", re.ASCII),
+    _TORN: re.compile(r"draft|\d{1,16}-[0-9a-f]{64}(?:\.pending)?", re.ASCII),
+    **{folder: re.compile(r"draft|\d{16}-\d{16}", re.ASCII) for folder in _FOLDERS_BEFORE},
+}
+
+
+class Detail(Enum):
+    """What a name beside a ledger belongs to."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+
+
+def find_detail(path: str) -> Detail | None:
+    """What stands at `path`, relative to `NAME.d/`; None where a ledger keeps nothing there."""
+    folder, _, name = path.rpartition("/")
+    if folder:
+        pattern = _IN_FOLDERS.get(folder)
+        is_ours = pattern is not None and pattern.fullmatch(name) is not None
+        is_left = folder == _CHECKPOINTS and is_temporary_name(name)
+        return Detail.FILE if is_ours or is_left else None
+    if name in _IN_FOLDERS:
+        return Detail.DIRECTORY
+    return Detail.FILE if name in _FILES or _NUMBERED.fullmatch(name) else None

@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Protocol
 
-    class EndDisk(Protocol):
+    class Preads(Protocol):
+        def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
+
+    class EndDisk(Preads, Protocol):
         """What changes the end of a ledger: `posix`, or a `storage.disk.Disk`."""
 
-        def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
         def write(self, fd: int, content: bytes, /) -> int: ...
         def pwrite(self, fd: int, content: bytes, offset: int, /) -> int: ...
         def ftruncate(self, fd: int, size_bytes: int, /) -> None: ...
@@ -81,7 +83,10 @@ class _Record:
     """What is compared by its values; a named tuple loads slowly."""
 
     __slots__ = ()
-    record: "tuple[object, ...]"
+
+    @property
+    def record(self) -> "tuple[object, ...]":
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}{self.record}"
@@ -202,7 +207,7 @@ def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
     return second, 0
 
 
-def read_page(disk: "EndDisk", head: int) -> HeadPage:
+def read_page(disk: "Preads", head: int) -> HeadPage:
     """Reading needs no lock: a torn record is no record. Raises: OSError."""
     page = disk.pread(head, _PAGE_BYTES, 0)
     newest, _ = find_pair(page, 0)

@@ -5,14 +5,12 @@ encoding of the same values, a key given twice, bytes that are no entry. Checkpo
 that are held elsewhere show what it cannot: a ledger that was cut, restored, or
 chained anew. What they do not cover is stated.
 
-A line whose link fits is the line that was written, so a pass hashes lines, and parses only
-what no checkpoint covers, or all where it is asked to. Where anything does not fit, the pass
-is made again with every line parsed, to say what is wrong and where.
+A line whose link fits is the line that was written, so the pass hashes lines, and parses only
+what no checkpoint covers, or all where it is asked to. Where anything does not fit, it is
+made again with every line parsed, to say what is wrong and where.
 
-Dangers: to trust what lies beside the lines (it can be made by whoever changed them),
-to call a ledger sound of which a part was not looked at, and to run on without an end
-over a file that grows. So every question is answered from the lines, what was left
-out is a result of its own, and a pass ends at the size that it began with.
+Nothing beside the lines is trusted: whoever changed them can have made it. What was left out
+is a result of its own, and a pass ends at the size that it began with.
 """
 
 from binascii import hexlify
@@ -84,11 +82,10 @@ class ChainFault(StrEnum):
 
 
 class LedgerProblem(Struct, frozen=True):
-    """Something that is not as it was written.
+    """Something that is not as it was written; all 0 where it is about no place.
 
-    `line` counts from 1 over all the ledger's files, `offset_bytes` is where that
-    line begins, `seq` the sequence number that belongs there. All 0 where it is
-    about no place, as a checkpoint that nobody signed.
+    `line` counts from 1 over all files, `offset_bytes` is where that line begins, `seq` the
+    number that belongs there.
     """
 
     kind: LineFault | ChainFault
@@ -111,9 +108,8 @@ class Unanswered(Struct, frozen=True):
 class Held(Struct, frozen=True):
     """A checkpoint that the ledger is compared with, and where it was kept.
 
-    `is_outside`: not beside the ledger, so that whoever cuts the ledger would have
-    to reach there too. `is_authentic`: where it stands is verified by itself, so its
-    signature need not be.
+    `is_outside`: not beside the ledger, where whoever cuts it reaches. `is_authentic`: where
+    it stands is verified by itself, so its signature need not be.
     """
 
     source: str
@@ -133,9 +129,8 @@ class Agreement(Struct, frozen=True):
 class Remembered(Struct, frozen=True):
     """What a verification may build on: sealed files that were found whole.
 
-    `files` are their starts, sizes, inodes and times, as the system said then; what
-    was touched since is read again. `size`, `offset_bytes`, `leaf` and `edge` are the
-    place after them; `intents` those that had no result yet.
+    `files` are their starts, sizes, inodes and times; what was touched since is read again.
+    The others are the place after them, and the intents that had no result yet.
     """
 
     files: tuple[tuple[int, ...], ...]
@@ -149,11 +144,9 @@ class Remembered(Struct, frozen=True):
 class Verification(Struct, frozen=True):
     """What verification found.
 
-    `torn_bytes` follow the last whole line: an append on its way, or a torn one
-    that the next append puts aside. `covered_entries` are those below the newest
-    checkpoint that is held outside and that the ledger agrees with.
-    `unread_entries` were found whole before, and were not read again; `memory` is for
-    the next time, None where nothing can be remembered.
+    `torn_bytes` follow the last whole line. `covered_entries` are those below the newest
+    checkpoint held outside that the ledger agrees with; the others could still be cut or made
+    anew. `unread_entries` were found whole before; `memory` is for the next time.
     """
 
     path: str
@@ -171,7 +164,6 @@ class Verification(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was found. What no checkpoint covers could still be cut or made anew."""
         return not self.problems
 
     @property
@@ -194,13 +186,10 @@ def verify(
 ) -> Verification:
     """Say what is wrong with the ledger, and where.
 
-    `held` are checkpoints from elsewhere; those beside the ledger are compared too.
-    `since` is what a verification before remembered: files that are as they were then
-    are not read again. With `parse_all` each line that is read is parsed, also those that
-    a checkpoint covers: some ten times the price.
-
-    What the head file says is compared only where the lines by themselves are
-    whole; a ledger without its head file is judged by its lines alone.
+    `held` are checkpoints from elsewhere; those beside the ledger are compared too. Files that
+    are as `since` remembers them are not read again. With `parse_all` each line is parsed, also
+    those that a checkpoint covers: some ten times the price. The head file is compared only
+    where the lines by themselves are whole, and where there is one.
 
     Raises:
         HostError: there is no ledger, it cannot be read, or its format is not
@@ -282,8 +271,7 @@ class _Pass:
         """Of the sizes wanted: where the last line begins and ends, and its hash."""
         self._intents: dict[bytes, _Open] = {}
         """By the bytes that name session, agent and call."""
-        self._unread: list[Unanswered] = []
-        """Intents of files that are not read again."""
+        self._unread: list[Unanswered] = []  # of files that are not read again
         self._memory: Remembered | None = None
         self._since = since if since is not None and self._resume(since) else None
         known = self._seq
@@ -296,8 +284,7 @@ class _Pass:
             if segment.is_newest:
                 self._memory = self._remember()
             if segment.start != self._offset:
-                # Threat: a file that was taken out, or changed in length, moves no line of the
-                # next one.
+                # Threat: a file taken out, or changed in length, moves no line of the next one.
                 ends = f"and the one before ends at {self._offset}"
                 lost = f"a file of the ledger begins at byte {segment.start}, {ends}"
                 self._report(ChainFault.SEGMENT, self._lines + 1, self._offset, lost)
@@ -398,7 +385,6 @@ class _Pass:
         self._places[self._seq] = (self._before, self._offset, self._prev)
 
     def _take_fitting(self, lines: list[bytes]) -> None:
-        """Compare links, and add the leaves to the tree."""
         # A million lines come through here: names that are local, no call that can be saved.
         seq, prev, new_digest = self._seq, self._prev.encode(), _LEAF.copy
         leaves: list[bytes] = []
@@ -443,7 +429,6 @@ class _Pass:
         self._note_wanted()
 
     def _take_unfinished(self, offset: int, size_bytes: int) -> None:
-        """What follows the last LF."""
         self._torn_bytes = size_bytes
         if self._marks and offset < self._marks[-1].offset_bytes:
             lost = "the line was written whole and has lost its end"
@@ -508,7 +493,6 @@ class _Pass:
             self._omitted += 1
 
     def _note_call(self, seq: int, line: bytes, kind: bytes) -> None:
-        """Keep an intent; take away the newest one that a result belongs to."""
         caller = _caller(line)
         if kind == _INTENT:
             self._intents[caller] = (seq, line, self._intents.get(caller))
@@ -571,7 +555,6 @@ class _Pass:
         return problems
 
     def _located(self, checkpoint: Checkpoint, source: str) -> LedgerProblem:
-        """Where the ledger departs from what was signed."""
         found, other = find_departure(self._reader, checkpoint), "not the entry that was signed"
         if found is None:
             size = checkpoint.size
@@ -583,10 +566,7 @@ class _Pass:
 
 
 def _caller(line: bytes) -> bytes:
-    """The bytes that name session, agent and call.
-
-    No text inside a line can hold what they begin and end with: there a quote is escaped.
-    """
+    # No text inside a line can hold what these begin and end with: there a quote is escaped.
     begin = line.find(_CALLER, _EVENT_AT)
     return line[begin : line.find(_METADATA, begin) + len(_METADATA)]
 

@@ -85,9 +85,11 @@ class FaultyDisk(Disk):
         is_half = fault.how is How.HALF and name in {"write", "pwrite"}
         if is_half:
             fd, content, *place = arguments
-            written = call(self, fd, content[: len(content) // 2], *place)
+            half = len(content) // 2
+            written = call(self, fd, content[:half], *place)
             if fault.is_silent:
-                return written
+                # `write` goes on by itself with what is left.
+                return written if place else written + call(self, fd, content[half:])
         elif fault.is_silent:
             return call(self, *arguments)
         elif fault.how is How.AFTER:

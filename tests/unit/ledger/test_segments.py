@@ -14,7 +14,6 @@ from paddock.ledger.query import Filter, query
 from paddock.ledger.read import LedgerReader, follow
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify import ChainFault, verify
-from paddock.storage.disk import Disk
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
 from tests.support.ledgers import QUICK, Poll, assert_holds, note, open_ledger
 

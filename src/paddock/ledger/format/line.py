@@ -18,9 +18,9 @@ from _json import make_encoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from hashlib import sha256
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from paddock.values.calls import Json
 elif sys.hexversion >= 0x030C0000:
@@ -177,19 +177,18 @@ def format_timestamp(seconds: float) -> str:
     )
 
 
-def _check(value: "Json", depth: int) -> None:
+def _check(value: "Any", depth: int) -> None:
     """Refuse what JSON readers disagree about."""
     if depth > DEPTH_MAX:
         raise LineRefusedError("nesting", f"over {DEPTH_MAX} levels")
-    items = value
-    if isinstance(value, dict):
+    items: Iterable[object] = value
+    if issubclass(type(value), dict):
         for key in value:
             if not isinstance(key, str):
                 raise LineRefusedError("key", repr(key), "keys are text")
         items = value.values()
     for item in items:
-        kind = type(item)
-        if kind is str:
+        if isinstance(item, str):
             continue
         if isinstance(item, (dict, list, tuple)):
             _check(item, depth + 1)
@@ -211,9 +210,9 @@ def _clean(text: str, values: "Json") -> str:
     return text.translate(_UNSHOWABLE)
 
 
-def _holds_nul(value: "Json") -> bool:
+def _holds_nul(value: "Any") -> bool:
     if isinstance(value, str):
         return "\0" in value
-    if isinstance(value, dict):
+    if issubclass(type(value), dict):
         return any("\0" in key or _holds_nul(item) for key, item in value.items())
-    return isinstance(value, (list, tuple)) and any(map(_holds_nul, value))
+    return issubclass(type(value), (list, tuple)) and any(map(_holds_nul, value))

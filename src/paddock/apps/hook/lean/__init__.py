@@ -4,7 +4,7 @@
     asked, wanted, patches, shell, places    what a client asks, and what the call would do
     flow, judging, answers    judge, record, then answer, in this order
     image, indexes, quick     the compiled policy: found and verified, matched, asked
-    records, lines, ledger    an entry, its line, and how it is appended
+    records                   an entry and its line; paddock.ledger.tail appends it
     wrap           a command's line, changed so that it runs in the sandbox
     seen           which warnings a session was given
 
