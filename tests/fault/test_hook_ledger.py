@@ -15,8 +15,8 @@ from paddock import limits
 from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.records import LeanRecord, encode_record
 from paddock.ledger import tail
-from paddock.ledger.head import read_head
 from paddock.ledger.query import Filter, query
+from paddock.ledger.read import read_head
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.tail import AppendFailedError, NotPlainError, append_plain
 from paddock.ledger.verify import verify

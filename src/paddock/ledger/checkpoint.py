@@ -40,6 +40,7 @@ from paddock.ledger.segments import LedgerPaths, failing, failure
 from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tail import Mark
 from paddock.ledger.tree import Edge, TreeFiles, checkpoints_folder, note_sizes, opened_tree
+from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import is_temporary_name, make_directories, replace_file
 from paddock.storage.locks import call_after_fork, locked, try_locked
 from paddock.values.entries import (
@@ -475,7 +476,7 @@ _FILES: Final = frozenset(
     os.path.basename(path)
     for path in (_NAMED.next, _NAMED.lock, _NAMED.commit_lock, _NAMED.head, _NAMED.new)
 ) | {"index.sqlite", "index.sqlite-journal", "index.lock", "tree.edge", "tree.edge.new"}
-_NUMBERED: Final = re.compile(r"tree\.\d{1,2}|ballast\.\d{1,10}\.[0-9a-f]{1,16}", re.ASCII)
+_NUMBERED: Final = lazy_pattern(r"tree\.\d{1,2}|ballast\.\d{1,10}\.[0-9a-f]{1,16}", re.ASCII)
 """A ballast file has a name only between two system calls, or where one was killed there."""
 _FOLDERS_BEFORE: Final = (
     "offsets",
@@ -483,9 +484,9 @@ _FOLDERS_BEFORE: Final = (
 )
 """Of the files that answered questions before there was an index: they mean nothing any more."""
 _IN_FOLDERS: Final[Mapping[str, re.Pattern[str]]] = {
-    _CHECKPOINTS: re.compile(r"\d{1,16}(?:\.before-rollback)?", re.ASCII),
-    _TORN: re.compile(r"draft|\d{1,16}-[0-9a-f]{64}(?:\.pending)?", re.ASCII),
-    **{folder: re.compile(r"draft|\d{16}-\d{16}", re.ASCII) for folder in _FOLDERS_BEFORE},
+    _CHECKPOINTS: lazy_pattern(r"\d{1,16}(?:\.before-rollback)?", re.ASCII),
+    _TORN: lazy_pattern(r"draft|\d{1,16}-[0-9a-f]{64}(?:\.pending)?", re.ASCII),
+    **{folder: lazy_pattern(r"draft|\d{16}-\d{16}", re.ASCII) for folder in _FOLDERS_BEFORE},
 }
 
 

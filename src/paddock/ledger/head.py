@@ -19,7 +19,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import LedgerBusyError
 from paddock.ledger import tail
-from paddock.ledger.segments import Reads, failing, failure
+from paddock.ledger.segments import failing, failure
 from paddock.ledger.tail import HEAD_BYTES, HeadPage, Mark
 
 if TYPE_CHECKING:
@@ -44,20 +44,6 @@ class Waiting(Struct, frozen=True):
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     lock_timeout_s: float = limits.ledger_lock_timeout_s
-
-
-def read_head(path: str, disk: Reads = os) -> HeadPage | None:
-    """What a head file says; None where there is none. Raises: PaddockError."""
-    # Threat: a pipe in its place would have every reader wait for a writer.
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    if not os.path.lexists(path):
-        return None
-    with failing("the ledger's head file cannot be read", path):
-        descriptor = disk.open(path, flags)
-        try:
-            return tail.read_page(disk, descriptor)
-        finally:
-            disk.close(descriptor)
 
 
 class HeadFile:

@@ -30,7 +30,6 @@ from paddock.ledger.format.lines import (
     parse_genesis,
     parse_line,
 )
-from paddock.ledger.head import read_head
 from paddock.ledger.segments import (
     READING,
     LedgerPaths,
@@ -41,11 +40,25 @@ from paddock.ledger.segments import (
     find_identity,
     list_starts,
 )
-from paddock.ledger.tail import HeadPage, read_boot
+from paddock.ledger.tail import HeadPage, read_boot, read_page
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _LINE_USUAL: Final = 4096
 _TRIES: Final = 100
+
+
+def read_head(path: str) -> HeadPage | None:
+    """What a head file says; None where there is none. Raises: PaddockError."""
+    # Threat: a pipe in its place would have every reader wait for a writer.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    if not os.path.lexists(path):
+        return None
+    with failing("the ledger's head file cannot be read", path):
+        descriptor = os.open(path, flags)
+        try:
+            return read_page(os, descriptor)
+        finally:
+            os.close(descriptor)
 
 
 class SegmentRange(Struct, frozen=True):

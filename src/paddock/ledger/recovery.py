@@ -75,12 +75,13 @@ from paddock.ledger.segments import (
     sync_directory,
 )
 from paddock.ledger.tail import NOTHING_DURABLE, HeadPage, Mark
+from paddock.pattern import lazy_pattern
 from paddock.storage.disk import Disk
 from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 
 _GENESIS_BYTES_USUAL: Final = 4096
 _PENDING: Final = ".pending"
-_PENDING_NAME: Final = re.compile(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
+_PENDING_NAME: Final = lazy_pattern(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
 _LINE_BYTES_USUAL: Final = 4096
 
 

@@ -32,6 +32,7 @@ from paddock.ledger.format.merkle import HASH_BYTES, Growing, node_hash, root_of
 from paddock.ledger.format.notes import Checkpoint
 from paddock.ledger.read import LINE_OPENING, LedgerReader, whole_lines
 from paddock.ledger.segments import READING, LedgerPaths, failing, failure
+from paddock.pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from paddock.ledger.tail import Mark
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 _TILE_LEVELS: Final = 8
 """Levels of the tree between two files."""
 _EDGE_BYTES_MAX: Final = 256
-_EDGE: Final = re.compile(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
+_EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
 """Of more digits no place in a ledger has a number, and none that the system takes."""
 _LEAF: Final = sha256(b"\0")
 

@@ -4,7 +4,8 @@ from zlib import crc32
 import pytest
 
 from paddock.errors import HostError
-from paddock.ledger.head import HeadFile, read_head
+from paddock.ledger.head import HeadFile
+from paddock.ledger.read import read_head
 from paddock.ledger.tail import HeadPage, Mark, decode_mark, encode_mark, store_durable
 from paddock.storage.disk import Disk
 

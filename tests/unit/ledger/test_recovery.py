@@ -9,8 +9,8 @@ import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.line import chain_tail, leaf_hash
-from paddock.ledger.head import read_head
 from paddock.ledger.query import Filter, query
+from paddock.ledger.read import read_head
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify import verify
 from paddock.storage.disk import Disk

@@ -9,9 +9,8 @@ import shutil
 import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.head import read_head
 from paddock.ledger.query import Filter, query
-from paddock.ledger.read import LedgerReader, follow
+from paddock.ledger.read import LedgerReader, follow, read_head
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify import ChainFault, verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash

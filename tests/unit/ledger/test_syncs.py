@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
-from paddock.ledger.head import FileLock, HeadFile, Waiting, read_head
+from paddock.ledger.head import FileLock, HeadFile, Waiting
+from paddock.ledger.read import read_head
 from paddock.ledger.tail import store_durable
 from paddock.storage.disk import Disk
 from tests.support.children import start

@@ -8,10 +8,11 @@ from typing import Final, NoReturn
 from paddock import limits
 from paddock.errors import InternalError
 from paddock.ledger.format.line import LineRefusedError, encode_fields, encode_members
+from paddock.pattern import lazy_pattern
 from paddock.values.calls import Json
 from paddock.values.entries import Entry, Shared
 
-_EVENT_TYPE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
+_EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
 
 class EntryRefusedError(InternalError, ValueError):
