@@ -16,7 +16,7 @@ from msgspec import Struct
 from paddock.assembly.admin import CORE, DEVELOPMENT
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.errors import ConfigError
-from paddock.ledger.checkpoint import KeptLedger
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
@@ -185,7 +185,7 @@ class _Opening(Struct, frozen=True):
     layout: PlaneLayout
     environment: Environment
 
-    def open(self) -> KeptLedger:
+    def open(self) -> LedgerFile:
         return open_plane_ledger(self.layout, self.environment, LEDGER)
 
 

@@ -16,7 +16,7 @@ from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, policy_of
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.ledger.checkpoint import KeptLedger
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.verify import Verification
 from paddock.packages.change import RecoveredChange, recover_packages
@@ -112,7 +112,7 @@ def is_development_plane(project: Project) -> bool:
 class _Opening(Struct, frozen=True):
     project: Project
 
-    def open(self) -> KeptLedger:
+    def open(self) -> LedgerFile:
         return open_ledger(self.project, LEDGER)
 
     def verify(self, path: Path) -> Verification | None:

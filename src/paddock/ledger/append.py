@@ -33,10 +33,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from paddock import limits
-from paddock.errors import HostError, LedgerFullError
+from paddock.errors import ConfigError, HostError, LedgerFullError
 from paddock.ledger.format.encoding import EntryRefusedError, encode_body
 from paddock.ledger.format.line import ID_BYTES, chain_tail, format_id, format_timestamp
 from paddock.ledger.format.lines import Genesis
@@ -57,9 +57,20 @@ from paddock.ledger.tail import HeadPage, Mark, is_poisoned, put_lines, read_boo
 from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
 
+if TYPE_CHECKING:
+    from paddock.ledger.format.notes import SignedCheckpoint
+
 _HINT: Final = (
     "look at the disk; after a restart of the machine the ledger goes on from what it has kept"
 )
+
+
+class Keeper(Protocol):
+    """Covers the entries of a ledger by checkpoints (checkpoint.py)."""
+
+    def appended(self, head: Head, entries: Sequence[Entry]) -> None: ...
+    def seal(self) -> "SignedCheckpoint": ...
+    def close(self) -> None: ...
 
 
 class LedgerFile:
@@ -88,6 +99,8 @@ class LedgerFile:
         self._is_closed = False
         self._reopening = threading.Lock()
         self.genesis = files.genesis
+        self.keeper: Keeper | None = None
+        """Who covers entries: those that matter before their append returns."""
         _open_ledgers.add(self)
 
     @classmethod
@@ -176,14 +189,30 @@ class LedgerFile:
             segment = files.active.current
         if reservation is not None:
             reservation.release()
-        return PendingEntries(self, tuple(ids), after, segment)
+        return PendingEntries(self, tuple(ids), after, segment, entries)
 
     def reserve(self, size_bytes: int) -> HeldReservation:
         """Keep space for entries of so many bytes, so that a full disk cannot stop them."""
         return self._live().ballast.reserve(size_bytes)
 
+    def seal(self) -> "SignedCheckpoint":
+        """Make a checkpoint of all that is written, and carry it up.
+
+        Raises:
+            LedgerDamagedError: the ledger does not go on from what was signed before.
+            ConfigError: the key cannot be used, or nobody keeps this ledger.
+            HostError: the disk, or where checkpoints go, failed.
+        """
+        if self.keeper is None:
+            raise ConfigError("nobody signs checkpoints of this ledger", where=ascii(self.path))
+        # Also what a killed process wrote and nobody waited for.
+        self.settle()
+        return self.keeper.seal()
+
     def close(self) -> None:
-        """Release descriptors and reservations. A second call does nothing."""
+        """Cover what is new, and release everything. A second call does nothing."""
+        if self.keeper is not None and not self._is_closed:
+            self.keeper.close()
         files, self._files, self._is_closed = self._files, None, True
         if files is not None:
             with files.syncing:
@@ -411,16 +440,22 @@ class LedgerFile:
 class PendingEntries:
     """Entries that are written, in order, and not yet safe from a power cut."""
 
-    __slots__ = ("_after", "_ids", "_ledger", "_segment")
+    __slots__ = ("_after", "_entries", "_ids", "_ledger", "_segment")
 
     def __init__(
-        self, ledger: LedgerFile, ids: tuple[str, ...], after: Mark, segment: Segment
+        self,
+        ledger: LedgerFile,
+        ids: tuple[str, ...],
+        after: Mark,
+        segment: Segment,
+        entries: Sequence[Entry],
     ) -> None:
         self._ledger: LedgerFile | None = ledger
         """None as soon as the entries are durable."""
         self._ids = ids
         self._after = after
         self._segment = segment
+        self._entries = entries
 
     @property
     def receipt(self) -> Receipt:
@@ -435,6 +470,8 @@ class PendingEntries:
         if ledger is not None:
             ledger.commit(self._after, self._segment)
             self._ledger = None
+            if ledger.keeper is not None:
+                ledger.keeper.appended(self.receipt.head, self._entries)
         return self.receipt
 
 

@@ -30,11 +30,9 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
-from paddock.ledger.append import LedgerFile
-from paddock.ledger.format.lines import Genesis
 from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.ports import Head, Pending, Receipt, Reservation
+from paddock.ledger.ports import Head
 from paddock.ledger.read import LedgerReader, read_first
 from paddock.ledger.segments import LedgerPaths, failing, failure
 from paddock.ledger.signing import Signer, require_growth
@@ -282,22 +280,12 @@ class AutoCheckpoint:
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def appended(self, head: Head, count: int, is_urgent: bool) -> None:
-        """Look whether a checkpoint is due, now that all up to `head` is durable.
-
-        The last `count` entries of it are those that were appended now.
-        """
-        # Every append comes through here: mostly two comparisons and the clock.
-        entries = self._newest = head.seq + 1
-        if (
-            not is_urgent
-            and 0 <= entries - self._covered < self._pace.entries
-            and self._monotonic() - self._tried_at < self._pace.interval_s
-        ):
-            return
-        self._look(entries, count, is_urgent)
+    def appended(self, head: Head, entries: Sequence[Entry]) -> None:
+        """Look whether a checkpoint is due, now that these entries up to `head` are durable."""
+        self._look(head.seq + 1, len(entries), any(map(matters, entries)))
 
     def _look(self, entries: int, count: int, is_urgent: bool) -> None:
+        self._newest = entries
         if not self._is_known:
             # Not at the opening: who only reads, or appends nothing, need not know.
             self._covered, self._is_known = self._checkpointer.signed_entries(), True
@@ -383,88 +371,6 @@ class AutoCheckpoint:
             )
         self.problem = problem
         self._told = problem
-
-
-class KeptLedger:
-    """A `LedgerFile` whose entries come to be covered by checkpoints. See `ports.Ledger`."""
-
-    __slots__ = ("_keeper", "_ledger")
-
-    def __init__(self, ledger: LedgerFile, keeper: AutoCheckpoint) -> None:
-        self._ledger = ledger
-        self._keeper = keeper
-
-    @property
-    def path(self) -> str:
-        """The JSONL file."""
-        return self._ledger.path
-
-    @property
-    def genesis(self) -> Genesis:
-        """What line 0 says."""
-        return self._ledger.genesis
-
-    @property
-    def is_poisoned(self) -> bool:
-        """Whether the disk failed to make entries durable."""
-        return self._ledger.is_poisoned
-
-    @property
-    def head(self) -> Head:
-        """The newest entry of any process."""
-        return self._ledger.head
-
-    def append(
-        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
-    ) -> Receipt:
-        """Write entries and return when they are durable; those that matter, when covered."""
-        receipt = self._ledger.append(entries, reservation=reservation)
-        self._keeper.appended(receipt.head, len(entries), any(map(matters, entries)))
-        return receipt
-
-    def write(self, entries: Sequence[Entry], *, reservation: Reservation | None = None) -> Pending:
-        """Write entries; `wait()` of the answer is what `append` does after that."""
-        pending = self._ledger.write(entries, reservation=reservation)
-        return KeptEntries(pending, self._keeper, len(entries), any(map(matters, entries)))
-
-    def reserve(self, size_bytes: int) -> Reservation:
-        """Keep space for entries of so many bytes."""
-        return self._ledger.reserve(size_bytes)
-
-    def seal(self) -> SignedCheckpoint:
-        """Make a checkpoint of all that is written, and carry it up."""
-        # Also what a killed process wrote and nobody waited for.
-        self._ledger.settle()
-        return self._keeper.seal()
-
-    def close(self) -> None:
-        """Cover what is new, and release everything. A second call does nothing."""
-        self._keeper.close()
-        self._ledger.close()
-
-
-class KeptEntries:
-    """Entries of a `KeptLedger` that are on their way. See `ports.Pending`."""
-
-    __slots__ = ("_count", "_is_urgent", "_keeper", "_pending")
-
-    def __init__(
-        self, pending: Pending, keeper: AutoCheckpoint, count: int, is_urgent: bool
-    ) -> None:
-        self._pending = pending
-        self._keeper = keeper
-        self._count = count
-        self._is_urgent = is_urgent
-
-    @property
-    def receipt(self) -> Receipt:
-        return self._pending.receipt
-
-    def wait(self) -> Receipt:
-        """Return when the entries are durable; those that matter, when covered."""
-        receipt = self._pending.wait()
-        self._keeper.appended(receipt.head, self._count, self._is_urgent)
-        return receipt
 
 
 # What may stand in `NAME.d/`, beside a ledger: every name that this package gives.

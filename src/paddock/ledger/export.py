@@ -3,10 +3,6 @@
 As JSONL the lines go out as they are stored, byte for byte. For a page, what is left
 out is stood in for by roots of whole subtrees of the Merkle tree, so that the root that
 a checkpoint signs can be made again from the page alone.
-
-Also here:
-
-- One HTML page that holds a part of a ledger and verifies it in the reader's browser.
 """
 
 from base64 import b64encode
@@ -23,7 +19,7 @@ from paddock.errors import HostError, UsageError
 from paddock.ledger.format.lines import BadLine, inspect_line
 from paddock.ledger.format.merkle import HASH_BYTES, LeafNodes, root_of
 from paddock.ledger.query import Filter
-from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader
+from paddock.ledger.read import LedgerReader, is_shaped
 
 _LEAF: Final = b"\0"
 
@@ -149,9 +145,8 @@ def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
 
 def _judged(line: bytes, wanted: Filter | None) -> bool | None:
     """Whether a line is wanted; None where it may be, and holds no entry."""
-    is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
     needles = () if wanted is None else wanted.needles()
-    if is_shaped and not all(needle in line for needle in needles):
+    if is_shaped(line) and not all(needle in line for needle in needles):
         return False
     row = inspect_line(line)
     if isinstance(row, BadLine):

@@ -6,13 +6,6 @@ turns out to be far is indexed, for whoever asks next. Either way every row is p
 and compared with what was asked: the same text inside somebody's metadata is no match. A bad
 line on the way is part of the answer, never passed over; there is none among indexed lines,
 unless it was made since.
-
-Also here:
-
-- Entries in which a call was decided, newest first, one at a time.
-- Finding the calls that changed something, without parsing those that only read.
-- Which paths of a workspace an entry names: of its actions, effects and refusals.
-- The ledgers of a plane by their names, for those who only read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +19,7 @@ from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.index import Covered, Index, StaleIndexError
-from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader, stands
+from paddock.ledger.read import LedgerReader, is_shaped, stands
 from paddock.ledger.segments import LedgerPaths
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
@@ -301,8 +294,7 @@ class _Search:
         if self._last is not None and self._last <= 0:
             return
         for offset, line in lines:
-            is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
-            if is_shaped and not all(mark in line for mark in self._marks):
+            if is_shaped(line) and not all(mark in line for mark in self._marks):
                 continue
             row = inspect_line(line)
             if isinstance(row, BadLine):
@@ -326,16 +318,15 @@ class _Search:
 def find_decided(
     path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
 ) -> Iterator[StoredEntry | BadRow]:
-    """Yield the entries of these types that `wanted` matches besides, newest first.
+    """Yield the entries of these types, or of all, that `wanted` matches besides, newest first.
 
     A line without the bytes `holding` is not looked at.
     """
-    needles = [f'"event_type":"{name}"'.encode() for name in event_types]
+    needles = [f'"event_type":"{name}"'.encode() for name in event_types] or [b""]
     others = (*wanted.needles(), holding)
     with LedgerReader(path) as reader:
         for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
-            if is_shaped and not (
+            if is_shaped(line) and not (
                 any(needle in line for needle in needles)
                 and all(needle in line for needle in others)
             ):
@@ -343,8 +334,9 @@ def find_decided(
             row = inspect_line(line)
             if isinstance(row, BadLine):
                 yield BadRow(offset, row.fault, row.detail)
-            elif row.entry.event_type in event_types and wanted.matches(row):
-                yield row
+            elif row.entry.event_type in (event_types or (row.entry.event_type,)):
+                if wanted.matches(row):
+                    yield row
 
 
 # The file is read backwards. A line is parsed if its bytes say that it may be wanted; a
@@ -354,8 +346,6 @@ def find_decided(
 _AGENT = '"agent":"{}"'
 _RESULT = f'"event_type":"{TOOL_RESULT}"'.encode()
 _INTENT = f'"event_type":"{TOOL_INTENT}"'.encode()
-_DECLARING = (AGENT_CREATED, AGENT_CHANGED)
-_DECLARED = [f'"event_type":"{kind}"'.encode() for kind in _DECLARING]
 _NO_EFFECTS = b'"effects":[]'
 
 
@@ -392,24 +382,14 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
 
 def find_declarations(path: str) -> tuple[StoredEntry, ...]:
     """Every declaration of an agent, oldest first."""
-    found: list[StoredEntry] = []
-    with LedgerReader(path) as reader:
-        for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            row = inspect_line(line) if any(kind in line for kind in _DECLARED) else None
-            if isinstance(row, StoredEntry) and row.entry.event_type in _DECLARING:
-                found.append(row)
-    return tuple(reversed(found))
+    found = find_decided(path, (AGENT_CREATED, AGENT_CHANGED), Filter())
+    return tuple(reversed([row for row in found if isinstance(row, StoredEntry)]))
 
 
 def has_entry_of(path: str, agent: str) -> bool:
     """Whether any entry is this agent's. Every line is read until one is."""
-    wanted = _AGENT.format(agent).encode("utf-8", "surrogateescape")
-    with LedgerReader(path) as reader:
-        for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            row = inspect_line(line) if wanted in line else None
-            if isinstance(row, StoredEntry) and row.entry.agent == agent:
-                return True
-    return False
+    found = find_decided(path, (), Filter(agent=agent))
+    return any(isinstance(row, StoredEntry) for row in found)
 
 
 _NOTHING: Final = Rows((), (), 0, 0)

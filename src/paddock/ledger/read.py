@@ -4,12 +4,6 @@ Readers see files that others append to. Every whole line is one that a writer
 finished writing; what follows the last LF may be a line on its way.
 A reader goes by the segments that there were when it was opened: `keep_up` looks
 for those that were made since.
-
-Also here:
-
-- Following a ledger as it grows.
-- Lines of a ledger in runs, at the price of their bytes: what hashing a ledger reads.
-- Whether a ledger is there, was never made, or is gone.
 """
 
 import os
@@ -38,6 +32,7 @@ from paddock.ledger.segments import (
     failing,
     failure,
     find_identity,
+    is_identity,
     list_starts,
 )
 from paddock.ledger.tail import HeadPage, read_boot, read_page
@@ -113,16 +108,9 @@ class LedgerReader:
         self.keep_up()
         return page
 
-    def is_in_place(self) -> bool:
-        """Whether the path still leads to the file that is open."""
-        try:
-            return find_identity(os, self.path) == self.text.active.identity
-        except OSError:
-            return False
-
     def keep_up(self) -> bool:
         """Look for segments that were made since; False where the ledger is another one."""
-        if self.is_in_place():
+        if is_identity(os, self.path, self.text.active.identity):
             return True
         before = self.text.active
         try:
@@ -130,11 +118,7 @@ class LedgerReader:
         except PaddockError:
             return False
         sealed = self._paths.sealed(before.base)
-        try:
-            is_ours = find_identity(os, sealed) == before.identity
-        except OSError:
-            is_ours = False
-        if not is_ours:
+        if not is_identity(os, sealed, before.identity):
             after.close()
             os.close(after.active.descriptor)
             return False
@@ -351,8 +335,11 @@ def _next_line(reader: LedgerReader, position: int, end: int) -> bytes:
 
 LINE_OPENING: Final = b'{"id":"LED-'
 """Every line begins so."""
-LINE_END: Final = b'"}'
-"""And ends so, without its LF."""
+
+
+def is_shaped(line: bytes) -> bool:
+    """Whether a line begins and ends as an entry's does; what is not may hold anything."""
+    return line.startswith(LINE_OPENING) and line.endswith(b'"}')
 
 
 def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -70,6 +70,7 @@ from paddock.ledger.segments import (
     failing,
     failure,
     find_identity,
+    is_identity,
     list_starts,
     open_new,
     sync_directory,
@@ -117,11 +118,7 @@ class LedgerFiles(Struct):
         file, and two that do not see each other would put aside what the other one wrote.
         """
         for path, identity in self.beside:
-            try:
-                is_ours = find_identity(self.disk, path) == identity
-            except OSError:
-                is_ours = False
-            if not is_ours:
+            if not is_identity(self.disk, path, identity):
                 raise LedgerDamagedError(
                     "the folder beside the ledger was removed or replaced while in use",
                     where=ascii(path),

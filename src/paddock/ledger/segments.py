@@ -197,6 +197,14 @@ def open_new(disk: "Disk", path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -
         return disk.open(path, flags, 0o600)
 
 
+def is_identity(disk: Reads, path: str, identity: Identity) -> bool:
+    """Whether a path leads to this file still."""
+    try:
+        return find_identity(disk, path) == identity
+    except OSError:
+        return False
+
+
 class ActiveSegment:
     """The newest segment of one open ledger; another file from rotation to rotation."""
 
@@ -287,14 +295,10 @@ class ActiveSegment:
 
     def verify_sealed(self, segment: Segment) -> None:
         """Refuse if the segment does not have its sealed name."""
-        paths = self._paths
-        try:
-            is_sealed = find_identity(self._disk, paths.sealed(segment.base)) == segment.identity
-        except OSError:
-            is_sealed = False
-        if not is_sealed:
+        if not is_identity(self._disk, self._paths.sealed(segment.base), segment.identity):
             raise LedgerDamagedError(
-                "the ledger was replaced by another file while in use", where=ascii(paths.ledger)
+                "the ledger was replaced by another file while in use",
+                where=ascii(self._paths.ledger),
             )
 
     def text(self) -> "LedgerText":

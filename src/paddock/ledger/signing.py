@@ -4,12 +4,6 @@ A signer signs only what goes on from what it signed before, as a witness does: 
 keeps its last checkpoint, and wants a consistency proof from that to the new one.
 So a ledger that was cut, restored or made anew gets no signature, and what the
 signer remembers shows it, as long as that lies out of reach of whoever did it.
-
-Also here:
-
-- A signer in a process of its own, which may be another user's: it holds the keys.
-- The ledger's own Ed25519 key.
-- Running what the user's own configuration names: an anchor, a signer.
 """
 
 import os

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
-from paddock.ledger.checkpoint import AutoCheckpoint, KeptLedger, Pace, matters
+from paddock.ledger.checkpoint import AutoCheckpoint, Pace, matters
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.notes import Checkpoint, open_note
 from paddock.ledger.head import HeadFile
@@ -51,7 +51,8 @@ def sealed(tmp_path):
 def open_kept(sealed, shelf, clock, pace=None, now=time.time):
     ledger = open_ledger(sealed.path, create=None)
     pace = pace or Pace(entries=4, interval_s=1.0)
-    return KeptLedger(ledger, AutoCheckpoint(sealed.checkpointer, shelf, clock, pace, now))
+    ledger.keeper = AutoCheckpoint(sealed.checkpointer, shelf, clock, pace, now)
+    return ledger
 
 
 def sizes_beside(sealed):

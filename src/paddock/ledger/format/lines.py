@@ -5,10 +5,6 @@ That one comparison finds another field order, a key given twice, white space,
 other escapes and other number forms.
 
 Pure.
-
-Also here:
-
-- Line 0: what the ledger is, and the key that signs its checkpoints.
 """
 
 import re
