@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from paddock.assembly.admin import CORE, DEVELOPMENT
 from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.project import CORE, DEVELOPMENT
 from paddock.errors import ConfigError
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.signing import SigningKey

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec import Struct
 
 from paddock import limits
-from paddock.assembly.models import chosen_model, read_script
 from paddock.assembly.project import Project
+from paddock.assembly.sessions import chosen_model, read_script
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.choice import open_provider

@@ -38,9 +38,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.admin import PACKAGE
 from paddock.assembly.packages import is_development_plane, package_ledger
-from paddock.assembly.project import Project
+from paddock.assembly.project import PACKAGE, Project
 from paddock.errors import InternalError, PaddockError
 from paddock.packages.installed import InstalledPackage, InstalledSet, check_package, read_installed
 from paddock.packages.ledger import RecordedPackage, replay

@@ -14,12 +14,7 @@ from paddock import limits
 from paddock.assembly.auditing import PlaneWitness
 from paddock.assembly.history import settle_sets
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.packages import (
-    is_development_plane,
-    open_depot,
-    package_ledger,
-    require_bare,
-)
+from paddock.assembly.packages import is_development_plane, open_depot, package_ledger, require_bare
 from paddock.assembly.project import Project
 from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates

@@ -8,9 +8,8 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from paddock.assembly.lazy_packages import settle_left_packages
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.project import Project, find_project, read_project
+from paddock.assembly.project import Project, find_project, read_project, settle_left_packages
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import stands
 from paddock.plane import records

@@ -7,13 +7,11 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from paddock.assembly.auditing import verify_not_gone
-from paddock.assembly.history import look_at_history, open_history, open_journal
+from paddock.assembly.history import look_at_history, open_history, open_journal, workspace_with_git
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
-from paddock.assembly.past_agents import require_past_agent
-from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
+from paddock.assembly.past_agents import PastWorkspaces, past_workspaces, require_past_agent
 from paddock.assembly.project import Project
-from paddock.assembly.workspaces import workspace_with_git
 from paddock.errors import ConfigError, PathError, TextError, UsageError
 from paddock.ledger.query import BadRow, FoundEffects, find_effects
 from paddock.plane.agent_files import AgentRecord

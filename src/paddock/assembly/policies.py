@@ -9,8 +9,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from paddock import limits
-from paddock.assembly.client_agents import declared_for
-from paddock.assembly.project import Project, read_agents
+from paddock.assembly.project import Project, declared_for, read_agents
 from paddock.errors import UsageError
 from paddock.plane.agents import AgentStore
 from paddock.plane.discover import find_root, plane_for

@@ -1,4 +1,10 @@
-"""One agent's tools on its workspace, behind the one door."""
+"""One agent's tools on its workspace, behind the one door.
+
+Also here:
+
+- Gates, for those who open a plane for something else: loaded when they are asked for.
+- What the dual gate found, put on record before anything comes through it.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -7,26 +13,37 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.admin import ADMIN_AGENT, CORE, PACKAGE, SHELL
 from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.contents import open_blobs
-from paddock.assembly.earlier import PlaneEarlier
-from paddock.assembly.gate_record import record_gate
-from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
-from paddock.assembly.ids import new_call_id, new_session_id
-from paddock.assembly.lazy_gates import gates_of
-from paddock.assembly.lazy_packages import packages_of
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.history import (
+    GeneratedPaths,
+    PlaneEarlier,
+    notices_of,
+    open_history,
+    open_workspace_of,
+    settle_sets,
+)
+from paddock.assembly.ledgers import open_ledger, record_in_governance
 from paddock.assembly.opening import open_given
-from paddock.assembly.project import Project
+from paddock.assembly.project import (
+    ADMIN_AGENT,
+    CORE,
+    PACKAGE,
+    SHELL,
+    Project,
+    new_call_id,
+    new_session_id,
+    packages_of,
+)
 from paddock.assembly.shell import LazyShell, ShellGround
-from paddock.assembly.workspaces import open_workspace_of
 from paddock.errors import UsageError
 from paddock.ledger.query import PlaneLedgers
+from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
@@ -39,15 +56,40 @@ from paddock.runtime.asking import InboxApprover, Limited
 from paddock.runtime.contents import KeptContents
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime, has_to_be_awaited
 from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
 from paddock.values.decisions import AgentChain, PlaneKind, client_kind
 
 if TYPE_CHECKING:
+    from paddock.gates.results import GateResult, Gates
     from paddock.sandbox.values import Progress
+
+
+def record_gate(project: Project, session_id: str, agent: str) -> None:
+    """Put on record what the gate found for this session of this agent, durably.
+
+    Raises: HostError, LedgerBusyError, LedgerFullError, LedgerDamagedError; then nothing
+        comes through it.
+    """
+    record_in_governance(project, records.dual_gate(project.gate, session_id, agent))
+
+
+def gates_of(project: Project, agent: str) -> "Gates | None":
+    """The port by which tools ask for gates; a project's plane has none."""
+    return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else None
+
+
+class LazyGates(Struct, frozen=True):
+    project: Project
+    agent: str
+
+    def check(self, names: Sequence[str]) -> "tuple[GateResult, ...]":
+        from paddock.assembly.gates import check_gates_for_model  # noqa: PLC0415 - few calls ask
+
+        return check_gates_for_model(self.project, names, self.agent).results
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:

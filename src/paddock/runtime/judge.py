@@ -18,8 +18,8 @@ from paddock.policy.engine import Policy
 from paddock.runtime.approvals import ApprovalLog, Approver, NoApprover
 from paddock.runtime.contents import Contents
 from paddock.runtime.past import OPERATOR
+from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
 from paddock.storage.history import CallHistory
 from paddock.tools.spec import Ports
 from paddock.values.decisions import Action, Agent, AgentChain, Decision, Outcome, RuleMatch

@@ -17,8 +17,7 @@ from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError, U
 from paddock.policy.actions import find_judged_as
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
-from paddock.runtime.prepared import FREE, Bounds
-from paddock.runtime.registry import Registry
+from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.storage.locks import call_after_fork
 from paddock.text.show import quote
 from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec

@@ -60,8 +60,7 @@ class Admin:
         Raises: UsageError for a line of a pipe that is not UTF-8.
         """
         from paddock.apps.admin import opening
-        from paddock.apps.admin.desk import Setting
-        from paddock.apps.admin.sandboxed import find_sandbox
+        from paddock.apps.admin.desk import Setting, find_sandbox
 
         override = None if options.plane is None else console.directory / options.plane
         environment = read_environment(console.variables)

@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from paddock.agent.recorded import RecordedSession, list_sessions
 from paddock.apps.admin.completion import Vocabulary
-from paddock.apps.admin.desk import Desk
-from paddock.apps.admin.sandboxed import examine
+from paddock.apps.admin.desk import Desk, examine
 from paddock.apps.admin.show import (
     Row,
     ShownTable,
@@ -30,7 +29,7 @@ from paddock.apps.admin.show import (
     spoken,
 )
 from paddock.assembly.auditing import audit_ledger
-from paddock.assembly.lazy_packages import report_of
+from paddock.assembly.project import report_of
 from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import UnknownToolError, UsageError
 from paddock.ledger.format.lines import StoredEntry

@@ -3,6 +3,10 @@
 Also here:
 
 - What happens in a turn, shown while it happens.
+
+Also here:
+
+- What this host can enforce on commands, tried once when the shell starts.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,17 +44,20 @@ from paddock.apps.admin.show import (
     lines,
     spoken,
 )
-from paddock.assembly.ids import new_call_id
-from paddock.assembly.lazy_packages import is_made_with_dev
-from paddock.assembly.project import Project
+from paddock.assembly.project import Project, is_made_with_dev, new_call_id
 from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session
+from paddock.assembly.shell import STAGING
+from paddock.errors import SandboxUnavailableError
+from paddock.policy.decide import shell_for
 from paddock.providers.failures import CancelToken, stopped_by
 from paddock.providers.wire import as_map, as_text
 from paddock.runtime.approvals import Approver
 from paddock.runtime.messages import asked_call
 from paddock.runtime.prepared import Bounds
 from paddock.runtime.runtime import Runtime
+from paddock.sandbox.backends import choose_backend, examine_host
+from paddock.sandbox.values import BackendVerdict, Enforcement
 from paddock.values.calls import Json
 
 _PARTIAL_CHARS_MAX: Final = 4_000
@@ -307,3 +314,20 @@ class _Stop(Struct, frozen=True):
     def __call__(self) -> None:
         self.screen.live("… cancelling; what runs is being ended")
         self.token.cancel()
+
+
+def examine(project: Project) -> tuple[BackendVerdict, ...]:
+    """Every backend, each tried by running a command in it."""
+    return examine_host(project.environment.paddock_home / STAGING)
+
+
+def find_sandbox(project: Project, agent: str | None) -> Sandboxed:
+    """What commands of this agent would be held by. Raises: UsageError for an unknown agent."""
+    name = project.agent_named(agent)
+    policy = project.policy_for(project.agents.read(name))
+    enforcement = shell_for(policy, project.agents.chain(name)).enforcement
+    try:
+        chosen = choose_backend(examine(project), enforcement)
+    except SandboxUnavailableError:
+        return Sandboxed(Enforcement.NONE, refused=True)
+    return Sandboxed(chosen.enforcement, chosen.backend)

@@ -3,14 +3,14 @@
     entry        where the program begins, deaf to no signal
     main         finds the command and turns errors into exit codes (exits, defect)
     console      what a command talks to; options: what it was asked; project: what it works on
-    prompt, asking, interrupts       a person at the terminal, and signals
-    new_file, offers, times          what several commands have in common
-    init, where, trust, doctor*      a project and its host; sandbox: what commands may reach
-    call, tools, run, session, agent    calls, models, agents
+    call, run                        a person at the terminal, and signals
+    ledger_query, history, options   what several commands have in common
+    setup, doctor*                   a project and its host; sandbox: what commands may reach
+    call, run                           calls, models, agents
     policy*, approvals               what decides, and who was asked
-    history, diff, undo              what calls changed
+    history                          what calls changed
     ledger*, collector*              what is on record, here and of many hosts
-    package*, gate, bootstrap        what a plane is made of
+    package*, package, bootstrap     what a plane is made of
     demo*, completion                the tour; a shell's completion
 
 Rules kept here:

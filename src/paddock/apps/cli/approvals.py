@@ -8,20 +8,21 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_CONFIG
+from paddock.apps.cli.console import EXIT_CONFIG, Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
-from paddock.assembly.always import AlwaysReview, review_always, save_always
 from paddock.assembly.approvals import Answers, open_inbox, read_answers
 from paddock.assembly.granting import (
     KEPT_CHANGED,
+    AlwaysReview,
     Outdated,
     expired_by,
     find_outdated,
     grant,
     grant_here,
     resume,
+    review_always,
+    save_always,
 )
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.init import say_key
 from paddock.apps.cli.options import Options, add_common, require_named
 from paddock.apps.cli.project import environment_of
+from paddock.apps.cli.setup import say_key
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from paddock.text.show import show_name

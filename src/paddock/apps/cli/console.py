@@ -1,20 +1,41 @@
-"""What a command talks to: streams, environment, current directory."""
+"""What a command talks to: streams, environment, current directory.
+
+Also here:
+
+- What a command ends with: one table for what is raised and for what a call is refused with.
+- One question at a terminal, with a yes or a no for an answer.
+"""
 
 import json
 import os
+import select
 import sys
+import termios
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import HostError, PaddockError, UsageError
+from paddock.errors import (
+    TOOL_ERRORS,
+    ConfigError,
+    HostError,
+    IntegrityError,
+    LedgerBusyError,
+    LedgerFullError,
+    LedgerUnknownError,
+    PaddockError,
+    SandboxUnavailableError,
+    StorageFullError,
+    ToolError,
+    UsageError,
+)
 from paddock.text.show import show_line
-from paddock.values.calls import Json
+from paddock.values.calls import Json, Refusal
 
 
 def wait(seconds: float) -> bool:
@@ -123,7 +144,6 @@ class Console(Struct, frozen=True):
         Raises: UsageError where there is no terminal.
         """
         # Few commands ask, and what asks is more than the others have to load.
-        from paddock.apps.cli.asking import NoTerminalError, ask_yes
 
         self.stdout.flush()
         if not self.is_interactive:
@@ -178,3 +198,90 @@ def _writing() -> Generator[None]:
         raise
     except OSError as failure:
         raise HostError(f"output cannot be written: {failure.strerror}") from failure
+
+
+EXIT_DONE: Final = 0
+EXIT_NO: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_CONFIG: Final = 3
+EXIT_INTEGRITY: Final = 4
+EXIT_HOST: Final = 5
+EXIT_DEFECT: Final = 70
+EXIT_SIGNAL: Final = 128
+"""And the number of the signal that ended a command: as a shell reports it."""
+EXIT_INTERRUPTED: Final = 130
+"""As a shell reports a command that SIGINT ended."""
+EXIT_NOT_READ: Final = 141
+"""As a shell reports a command that SIGPIPE ended."""
+
+_EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
+    (UsageError, EXIT_USAGE),
+    (ConfigError, EXIT_CONFIG),
+    (IntegrityError, EXIT_INTEGRITY),
+    (HostError, EXIT_HOST),
+    (LedgerBusyError, EXIT_HOST),
+    (LedgerFullError, EXIT_HOST),
+    # The call ran: "no" would say that it did not.
+    (LedgerUnknownError, EXIT_HOST),
+    (SandboxUnavailableError, EXIT_HOST),
+    (StorageFullError, EXIT_HOST),
+    (ToolError, EXIT_NO),
+)
+
+
+def exit_of_error(kind: type[PaddockError]) -> int:
+    """The exit status of a command that an error of this class ended."""
+    return next((status for each, status in _EXITS if issubclass(kind, each)), EXIT_DEFECT)
+
+
+def exit_of_call(refusal: Refusal | None) -> int:
+    """The exit status of a command that made one call: as if its refusal had been raised."""
+    if refusal is None:
+        return EXIT_DONE
+    return exit_of_error(TOOL_ERRORS.get(refusal.code, ToolError))
+
+
+_READ_BYTES: Final = 4096
+"""As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
+
+
+class NoTerminalError(Exception):
+    """Nobody can be asked here."""
+
+
+def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> bool | None:
+    """Whether an explicit yes was typed after the question; None when time is up.
+
+    Raises: NoTerminalError.
+    """
+    try:
+        screen.write(question)
+        screen.flush()
+        descriptor = source.fileno()
+        # Threat: keys that were typed before the question stood there would answer it.
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+        said = _read_line(descriptor, timeout_s)
+    except (OSError, termios.error, ValueError) as error:
+        raise NoTerminalError from error
+    return None if said is None else said.strip().lower() in (b"y", b"yes")
+
+
+def _read_line(descriptor: int, timeout_s: float) -> bytes | None:
+    """What was typed up to a line end; nothing at the end of input, None when time is up.
+
+    Read from the descriptor: a text stream stops at bytes that are no UTF-8, and on
+    a terminal without line mode it would wait for a line end past any limit.
+    """
+    typed = b""
+    deadline = time.monotonic() + timeout_s
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([descriptor], [], [], left)
+        if not ready:
+            break
+        read = os.read(descriptor, _READ_BYTES)
+        typed += read
+        if not read or len(typed) > _READ_BYTES:
+            return b""
+        if b"\n" in read:
+            return typed
+    return None

@@ -2,9 +2,8 @@
 
 from contextlib import closing
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_NO
-from paddock.apps.cli.new_file import write_new_file
+from paddock.apps.cli.console import EXIT_NO, Console
+from paddock.apps.cli.ledger_query import write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly.contents import (
     NamedContent,

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from paddock import limits
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_INTEGRITY
-from paddock.apps.cli.ledger_wanted import unfinished
-from paddock.apps.cli.new_file import write_new_file
+from paddock.apps.cli.console import EXIT_INTEGRITY, Console
+from paddock.apps.cli.ledger_query import unfinished, write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import (
     Audit,
@@ -25,7 +23,7 @@ from paddock.assembly.auditing import (
     ledgers_known,
 )
 from paddock.assembly.ledgers import open_plane_ledger
-from paddock.assembly.site import PlaneSite
+from paddock.assembly.project import PlaneSite
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger.checkpoint import checkpoints_folder, read_notes
 from paddock.ledger.format.lines import VerifierKey

@@ -1,13 +1,20 @@
-"""Options of a command: parsed by argparse, refused in our words."""
+"""Options of a command: parsed by argparse, refused in our words.
+
+Also here:
+
+- Times as people type them.
+"""
 
 import argparse
 import difflib
 from collections.abc import Iterable, Sequence
 from copy import copy
+from datetime import UTC, datetime
 from typing import NoReturn, Protocol, TypeVar, overload
 
 from paddock.apps.cli.console import Console
 from paddock.errors import UsageError
+from paddock.text.show import quote
 
 Options = argparse.Namespace
 _N = TypeVar("_N")
@@ -134,3 +141,16 @@ def nearest(given: str, known: Sequence[str]) -> str:
     """`did you mean …`, or an empty text."""
     found = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
     return f"did you mean {found[0]!r}" if found else ""
+
+
+def seconds_of(text: str | None, option: str) -> float | None:
+    """RFC 3339 as seconds since 1970; UTC where it names no zone. Raises: UsageError."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{quote(text)} is no time", where=option, hint="such as 2026-01-31T12:00:00Z"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -4,10 +4,9 @@ from pathlib import Path
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
-from paddock.assembly.project import Project
+from paddock.assembly.project import PlaneSite, Project
 from paddock.assembly.project import find_project as _find_project
-from paddock.assembly.site import PlaneSite
-from paddock.assembly.site import find_site as _find_site
+from paddock.assembly.project import find_site as _find_site
 from paddock.plane.environment import Environment, read_environment
 
 

@@ -24,8 +24,7 @@ from paddock.apps.mcp.asking import (
 )
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.granting import grant_here, resume
-from paddock.assembly.ids import new_session_id
-from paddock.assembly.project import Project
+from paddock.assembly.project import Project, new_session_id
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import (
     ApprovalExpiredError,
