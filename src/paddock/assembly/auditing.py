@@ -4,11 +4,6 @@ Compared are: what the ledger's signer signed last (beside its key), the anchor 
 the highest ledger), the checkpoints that stand as entries in the ledger above, those
 beside the ledger, and what the caller brings. None of these is in reach of an agent;
 all but the last two are outside the ledger's own files.
-
-Also here:
-
-- What this user knows of a plane's ledgers from outside the plane.
-- Accepting that a ledger went back, as after a restore from a backup: by a person, on record.
 """
 
 import json
@@ -76,11 +71,9 @@ def audit_ledger(
 ) -> Verification:
     """Verify one ledger of a plane; what it finds whole is remembered for the next time.
 
-    Without `full`, files that are sealed and were not touched since are not read again.
-
-    Raises:
-        HostError: there is no such ledger, it cannot be read, or the anchor cannot.
-        ConfigError: the user's configuration, or a kept checkpoint, does not load.
+    Without `full`, files that are sealed and were not touched since are not read again. Raises:
+    HostError: there is no such ledger, it cannot be read, or the anchor cannot; ConfigError: the
+    user's configuration, or a kept checkpoint, does not load.
     """
     path = layout.ledger_paths()[name]
     signed = _signed(layout, environment, name)
@@ -105,10 +98,8 @@ def audit_ledger(
 def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
     """Whether there has to be this ledger: the one above, or of the highest its signer, knows it.
 
-    Threat: a ledger that was removed with all that was kept beside it leaves nothing
-    there to look at.
-
-    Raises: HostError, ConfigError: what is held cannot be read.
+    Threat: a ledger that was removed with all that was kept beside it leaves nothing there to look
+    at. Raises: HostError, ConfigError: what is held cannot be read.
     """
     if name in LEDGER_ABOVE:
         return bool(_from_above(layout, name, 1))
@@ -133,9 +124,8 @@ def ledgers_known(
 def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
     """Refuse a ledger that is not there, although something knows of it.
 
-    Raises:
-        LedgerDamagedError: it is gone.
-        HostError, ConfigError: what is held of it cannot be read.
+    Raises: LedgerDamagedError: it is gone; HostError, ConfigError: what is held of it cannot be
+    read.
     """
     path = layout.ledger_paths()[name]
     if not stands(path) and is_held_elsewhere(layout, environment, name):
@@ -336,8 +326,7 @@ def find_gone_back(
 ) -> list[WentBack]:
     """Those of the ledgers that went back, from the top.
 
-    Raises:
-        LedgerDamagedError: one has another fault as well; that nobody can accept.
+    Raises: LedgerDamagedError: one has another fault as well; that nobody can accept.
     """
     found: list[WentBack] = []
     for name in ORDER:

@@ -1,9 +1,4 @@
-"""What a new bare plane is made of: packages, and whose word stands for them.
-
-Also here:
-
-- The core tools as an admin agent's configuration declares them.
-"""
+"""What a new bare plane is made of: packages, and whose word stands for them."""
 
 import time
 from collections.abc import Mapping

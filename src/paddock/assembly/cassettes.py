@@ -51,9 +51,8 @@ def open_recorded(
 ) -> Provider:
     """The model that `--model` or the configuration chooses; what passes is written to `file`.
 
-    Raises:
-        UsageError: it speaks over no wire, or `file` is there already.
-        ConfigError, HostError: the model cannot be used, or the file not be made.
+    Raises: UsageError: it speaks over no wire, or `file` is there already; ConfigError, HostError:
+    the model cannot be used, or the file not be made.
     """
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
@@ -75,11 +74,8 @@ def open_played(
 ) -> PreparedCassette:
     """What `file` holds, through the adapter of the model that it was recorded with.
 
-    No key is looked for, and nothing is sent anywhere.
-
-    Raises:
-        UsageError: the model speaks over no wire.
-        ConfigError, HostError: the cassette does not load.
+    No key is looked for, and nothing is sent anywhere. Raises: UsageError: the model speaks over no
+    wire; ConfigError, HostError: the cassette does not load.
     """
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra

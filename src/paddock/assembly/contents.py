@@ -87,10 +87,9 @@ def require_digest(text: str) -> str:
 def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tuple[str, ...]:
     """Erase contents and their salts, and put it on record; those that were there.
 
-    Sequence: the entry is durable, then the contents go. Killed in between, the record
-    says so of a content that is still there: erasing it again ends it.
-
-    Raises: IntegrityError, HostError, LedgerBusyError, LedgerFullError.
+    Sequence: the entry is durable, then the contents go. Killed in between, the record says so of a
+    content that is still there: erasing it again ends it. Raises: IntegrityError, HostError,
+    LedgerBusyError, LedgerFullError.
     """
     with closing(open_blobs(project)) as blobs:
         there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))

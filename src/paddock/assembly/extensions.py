@@ -20,11 +20,6 @@ package code as well, whatever its plan says, it counts as one that changes some
 whatever it says of itself, and it takes no name that is taken.
 
 A tool that is not loaded does not exist; who opens the plane is told why.
-
-Also here:
-
-- Skills: text that packages bring, and of which an agent is told by name.
-- Packages whose files may be used as what they are: installed, approved, unchanged.
 """
 
 import re
@@ -108,9 +103,8 @@ class SoundPackages(Struct, frozen=True):
 def open_sound_packages(project: Project) -> Generator[SoundPackages]:
     """The packages of a bare plane.
 
-    Raises:
-        HostError: the plane cannot be read.
-        LedgerDamagedError: nobody can tell what was installed.
+    Raises: HostError: the plane cannot be read; LedgerDamagedError: nobody can tell what was
+    installed.
     """
     entries = package_ledger(project).read().entries
     with Workspace.open(str(project.layout.root)) as workspace:
@@ -144,9 +138,8 @@ class _NotLoadedError(Exception):
 def load_package_tools(project: Project) -> LoadedTools:
     """Load what the configuration names and what may be loaded.
 
-    Raises:
-        HostError: the plane cannot be read.
-        LedgerDamagedError: nobody can tell what was installed.
+    Raises: HostError: the plane cannot be read; LedgerDamagedError: nobody can tell what was
+    installed.
     """
     config = project.admin
     if config is None or not config.package_tools or not project.root.accepted:

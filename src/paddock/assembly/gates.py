@@ -47,12 +47,10 @@ class GateRun(Struct, frozen=True):
 def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBODY) -> GateRun:
     """Run these gates for an operator; acceptance commands run in the sandbox.
 
-    No package comes or goes while the others look; the acceptance commands run after that.
-
-    Raises:
-        UsageError: the project is no bare plane.
-        ConfigError: the plane was brought by somebody else, and not trusted yet.
-        HostError: the plane cannot be opened, or a package is being changed for long.
+    No package comes or goes while the others look; the acceptance commands run after that. Raises:
+    UsageError: the project is no bare plane; ConfigError: the plane was brought by somebody else,
+    and not trusted yet; HostError: the plane cannot be opened, or a package is being changed for
+    long.
     """
     require_bare(project, "gates", "gate")
     with open_depot(project) as depot:
@@ -67,10 +65,9 @@ def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBOD
 def check_gates_for_model(project: Project, names: Sequence[str], agent: str) -> GateRun:
     """Run these gates for a model: no acceptance command runs.
 
-    Raises:
-        LedgerBusyError: packages are being changed right now; nothing was looked at.
-        HostError: the plane cannot be opened, or what the gates said cannot be recorded.
-        IntegrityError, LedgerBusyError, LedgerFullError: it cannot be recorded either.
+    Raises: LedgerBusyError: packages are being changed right now; nothing was looked at; HostError:
+    the plane cannot be opened, or what the gates said cannot be recorded; IntegrityError,
+    LedgerBusyError, LedgerFullError: it cannot be recorded either.
     """
     settle_sets(project)
     with Workspace.open(str(project.layout.root)) as workspace:

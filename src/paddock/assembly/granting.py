@@ -6,10 +6,6 @@ answer that would be recorded and come to nothing, and says what has changed.
 
 Also here:
 
-- Carrying a kept request out, as soon as somebody has granted it.
-
-Also here:
-
 - Saving the rule for an approval that is meant for good: shown, proved, then trusted.
 """
 
@@ -94,9 +90,8 @@ class Outdated(Struct, frozen=True):
 def grant(project: Project, wanted: str, by: str) -> Parked:
     """Answer yes to a kept request: for the very same call, once, for a time.
 
-    Raises:
-        UsageError: no such request.
-        ApprovalExpiredError: its time is over, or what it was asked about has changed.
+    Raises: UsageError: no such request; ApprovalExpiredError: its time is over, or what it was
+    asked about has changed.
     """
     inbox = open_inbox(project)
     require_current(project, inbox.find(wanted))
@@ -261,10 +256,8 @@ def _changed_now(
 def grant_here(project: Project, wanted: str, by: str) -> Parked:
     """Answer yes to a kept request that is carried out at once, by this process; see `resume`.
 
-    Raises:
-        ApprovalExpiredError: as `grant`.
-        UsageError: no such request, or its agent does not have the tool here: nothing is
-            granted then, since the answer would be used up for nothing.
+    Raises: ApprovalExpiredError: as `grant`; UsageError: no such request, or its agent does not
+    have the tool here: nothing is granted then, since the answer would be used up for nothing.
     """
     inbox = open_inbox(project)
     parked = inbox.find(wanted)
@@ -285,11 +278,9 @@ def grant_here(project: Project, wanted: str, by: str) -> Parked:
 def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResult:
     """Carry out a request that was granted just now, for whoever asks within these bounds.
 
-    What changes from here on (content, policy, agent) voids the grant, and the call is
-    refused with `approval.expired`; so is a command whose sandbox has changed.
-
-    Raises:
-        ApprovalExpiredError: what it was asked about has changed, or its file has.
+    What changes from here on (content, policy, agent) voids the grant, and the call is refused with
+    `approval.expired`; so is a command whose sandbox has changed. Raises: ApprovalExpiredError:
+    what it was asked about has changed, or its file has.
     """
     inbox = open_inbox(project)
     if granted.changes is not None:
@@ -389,10 +380,8 @@ def review_always(project: Project, parked: Parked) -> AlwaysReview:
 def save_always(project: Project, review: AlwaysReview, by: str) -> None:
     """Write and trust exactly what was reviewed; the kept request is answered by that.
 
-    Sequence: on record → written → trusted. Where the entries cannot be written, the policy
-    stays as it was.
-
-    Raises: ConfigError: the file has changed since it was reviewed.
+    Sequence: on record → written → trusted. Where the entries cannot be written, the policy stays
+    as it was. Raises: ConfigError: the file has changed since it was reviewed.
     """
     file, content = review.file, review.always.content
     with locked(file.parent):

@@ -1,10 +1,4 @@
-"""The history of a plane, as every runtime writes it.
-
-Also here:
-
-- What files of an agent's workspace held before: in the history, by what the ledger tells.
-- Opening the directory that an agent works in.
-"""
+"""The history of a plane, as every runtime writes it."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -60,9 +54,7 @@ def look_at_history(project: Project) -> SeenStore:
 def settle_sets(project: Project) -> tuple[Recovered, ...]:
     """Complete, or undo, every set of changes that a killed process left half done.
 
-    Costs one look at a directory where there is none.
-
-    Raises: ConfigError, HostError.
+    Costs one look at a directory where there is none. Raises: ConfigError, HostError.
     """
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
@@ -155,12 +147,9 @@ def open_workspace_of(
 ) -> Workspace:
     """The workspace of an agent that was read; `keeper` and `name` as `Workspace.open` has them.
 
-    Threat: a link comes in its way between the look at it and here. What was opened is asked,
-    and from then on it is held by its descriptor.
-
-    Raises:
-        ConfigError: it is another directory than the declared one, or cannot be opened.
-        HostError: as `Workspace.open`.
+    Threat: a link comes in its way between the look at it and here. What was opened is asked, and
+    from then on it is held by its descriptor. Raises: ConfigError: it is another directory than the
+    declared one, or cannot be opened; HostError: as `Workspace.open`.
     """
     workspace = Workspace.open(str(record.workspace), keeper=keeper, name=name)
     try:
@@ -175,9 +164,8 @@ def open_workspace_of(
 def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
     """The same, with the git directory of its repository where that stands outside.
 
-    For sets of changes that commands made: what is named `.git/…` in them lies there.
-
-    Raises: as `open_workspace_of`.
+    For sets of changes that commands made: what is named `.git/…` in them lies there. Raises: as
+    `open_workspace_of`.
     """
     from paddock.sandbox.host.git_outside import open_git_outside  # noqa: PLC0415 - for commands alone
 

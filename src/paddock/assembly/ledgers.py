@@ -1,9 +1,4 @@
-"""The ledgers of a plane, each made with its own key on first use.
-
-Also here:
-
-- Where the checkpoints of each ledger go: into the tier above, and from the top outside.
-"""
+"""The ledgers of a plane, each made with its own key on first use."""
 
 import hashlib
 import math
@@ -91,10 +86,9 @@ def checkpoint_entry(ledger: LedgerName, signed: SignedCheckpoint) -> Entry:
 def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> Anchor:
     """The anchor of this user's configuration; without one, a directory beside the planes.
 
-    Threat: a repository or a command that a project could name would run on the host, and
-    whoever names a place of their own has the proof there. The user's own file alone counts.
-
-    Raises: ConfigError.
+    Threat: a repository or a command that a project could name would run on the host, and whoever
+    names a place of their own has the proof there. The user's own file alone counts. Raises:
+    ConfigError.
     """
     settings = ledger_settings(environment).anchor
     title = plane_title(layout)

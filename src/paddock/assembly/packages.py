@@ -1,10 +1,4 @@
-"""The packages of a bare plane, opened to be changed, and told to whoever asks.
-
-Also here:
-
-- Acceptance commands, run by the shell of the plane.
-- What is not refused of an archive, and should be known to whoever installs it.
-"""
+"""The packages of a bare plane, opened to be changed, and told to whoever asks."""
 
 import os
 import time
@@ -101,13 +95,10 @@ def _end_of(stream: Stream) -> str:
 def open_depot(project: Project) -> Generator[Depot]:
     """The plane, opened for a change of its packages, or for a look at what stands there.
 
-    What the last step of a set left in the tree, where the disk failed there or the process
-    was killed, is removed first: a file under a temporary name is nobody's.
-
-    Raises:
-        UsageError: the project is no bare plane.
-        ConfigError: the plane was brought by somebody else, and not trusted yet.
-        HostError: something of it cannot be opened.
+    What the last step of a set left in the tree, where the disk failed there or the process was
+    killed, is removed first: a file under a temporary name is nobody's. Raises: UsageError: the
+    project is no bare plane; ConfigError: the plane was brought by somebody else, and not trusted
+    yet; HostError: something of it cannot be opened.
     """
     _require_own_plane(project)
     settle_sets(project)

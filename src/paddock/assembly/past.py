@@ -78,9 +78,8 @@ class Past(Struct):
     def require_agent(self, agent: str) -> None:
         """Refuse a name that no agent has, or ever had: nothing found would say nothing.
 
-        Raises:
-            UsageError: there is no such agent, and no ledger has an entry of one.
-            ConfigError: what declares the agents does not load.
+        Raises: UsageError: there is no such agent, and no ledger has an entry of one; ConfigError:
+        what declares the agents does not load.
         """
         if not any(call.workspace_of == agent for call in self.calls):
             require_past_agent(self.project, agent)
@@ -208,9 +207,8 @@ class _Stored(Struct, frozen=True):
 def open_past(project: Project) -> Generator[Past]:
     """Everything that changed something on this plane, from its ledger and its notes.
 
-    Only looked at: until something is undone nothing is written.
-
-    Raises: HostError, ConfigError; LedgerDamagedError: the ledger is gone.
+    Only looked at: until something is undone nothing is written. Raises: HostError, ConfigError;
+    LedgerDamagedError: the ledger is gone.
     """
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:

@@ -1,9 +1,4 @@
-"""Whether there is an agent of a name, or was one.
-
-Also here:
-
-- Which workspace an agent had when a call was made, as the governance ledger tells it.
-"""
+"""Whether there is an agent of a name, or was one."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,11 +18,9 @@ from paddock.text.show import quote
 def require_past_agent(project: Project, agent: str, *others: Path) -> None:
     """Refuse a name that no agent has, or ever had: nothing found would say nothing.
 
-    `others` are ledgers from elsewhere, which have agents of their own.
-
-    Raises:
-        UsageError: there is no such agent, and no ledger has an entry of one.
-        ConfigError: what declares the agents does not load.
+    `others` are ledgers from elsewhere, which have agents of their own. Raises: UsageError: there
+    is no such agent, and no ledger has an entry of one; ConfigError: what declares the agents does
+    not load.
     """
     names = sorted({*project.agents.names(), project.default_agent})
     paths = (*project.layout.ledger_paths().values(), *others)

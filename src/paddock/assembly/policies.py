@@ -98,9 +98,7 @@ class PlanePolicies(Struct, frozen=True):
 def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
     """Read the policy file at `path`; `name` is how places show it.
 
-    Raises:
-        UsageError: there is none.
-        ConfigError: it is no regular file, too large or unreadable.
+    Raises: UsageError: there is none; ConfigError: it is no regular file, too large or unreadable.
     """
     content = read_file_through_links(path, limits.policy_bytes_max)
     if content is None:
@@ -109,11 +107,7 @@ def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
 
 
 def own_candidate(files: PolicyFiles) -> Candidate:
-    """The project's own policy file, as if it were trusted.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The project's own policy file, as if it were trusted. Raises: UsageError: there is none."""
     own = files.project
     if own is None:
         raise UsageError(

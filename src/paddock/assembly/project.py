@@ -1,13 +1,4 @@
-"""A root with what governs it: found, read, and nothing made.
-
-Also here:
-
-- A root and its plane, by their place alone: whatever governs them may not even load.
-- The admin agent of a bare plane: from its configuration and the dual gate to an agent.
-- Packages, for those who open a plane for something else: loaded when they are needed.
-- Ids for what a door opens and calls.
-- Who acts for a client: the agent of its own thread, or one of its own kinds of agent.
-"""
+"""A root with what governs it: found, read, and nothing made."""
 
 import os
 from pathlib import Path
@@ -148,10 +139,8 @@ def default_agent_of(kind: PlaneKind) -> str:
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
     """The project for someone who stands at `start`. Makes nothing.
 
-    Raises:
-        UsageError: `start` is no directory.
-        ConfigError: a policy file or the admin's configuration does not load, or root
-            and plane overlap.
+    Raises: UsageError: `start` is no directory; ConfigError: a policy file or the admin's
+    configuration does not load, or root and plane overlap.
     """
     root = find_root(start, environment, override)
     name = name_of_root(override or environment.plane or start, root.path)
@@ -221,11 +210,9 @@ class PlaneSite(Struct, frozen=True):
 def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:
     """The place for someone who stands at `start`. Makes nothing.
 
-    Inside a project's plane it is that project's, although that may have been moved away.
-
-    Raises:
-        UsageError: `start` is no directory.
-        ConfigError: root and plane overlap, or a plane's record does not load.
+    Inside a project's plane it is that project's, although that may have been moved away. Raises:
+    UsageError: `start` is no directory; ConfigError: root and plane overlap, or a plane's record
+    does not load.
     """
     recorded = root_on_record(override or environment.plane or start, environment)
     root = recorded or find_root(start, environment, override)
@@ -318,10 +305,9 @@ def declared_for(agents: AgentStore, name: str) -> str:
 def chain_of_type(agents: AgentStore, default: AgentChain, name: str) -> AgentChain:
     """The chain of a client's agent of type `name`; `default` is that of its own thread.
 
-    One that this plane does not declare is a child of the default agent, and never
-    exceeds it, whatever profile `[agents]` gives to its name.
-
-    Raises: UsageError, ConfigError where the agents do not load.
+    One that this plane does not declare is a child of the default agent, and never exceeds it,
+    whatever profile `[agents]` gives to its name. Raises: UsageError, ConfigError where the agents
+    do not load.
     """
     if name == default[0].name:
         return default

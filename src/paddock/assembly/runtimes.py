@@ -1,10 +1,4 @@
-"""One agent's tools on its workspace, behind the one door.
-
-Also here:
-
-- Gates, for those who open a plane for something else: loaded when they are asked for.
-- What the dual gate found, put on record before anything comes through it.
-"""
+"""One agent's tools on its workspace, behind the one door."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -167,17 +161,13 @@ def open_runtime(
 ) -> Runtime:
     """One agent's tools on its workspace, behind the one door.
 
-    `session_id` is that of the session whose calls these are; without it they get one of
-    their own, and that the dual gate is open for it is on record before the first. Where
-    `approver` cannot be asked, what was asked is kept in the inbox. `progress` hears of
-    commands while they run, `on_directory` where their shell ended. `kind` is a client's kind
-    of agent, which works in the agent's workspace and never exceeds it. What a killed process
-    left half done is settled first.
-
-    Raises:
-        UsageError: no such agent.
-        ConfigError: the agent does not load.
-        HostError: workspace or ledger cannot be opened.
+    `session_id` is that of the session whose calls these are; without it they get one of their own,
+    and that the dual gate is open for it is on record before the first. Where `approver` cannot be
+    asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
+    `on_directory` where their shell ended. `kind` is a client's kind of agent, which works in the
+    agent's workspace and never exceeds it. What a killed process left half done is settled first.
+    Raises: UsageError: no such agent; ConfigError: the agent does not load; HostError: workspace or
+    ledger cannot be opened.
     """
     notices = (*project.notices, *notices_of(settle_sets(project)))
     lineage = project.agents.lineage(project.agent_named(agent))
@@ -271,13 +261,10 @@ def open_workspace(
     """Open the project at `path` for one agent; the plane is made on first use.
 
     Without `path` it is the one that `PADDOCK_PLANE` names, else that of the current directory.
-    `approver` answers where policy asks: a function (`True` is yes), an Approver,
-    or None, and then what is asked about is refused and kept for an operator.
-
-    Raises:
-        UsageError: no such directory or agent, or what cannot be asked as an approver.
-        ConfigError: a policy or agent file does not load.
-        HostError: something of the host is missing.
+    `approver` answers where policy asks: a function (`True` is yes), an Approver, or None, and then
+    what is asked about is refused and kept for an operator. Raises: UsageError: no such directory
+    or agent, or what cannot be asked as an approver; ConfigError: a policy or agent file does not
+    load; HostError: something of the host is missing.
     """
     asked = approver_of(approver)
     project = open_given(path, process_environment())

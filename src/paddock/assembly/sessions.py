@@ -1,10 +1,4 @@
-"""Opening a session: an agent with its tools, a model, budgets, and the two ledgers.
-
-Also here:
-
-- The model that answers for an agent: from configuration to a gateway.
-- A session for the program that imports Paddock.
-"""
+"""Opening a session: an agent with its tools, a model, budgets, and the two ledgers."""
 
 import os
 import random

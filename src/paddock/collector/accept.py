@@ -3,11 +3,6 @@
 Threat: whoever may push could lay one offer down that can be neither taken nor refused, or
 hold a lock on it, and nothing would be taken in any more. So such a one is left, and the
 next is looked at.
-
-Also here:
-
-- What a host offers: the new lines of a ledger, up to its newest checkpoint.
-- Verifying what a collector keeps: all of it computed again from the lines.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -157,10 +152,9 @@ class Pushed(Struct, frozen=True):
 def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: Told) -> Pushed:
     """Send what neither was taken in nor waits.
 
-    Raises:
-        LedgerDamagedError: more was taken in than the newest checkpoint covers, or that
-            is not signed by the ledger's key.
-        HostError, ConfigError: the ledger cannot be read, or the store not reached.
+    Raises: LedgerDamagedError: more was taken in than the newest checkpoint covers, or that is not
+    signed by the ledger's key; HostError, ConfigError: the ledger cannot be read, or the store not
+    reached.
     """
     signed = find_newest_checkpoint(path)
     size = 0 if signed is None else signed.checkpoint.size

@@ -1,10 +1,6 @@
 """What a collector keeps of each host, as values.
 
 Pure.
-
-Also here:
-
-- Whether an offer goes on from what was taken in before.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -65,10 +61,9 @@ class Accepted(Struct, frozen=True):
 class Offer(Struct, frozen=True):
     """Lines `start` to `stop` of a host's ledger, and the checkpoint that covers them.
 
-    All of it is a claim. `edge` is the right edge of the tree of the lines before `start`, as
-    the sender has them: from there the lines make the signed root, whatever is here.
-    `number` is the store's, in the order of arrival; `sender` is whom the store knows the
-    connection by.
+    All of it is a claim. `edge` is the right edge of the tree of the lines before `start`, as the
+    sender has them: from there the lines make the signed root, whatever is here. `number` is the
+    store's, in the order of arrival; `sender` is whom the store knows the connection by.
     """
 
     host: str

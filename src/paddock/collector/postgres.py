@@ -63,9 +63,7 @@ class PostgresStore:
     def __init__(self, dsn: str) -> None:
         """Connect.
 
-        Raises:
-            UsageError: the DSN is none.
-            HostError: there is no such server, or it says no.
+        Raises: UsageError: the DSN is none; HostError: there is no such server, or it says no.
         """
         try:
             named = conninfo_to_dict(dsn)
@@ -118,10 +116,7 @@ class PostgresStore:
             )
 
     def prepare(self, pushers: Sequence[str] = ()) -> None:
-        """Make the tables where they are missing, and let these roles push.
-
-        Raises: HostError.
-        """
+        """Make the tables where they are missing, and let these roles push. Raises: HostError."""
         with self._asking("make the tables"), self._connection.transaction():
             self._connection.execute(SCHEMA)
             for role in pushers:

@@ -1,10 +1,4 @@
-"""What keeps a collector's chains, as a port. `PostgresStore` keeps it, and `MemoryCollector`.
-
-Also here:
-
-- Queries of the collector's tables, and what their rows are as values.
-- The tables of a collector, and what a host that pushes may do to them.
-"""
+"""What keeps a collector's chains, as a port. `PostgresStore` keeps it, and `MemoryCollector`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager

@@ -1,10 +1,4 @@
-"""What the gates look at: one plane, each part of it read once, when it is first asked for.
-
-Also here:
-
-- Whether an approval carries what it was used for: what G2, G3 and G5 ask of it.
-- The port by which gates ask what is known of a ledger from outside it.
-"""
+"""What the gates look at: one plane, each part of it read once, when it is first asked for."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -67,9 +61,8 @@ class LedgerWitness(Protocol):
     def verify(self, name: LedgerName, path: Path) -> Verification:
         """Verify the whole ledger, and compare it with every head of it that is held elsewhere.
 
-        Raises:
-            HostError, LedgerDamagedError: the ledger cannot be read.
-            ConfigError: what is held elsewhere does not load.
+        Raises: HostError, LedgerDamagedError: the ledger cannot be read; ConfigError: what is held
+        elsewhere does not load.
         """
         ...
 

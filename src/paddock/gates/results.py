@@ -1,12 +1,4 @@
-"""What a gate comes to.
-
-Also here:
-
-- Which gates there are.
-- The port by which tools ask for gates.
-- Counting what a gate looked at, and what was wrong with it.
-- What governance is told of a gate: one entry for each answer.
-"""
+"""What a gate comes to."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -99,9 +91,8 @@ class Gates(Protocol):
     def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
         """These gates of the plane, in this order; what they said is recorded.
 
-        Raises:
-            LedgerBusyError: packages are being changed right now: ask again.
-            HostError, LedgerBusyError, LedgerFullError: it cannot be recorded.
+        Raises: LedgerBusyError: packages are being changed right now: ask again; HostError,
+        LedgerBusyError, LedgerFullError: it cannot be recorded.
         """
         ...
 

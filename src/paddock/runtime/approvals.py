@@ -1,9 +1,4 @@
-"""Someone's answer to an `ask`, bound to a digest of exactly what will run.
-
-Also here:
-
-- The question that a person is shown before an approval, the same at every door.
-"""
+"""Someone's answer to an `ask`, bound to a digest of exactly what will run."""
 
 import json
 import threading

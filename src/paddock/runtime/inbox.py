@@ -7,12 +7,6 @@ file is where the call is kept and where two processes meet.
     waiting ── grant ──▶ granted ── taken by one call ──▶ (gone)
        ├───── refuse ──▶ refused, until it expires
        └── answered where the same call was made again ──▶ (gone)
-
-Also here:
-
-- A request of the inbox whose file does not load: it counts for nothing, and is said to.
-- The names of the inbox's files: the id of a request, and the beginning of its digest.
-- What the inbox needs besides its directory: the record of answers, and the kept contents.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,10 +1,4 @@
-"""The policy as one agent meets it.
-
-Also here:
-
-- The judge of what a person at the command line asks for: an undo, a commit of kept changes.
-- What a dispatcher works with; all of it given by the host.
-"""
+"""The policy as one agent meets it."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -6,10 +6,6 @@ are only read. No SDK is imported.
 A message that says that its turn was cut, refused, or ended for a reason that nobody
 knows has no call that runs: the arguments of the last one may be half of what was
 meant, and an SDK completes them silently. One that gives no reason is taken as whole.
-
-Also here:
-
-- One tool spec in each provider's words.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,9 +97,8 @@ def text_of(what: str, given: object) -> str:
 def _asked(call_id: object, tool: object, arguments: object, refusal: Refusal | None) -> Asked:
     """A call from its parts; whatever is not as it should be is answered with an error.
 
-    With a `refusal` its turn is no reason to run it, however good it looks.
-
-    Raises: UsageError: the id is no text: an answer with another one answers nothing.
+    With a `refusal` its turn is no reason to run it, however good it looks. Raises: UsageError: the
+    id is no text: an answer with another one answers nothing.
     """
     name = tool if isinstance(tool, str) else ""
     identity = "" if call_id is None else text_of("the id of a call", call_id)

@@ -2,10 +2,6 @@
 
 The arguments are kept whole, for the call may be resumed: the file is private to the
 plane's owner (mode 0600), and ledgers hold only the digest.
-
-Also here:
-
-- Committing what a command left, after somebody looked at the difference and said yes.
 """
 
 import json
@@ -140,10 +136,7 @@ _KEYS: Final = frozenset(
 
 
 def parse_parked(content: bytes, file: str) -> Parked:
-    """The request that a file holds; `file` is for messages.
-
-    Raises: ConfigError: it is none.
-    """
+    """The request that a file holds; `file` is for messages. Raises: ConfigError: it is none."""
     fields = parse_object(content, file)
     fields.require_only(_KEYS)
     if fields.number("format") != FORMAT:
@@ -269,10 +262,8 @@ class CommitParked(Struct, frozen=True):
     def run(self, plan: _Plan, ports: Ports) -> ToolOutput:
         """Nothing has changed where this raises what follows, and the grant is used up.
 
-        Raises:
-            ApprovalExpiredError: something else stands there.
-            PathError, StorageFullError: a directory stays locked or is closed to us, or there
-                is no space.
+        Raises: ApprovalExpiredError: something else stands there; PathError, StorageFullError: a
+        directory stays locked or is closed to us, or there is no space.
         """
         del plan
         running = current_call()

@@ -79,10 +79,9 @@ def past_calls(
 ) -> tuple[PastCall, ...]:
     """Every call that changed something, oldest first by time.
 
-    `stored_bytes` reads a list of effects that was too long for its entry, by its digest;
-    None where the history has it no more.
-
-    A note counts while the ledger has no result of its call that names the effects.
+    `stored_bytes` reads a list of effects that was too long for its entry, by its digest; None
+    where the history has it no more. A note counts while the ledger has no result of its call that
+    names the effects.
     """
     undone = {key: intent for intent in effects.intents for key in _keys_of_intent(intent)}
     noted: dict[_Key, list[Note]] = {}
@@ -255,12 +254,9 @@ def find_call(
 ) -> PastCall:
     """The call with this id, or whose result has this entry id.
 
-    Threat: a model that chooses the ids of its calls could take that of another, so that
-    the wrong one is undone. Of several none is taken; they are told apart by what they
-    changed, as far as it `is_shown`.
-
-    Raises:
-        UsageError: there is none, or there are several.
+    Threat: a model that chooses the ids of its calls could take that of another, so that the wrong
+    one is undone. Of several none is taken; they are told apart by what they changed, as far as it
+    `is_shown`. Raises: UsageError: there is none, or there are several.
     """
     found = [call for call in calls if wanted and wanted in {call.call_id, call.entry_id}]
     if len(found) == 1:

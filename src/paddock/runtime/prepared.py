@@ -3,10 +3,6 @@
     ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── answers.result_of ──▶ ToolResult
 
 All calls of one turn are prepared before any of them runs (`together.py`).
-
-Also here:
-
-- The tools that exist: name, spec and handler registered together, once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -113,10 +109,7 @@ class Registry:
             self.add(tool)
 
     def add(self, tool: Tool[Any] | ListedTool) -> None:
-        """Register a tool.
-
-        Raises: ConfigError where the name is taken.
-        """
+        """Register a tool. Raises: ConfigError where the name is taken."""
         if tool.name in self._tools:
             raise ConfigError(
                 f"the tool name {quote(tool.name)} is used twice",
@@ -125,10 +118,7 @@ class Registry:
         self._tools[tool.name] = tool
 
     def get(self, name: str) -> Tool[Any]:
-        """The tool of that name.
-
-        Raises: UnknownToolError naming what there is.
-        """
+        """The tool of that name. Raises: UnknownToolError naming what there is."""
         tool = self._tools.get(name)
         if tool is None:
             raise UnknownToolError(

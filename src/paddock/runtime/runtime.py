@@ -1,9 +1,4 @@
-"""What an embedding program holds: one agent's tools on one workspace.
-
-Also here:
-
-- Tools of the embedding program: the same door, policy, approvals and ledger.
-"""
+"""What an embedding program holds: one agent's tools on one workspace."""
 
 import inspect
 import threading

@@ -2,10 +2,6 @@
 
 It is a tool that no model has. Its call is bound, decided, recorded before it acts and
 after, and what it replaces is kept: so an undo can be undone.
-
-Also here:
-
-- From a call's changes to the set of changes that takes them back.
 """
 
 import contextlib
@@ -68,8 +64,7 @@ def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
 def verify_kept(changes: Sequence[Change], store: ObjectStore) -> None:
     """Read what is to be brought back, before anything is touched.
 
-    Raises:
-        IntegrityError: a content is damaged.
+    Raises: IntegrityError: a content is damaged.
     """
     for change in changes:
         if _needs_content(change) and change.before is not None:
@@ -216,10 +211,8 @@ class UndoPlan(Struct):
     def add_all(self, changes: Sequence[Change]) -> None:
         """Take all of these back.
 
-        Raises:
-            PathError: a path leads elsewhere now.
-            FileChangedError: a mode was set meanwhile.
-            IntegrityError: the text of a link is damaged in the store.
+        Raises: PathError: a path leads elsewhere now; FileChangedError: a mode was set meanwhile;
+        IntegrityError: the text of a link is damaged in the store.
         """
         gone = {change.path for change in changes if change.kind == "created"}
         for change in changes:
@@ -368,10 +361,8 @@ class Undo(Struct, frozen=True):
     def resolve(self, arguments: UndoArguments, ports: Ports) -> _Ready:
         """Look whether it can be undone, and how.
 
-        Raises:
-            FileChangedError: something else stands there by now.
-            PathNotFoundError: the history has the old content no more.
-            IntegrityError: the old content is damaged.
+        Raises: FileChangedError: something else stands there by now; PathNotFoundError: the history
+        has the old content no more; IntegrityError: the old content is damaged.
         """
         call, workspace, store = self.call, ports.workspace, self.history.store
         require_undoable(call, workspace, store)
@@ -425,9 +416,8 @@ class Undo(Struct, frozen=True):
 def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -> None:
     """Refuse a call that cannot be taken back.
 
-    Raises:
-        FileChangedError: something else stands there by now, or nothing is to be undone.
-        PathNotFoundError: the history has the old content no more.
+    Raises: FileChangedError: something else stands there by now, or nothing is to be undone;
+    PathNotFoundError: the history has the old content no more.
     """
     if not call.changes:
         raise PathNotFoundError(

@@ -5,7 +5,7 @@
     desk                what shell and commands work with; what this host can enforce
     plain               Screen and Keyboard; both for pipes, screen readers and programs
     terminal, panel     both for a real terminal: prompt_toolkit draws the input, rich the rest
-    completion, history, what, can, stand, at, the, cursor, was, typed, before
+    completion, history what can stand at the cursor; what was typed before
     question, reveal    what is asked before an approval; what would not be seen, visible
     show, drawing, rich_drawing    what can be shown, as values; the same as text
 

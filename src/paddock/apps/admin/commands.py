@@ -1,11 +1,4 @@
-"""The commands of the shell: what begins with a slash.
-
-Also here:
-
-- Commands about the plane: what is installed, what governs, what is on record.
-- Commands about sessions: this one, and those before.
-- Commands about tools and calls.
-"""
+"""The commands of the shell: what begins with a slash."""
 
 import difflib
 import re

@@ -1,10 +1,4 @@
-"""What can stand at the cursor: commands, tools, arguments. Pure.
-
-Also here:
-
-- The vocabulary's candidates, as prompt_toolkit wants them.
-- What keys mean now.
-"""
+"""What can stand at the cursor: commands, tools, arguments. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto

@@ -2,10 +2,6 @@
 
 Also here:
 
-- What happens in a turn, shown while it happens.
-
-Also here:
-
 - What this host can enforce on commands, tried once when the shell starts.
 """
 

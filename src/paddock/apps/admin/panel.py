@@ -6,10 +6,6 @@ Everything here runs in the application's loop. In each mode a key means one thi
     BUSY      the next line is edited; Enter waits, Ctrl-C cancels what runs
     DRAWING   a question is about to stand there: every key is dropped
     ASKING    the answer is typed; Enter gives it
-
-Also here:
-
-- What each key does, by the panel's mode.
 """
 
 import termios

@@ -1,10 +1,4 @@
-"""Screen and keyboard without a terminal's arts: for pipes, dumb terminals, screen readers.
-
-Also here:
-
-- A screen for programs: one JSON object a line for everything that happens.
-- What the shell asks of a terminal: somewhere to show things, and somebody who types.
-"""
+"""Screen and keyboard without a terminal's arts: for pipes, dumb terminals, screen readers."""
 
 import json
 import os
@@ -208,11 +202,10 @@ class LineScreen(Screen, Protocol):
 class PlainKeyboard:
     """Reads lines. A line that ends in a backslash goes on in the next one.
 
-    On a pipe nobody can be asked: what stands in it was written before the question.
-    What is read from one is repeated, so that what comes out reads like a session.
-
-    What is read is UTF-8 in every locale, as file names have to be. A line of a pipe that is
-    not ends the reading: whoever wrote what is behind it counted on all that is before.
+    On a pipe nobody can be asked: what stands in it was written before the question. What is read
+    from one is repeated, so that what comes out reads like a session. What is read is UTF-8 in
+    every locale, as file names have to be. A line of a pipe that is not ends the reading: whoever
+    wrote what is behind it counted on all that is before.
     """
 
     def __init__(self, source: TextIO, screen: LineScreen) -> None:

@@ -5,11 +5,6 @@ much of it is missing; then there is no `always`.
 
 Threat: arguments are written by a model. Whatever they hold, they cannot begin a line
 as we do, end before their end, or look like less than they are.
-
-Also here:
-
-- The difference that a call would make, for whoever is asked about it.
-- Asks whoever sits at the terminal; anything but an explicit yes is no.
 """
 
 import itertools
@@ -271,9 +266,8 @@ BY: Final = "terminal"
 class TerminalApprover:
     """Remembers what is always granted, by session and digest: nothing but exactly the same call.
 
-    Threat: "in this session" is what was agreed to, and the shell goes on with another one.
-
-    Agents that work side by side ask one after another.
+    Threat: "in this session" is what was agreed to, and the shell goes on with another one. Agents
+    that work side by side ask one after another.
     """
 
     def __init__(

@@ -1,10 +1,4 @@
-"""What can be shown, as values: no colours, no widths, no terminal.
-
-Also here:
-
-- The calls of a session, as lines and in full.
-- The status line and the badge: what holds right now.
-"""
+"""What can be shown, as values: no colours, no widths, no terminal."""
 
 import json
 from collections import OrderedDict

@@ -1,10 +1,4 @@
-"""`paddock call`.
-
-Also here:
-
-- `paddock tools`.
-- Ask a person at a terminal, so that a model cannot fake the question or the answer.
-"""
+"""`paddock call`."""
 
 import argparse
 from typing import Final

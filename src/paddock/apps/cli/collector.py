@@ -1,9 +1,4 @@
-"""`paddock collector`.
-
-Also here:
-
-- What `paddock collector` shows: answers, the state of each chain, reports.
-"""
+"""`paddock collector`."""
 
 import argparse
 import re

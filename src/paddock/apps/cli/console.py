@@ -1,10 +1,4 @@
-"""What a command talks to: streams, environment, current directory.
-
-Also here:
-
-- What a command ends with: one table for what is raised and for what a call is refused with.
-- One question at a terminal, with a yes or a no for an answer.
-"""
+"""What a command talks to: streams, environment, current directory."""
 
 import json
 import os

@@ -1,11 +1,4 @@
-"""The part of the tour in which commands run: on a layer, held by the kernel, and taken back.
-
-Also here:
-
-- The part of the tour in which a model works: one session, from its start to its record.
-- A copy of the project at hand, for the tour: its own files, bounded, never its links.
-- What one act of the tour showed.
-"""
+"""The part of the tour in which commands run: on a layer, held by the kernel, and taken back."""
 
 import json
 import os

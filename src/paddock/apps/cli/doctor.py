@@ -1,9 +1,4 @@
-"""`paddock doctor`.
-
-Also here:
-
-- What `paddock doctor` finds where it stands: whether anything can run on this project at all.
-"""
+"""`paddock doctor`."""
 
 import argparse
 import os

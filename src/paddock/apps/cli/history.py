@@ -1,11 +1,4 @@
-"""`paddock history`.
-
-Also here:
-
-- `paddock diff`.
-- `paddock undo`.
-- What a command says that wants a call and was given none: which there are.
-"""
+"""`paddock history`."""
 
 import argparse
 import shlex

@@ -1,9 +1,4 @@
-"""`paddock ledger`: which question, and the module that answers it, loaded alone.
-
-Also here:
-
-- What each question of `paddock ledger` is asked with: no more than its parser needs.
-"""
+"""`paddock ledger`: which question, and the module that answers it, loaded alone."""
 
 import argparse
 from functools import partial

@@ -2,10 +2,6 @@
 
 Also here:
 
-- What more than one question of `paddock ledger` takes from its options, and says.
-
-Also here:
-
 - `paddock ledger export`: lines as they are stored, or a page that verifies itself.
 """
 
@@ -59,9 +55,8 @@ def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
 def require_known_type(options: Options, ledger: Path) -> None:
     """Refuse a type that is none of ours and that no entry has: nothing found would say nothing.
 
-    A later version may have written a type that this one does not know.
-
-    Raises: UsageError, LedgerDamagedError, HostError.
+    A later version may have written a type that this one does not know. Raises: UsageError,
+    LedgerDamagedError, HostError.
     """
     given = options.type
     if given is None or given in EVENT_TYPES:
@@ -262,9 +257,7 @@ def _bad(bad: BadRow) -> str:
 def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
     """Write parts to a file that was not there; how many. Nothing is left of half a file.
 
-    Raises:
-        UsageError: something stands there.
-        HostError: it cannot be written.
+    Raises: UsageError: something stands there; HostError: it cannot be written.
     """
     try:
         file = path.open("xb")

@@ -1,9 +1,4 @@
-"""`paddock ledger verify`.
-
-Also here:
-
-- `paddock ledger checkpoint`, `proof` and `accept-rollback`.
-"""
+"""`paddock ledger verify`."""
 
 from collections.abc import Sequence
 from contextlib import closing

@@ -1,9 +1,4 @@
-"""Options of a command: parsed by argparse, refused in our words.
-
-Also here:
-
-- Times as people type them.
-"""
+"""Options of a command: parsed by argparse, refused in our words."""
 
 import argparse
 import difflib
@@ -112,10 +107,7 @@ def add_common(parser: argparse.ArgumentParser, as_json: str = "print one JSON v
 def parse(
     command: Command, name: str, arguments: Sequence[str], plane: str | None, console: Console
 ) -> Options | None:
-    """The options, or None where a help text was asked for and printed.
-
-    Raises: UsageError.
-    """
+    """The options, or None where a help text was asked for and printed. Raises: UsageError."""
     preset = argparse.Namespace(json=False, plane=plane)
     try:
         options = make_parser(command, name).parse_args(list(arguments), preset)
@@ -129,9 +121,7 @@ def parse(
 def require_named(what: str, directory: str | None) -> None:
     """Refuse an empty name, which the system would take for the current directory.
 
-    Threat: `--plane "$PLANE"` where the variable is not set.
-
-    Raises: UsageError.
+    Threat: `--plane "$PLANE"` where the variable is not set. Raises: UsageError.
     """
     if directory == "":
         raise UsageError(f"{what} is empty, and names no directory", hint="for here, write .")

@@ -16,10 +16,7 @@ def environment_of(console: Console) -> Environment:
 
 
 def find_project(options: Options, console: Console) -> Project:
-    """The project; nothing is made.
-
-    Raises: UsageError, ConfigError.
-    """
+    """The project; nothing is made. Raises: UsageError, ConfigError."""
     return _find_project(console.directory, environment_of(console), override_of(options, console))
 
 

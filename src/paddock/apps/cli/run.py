@@ -1,10 +1,4 @@
-"""`paddock run`.
-
-Also here:
-
-- `paddock session`.
-- Signals as a request to stop: what runs is cancelled, and comes to its end on record.
-"""
+"""`paddock run`."""
 
 import argparse
 import json

@@ -174,9 +174,8 @@ class ReturningAsker:
     def answer(self, request: ApprovalRequest) -> Approval:
         """The answer that came back, if it is for exactly this and was not used before.
 
-        Threat: whatever comes back is the client's to forge, keep and send again. The
-        state is sealed; what it names is looked up, compared and taken from the inbox,
-        where it stands once.
+        Threat: whatever comes back is the client's to forge, keep and send again. The state is
+        sealed; what it names is looked up, compared and taken from the inbox, where it stands once.
         """
         returned = self.returned
         if returned is None or returned.digest != request.digest:

@@ -1,11 +1,4 @@
-"""Serving clients over streamable HTTP: a bearer token says which agent is calling.
-
-Also here:
-
-- Who may speak to the HTTP server at all: an ASGI application round the SDK's.
-- Whose request it is over HTTP: the agent whose token it carries.
-- The requests that run in the sessions of the HTTP server, by what they are told apart with.
-"""
+"""Serving clients over streamable HTTP: a bearer token says which agent is calling."""
 
 import asyncio
 import ipaddress
@@ -367,9 +360,8 @@ def serve_http(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `say` hears the address once it is bound.
 
-    What is under way then has `limits.mcp_end_s` to come to its end, and is told to stop.
-
-    Raises: UsageError, ConfigError; HostError: the address cannot be used.
+    What is under way then has `limits.mcp_end_s` to come to its end, and is told to stop. Raises:
+    UsageError, ConfigError; HostError: the address cannot be used.
     """
     try:
         agents.get(only)

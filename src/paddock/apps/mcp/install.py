@@ -1,9 +1,4 @@
-"""The server in a client's own configuration file: our entry, and nothing else.
-
-Also here:
-
-- Our entry out of a client's own configuration file: that, and nothing else.
-"""
+"""The server in a client's own configuration file: our entry, and nothing else."""
 
 import shutil
 import sys
@@ -80,11 +75,10 @@ def our_entry(known: object) -> dict[str, Json] | None:
 def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> ClientFileEdit:
     """Plan the entry into the file, which is made if it is missing.
 
-    Of an entry of ours that stands there, what starts the server is set, what is missing is
-    added, and the rest stays: an environment, a time limit.
-
-    Raises: ConfigError: the file does not load. UsageError: the entry there is another
-        program's, or stands in a form that only a person can change.
+    Of an entry of ours that stands there, what starts the server is set, what is missing is added,
+    and the rest stays: an environment, a time limit. Raises: ConfigError: the file does not load.
+    UsageError: the entry there is another program's, or stands in a form that only a person can
+    change.
     """
     found = read_client_file(file, follows=scope == "user")
     write = _toml if file.suffix == ".toml" else _json

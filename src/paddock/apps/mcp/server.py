@@ -1,10 +1,4 @@
-"""The server's two answers, tools/list and tools/call, for both protocol eras.
-
-Also here:
-
-- Running calls: in threads, at most so many at once, stopped when nobody waits any more.
-- A tool result as an MCP client gets it.
-"""
+"""The server's two answers, tools/list and tools/call, for both protocol eras."""
 
 import asyncio
 import os
@@ -230,10 +224,8 @@ class McpServer(Struct, frozen=True):
     async def refuse_unusable(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Put a call on record that the SDK answers, and no handler.
 
-        That is one whose arguments are none, and one whose answer to a question came late
-        or with a state that is not ours.
-
-        Raises: MCPError: as `call_tool`, and whatever comes of the rest.
+        That is one whose arguments are none, and one whose answer to a question came late or with a
+        state that is not ours. Raises: MCPError: as `call_tool`, and whatever comes of the rest.
         """
         params = ctx.params or {}
         given = cast("Json", params.get("arguments"))
