@@ -91,8 +91,6 @@ def _recorded_digest(search: LedgerSearch, name: str) -> str:
 
 
 class AgentStep(Struct, frozen=True):
-    """An agent that the policy file declares, and that is not so yet."""
-
     new: NewAgent
     workspace: Path
     is_there: bool

@@ -314,8 +314,6 @@ ORDER: Final = (
 
 
 class WentBack(Struct, frozen=True):
-    """A ledger that is not what was signed, and how that shows."""
-
     name: LedgerName
     entries: int
     problems: tuple[LedgerProblem, ...]

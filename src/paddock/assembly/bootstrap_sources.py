@@ -141,7 +141,6 @@ def bare_plane_blueprint(
 
 
 def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
-    """The configuration as it was brought, with this profile."""
     members = parse_object(content, PLANE_MARKER).members
     if members.get("tool_profile") == tool_profile:
         return content
@@ -185,7 +184,6 @@ class _Opening(Struct, frozen=True):
 
 
 def admin_config_bytes(tool_profile: ToolProfile) -> bytes:
-    """`HOT/config/admin_config.json` with every default said aloud."""
     return write_object(_config(tool_profile))
 
 

@@ -30,8 +30,6 @@ _ON_A_WIRE = frozenset({"anthropic", "openai"})
 
 
 class Finishing(Protocol):
-    """Answers that were all prepared before."""
-
     def require_met(self) -> None:
         """Raises: ConfigError where a request was not the one that an answer is for."""
         ...

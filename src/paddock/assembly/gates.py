@@ -135,7 +135,6 @@ def _record(project: Project, *entries: Entry) -> None:
 
 
 def is_governance_gone(project: Project) -> bool:
-    """Whether a bare plane lacks the ledger that each begins with."""
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     return project.layout.kind is PlaneKind.BARE and not path.exists()
 

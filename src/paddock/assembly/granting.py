@@ -79,8 +79,6 @@ _ANEW: Final = "make the call again: it is asked about anew"
 
 
 class Outdated(Struct, frozen=True):
-    """Why no call can take an answer to a request, and what to do instead."""
-
     why: str
     hint: str
     bars_rule: bool = False

@@ -38,7 +38,6 @@ class GeneratedPaths(Struct, frozen=True):
 
 
 def open_history(project: Project) -> History:
-    """The history, opened for good when something is first written."""
     bytes_max = project.policy.settings.history.bytes_max
     return History(str(project.layout.objects), bytes_max=bytes_max)
 

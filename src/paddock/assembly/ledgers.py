@@ -59,8 +59,6 @@ class TierAbove(Struct, frozen=True):
 
 
 class Outside(Struct, frozen=True):
-    """The anchor of the highest ledger."""
-
     layout: PlaneLayout
     environment: Environment
 
@@ -186,7 +184,6 @@ def open_plane_ledger(
 def checkpointer_of(
     layout: PlaneLayout, environment: Environment, name: LedgerName
 ) -> Checkpointer:
-    """What makes the checkpoints of the ledger `name`, with the key of this user."""
     path = str(layout.ledger_paths()[name])
     return Checkpointer(path, signer_of(layout, environment, name))
 

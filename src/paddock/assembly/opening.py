@@ -106,7 +106,6 @@ def policy_notices(project: Project) -> tuple[str, ...]:
 
 
 def _gate_notices(project: Project) -> tuple[str, ...]:
-    """That both halves of the dual gate hold in vain, which is said each time."""
     gate = project.gate
     if gate.is_open or not gate.variable or gate.tool_profile != "development":
         return ()

@@ -52,8 +52,6 @@ class OperatorDoor(Struct, frozen=True):
 
 
 class _NothingAsked:
-    """An operator's own call asks nobody."""
-
     def asked(self, request: ApprovalRequest) -> None:
         """Raises: InternalError."""
         raise InternalError(f"an operator's call asked for an approval: {request.reason}")

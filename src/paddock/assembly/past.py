@@ -194,8 +194,6 @@ class Past(Struct):
 
 
 class _Stored(Struct, frozen=True):
-    """Lists of effects that were too long for their entries."""
-
     seen: SeenStore
 
     def read(self, digest: str) -> bytes | None:

@@ -76,8 +76,6 @@ def _toolsets(config: "AdminConfig", gate: DualGate) -> tuple[str, ...]:
 
 
 class Project(Struct, frozen=True):
-    """A root with the policy in force, its plane and its agents."""
-
     root: ProjectRoot
     layout: PlaneLayout
     files: PolicyFiles
@@ -95,7 +93,6 @@ class Project(Struct, frozen=True):
     """What the dual gate found; on a project it is closed."""
 
     def report(self) -> WhereReport:
-        """Where everything is."""
         gate = None if self.admin is None else self.gate
         return where_report(self.root, self.layout, self.files, self.environment, gate)
 
@@ -203,7 +200,6 @@ class PlaneSite(Struct, frozen=True):
     environment: Environment
 
     def report(self) -> WhereReport:
-        """Where everything is, whose policy is not known."""
         return where_report(self.root, self.layout, None, self.environment)
 
 
@@ -241,7 +237,6 @@ def is_made_with_dev(project: Project) -> bool:
 
 
 def report_of(project: Project) -> "WhereReport":
-    """Where everything is, and whether the plane was made with `--dev`."""
     return replace(project.report(), made_with_dev=is_made_with_dev(project))
 
 

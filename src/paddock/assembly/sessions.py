@@ -93,7 +93,6 @@ def open_model(settings: ProviderSettings, variables: Mapping[str, str]) -> Gate
 
 
 def gateway_of(provider: Provider) -> Gateway:
-    """Retries in real time."""
     return Gateway(provider, wait=wait_or_cancel, draw=random.random)
 
 
@@ -182,7 +181,6 @@ class _Opening:
         self._session_id = wish.resume or new_session_id()
 
     def parts(self) -> SessionParts:
-        """Everything, ready to start."""
         project, wish, held = self._project, self._wish, self._held
         lineage = project.agents.lineage(self._agent)
         contracts = _contracts(project)

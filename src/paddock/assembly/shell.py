@@ -40,8 +40,6 @@ STAGING: Final = "staging"
 
 
 class ShellGround(Struct, frozen=True):
-    """Whose commands, on what."""
-
     project: Project
     agent: str
     chain: AgentChain

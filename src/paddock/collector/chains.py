@@ -25,8 +25,6 @@ from paddock.values.entries import GENESIS
 
 
 class Chain(Struct, frozen=True):
-    """One ledger of one host, and the key that a person enrolled for it."""
-
     host: str
     ledger: str
     tier: str
@@ -77,8 +75,6 @@ class Offer(Struct, frozen=True):
 
 
 class RefusalCode(StrEnum):
-    """Why an offer was not taken. Stable."""
-
     NOT_ENROLLED = "collector.not_enrolled"
     NOTE = "collector.note"
     """No checkpoint that the enrolled key signed."""
@@ -103,8 +99,6 @@ class RefusalCode(StrEnum):
 
 
 class OfferRefusal(Struct, frozen=True):
-    """Why an offer was not taken."""
-
     code: RefusalCode
     message: str
 
@@ -146,7 +140,6 @@ class Progress(Struct, frozen=True):
 
 
 def open_offer(chain: Chain, head: ChainHead, offer: Offer) -> Checkpoint | OfferRefusal:
-    """Return the checkpoint of an offer whose lines are worth reading."""
     try:
         checkpoint = open_note(offer.note, chain.key).checkpoint
     except NoteError as fault:
@@ -174,8 +167,6 @@ def _behind(head: ChainHead) -> OfferRefusal:
 
 
 class Judging:
-    """One offer, judged run by run. After a refusal it is over."""
-
     def __init__(
         self,
         chain: Chain,
@@ -200,7 +191,6 @@ class Judging:
         """The tree of lines that departed, from the sender's edge; None where that is none."""
 
     def take(self, lines: Sequence[bytes]) -> list[bytes] | OfferRefusal:
-        """Return the lines of the next run that are new."""
         if self._seq + len(lines) > self._checkpoint.size:
             return OfferRefusal(
                 RefusalCode.SIZE, f"more lines than the {self._checkpoint.size} that were signed"
@@ -222,7 +212,6 @@ class Judging:
         return new
 
     def end(self) -> ChainHead | OfferRefusal:
-        """Return how far the chain reaches with this offer."""
         wanted = self._checkpoint
         if self._seq != wanted.size:
             return OfferRefusal(

@@ -58,8 +58,6 @@ _PARTS_FETCHED: Final = 2
 
 
 class PostgresStore:
-    """See `Store`. One connection."""
-
     def __init__(self, dsn: str) -> None:
         """Connect.
 

@@ -88,8 +88,6 @@ _LINE: Final = ", line "
 
 
 class Watcher(Protocol):
-    """Hears how far a long look is."""
-
     def begins(self, gate: str, what: str) -> None:
         """Something that may take a while begins; `what` is empty for the gate as a whole."""
         ...
@@ -104,8 +102,6 @@ NOBODY: Final[Watcher] = _Nobody()
 
 
 class GateTools(Struct, frozen=True):
-    """What the gates work with besides the plane itself."""
-
     workspace: Workspace
     ledger: PackageLedger
     acceptance: AcceptanceRunner
@@ -206,7 +202,6 @@ UNAPPROVED = "it was installed without an approval: paddock package approve ARCH
 
 
 def use_problem(use: ApprovalUse, approval: PackageApproval, keys: Keys) -> str:
-    """Why an approval does not carry one use of it, as the ledger tells that use."""
     problem = signature_problem(approval, keys)
     if problem:
         return problem

@@ -97,8 +97,6 @@ class OwnedKind(Enum):
 
 
 class OwnedEntry(Struct, frozen=True):
-    """One name below the plane's root, with what stands there."""
-
     path: str
     """Relative to the root; bytes that are no UTF-8 as Python's surrogates."""
     kind: OwnedKind

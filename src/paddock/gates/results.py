@@ -21,8 +21,6 @@ class Status(StrEnum):
 
 
 class GateResult(Struct, frozen=True):
-    """One gate's answer. Make it with `judged` or `not_applicable`."""
-
     gate: str
     status: Status
     checks: int
@@ -117,7 +115,6 @@ class Tally:
         self._checks = len(self._failures)
 
     def fail(self, failures: Iterable[Failure]) -> None:
-        """Looks at which something was wrong."""
         for failure in failures:
             self._checks += 1
             self._add(failure)

@@ -96,19 +96,15 @@ class NoApprover:
     """Nobody can be asked: the answer is no, and says so."""
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Always `approval.unavailable`."""
         del request
         return Approval(False, "nobody", ApprovalUnavailableError.code, "there is no approver")
 
 
 class YesApprover:
-    """Says yes to everything, in the name of whoever chose it beforehand."""
-
     def __init__(self, by: str) -> None:
         self._by = by
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Always granted."""
         del request
         return Approval(True, self._by)
 
@@ -228,7 +224,6 @@ _DIFF_LINES_MAX: Final = 1000
 
 
 def question_of(request: ApprovalRequest) -> str:
-    """Who asks to run what, why that is asked about, and by which rule."""
     arguments = json.dumps(dict(request.arguments), ensure_ascii=True)
     shown = cut(arguments, _SHOWN_CHARS_MAX)
     rows = [

@@ -376,9 +376,7 @@ class CallWatcher(Protocol):
         """It may run: what policy said, and who approved it."""
         ...
 
-    def started(self, call: ToolCall) -> None:
-        """It runs now."""
-        ...
+    def started(self, call: ToolCall) -> None: ...
 
     def finished(self, call: ToolCall, done: Done, duration_us: int) -> None:
         """It is over; refused ones were not started."""

@@ -64,7 +64,6 @@ class BrokenRequest(Struct, frozen=True):
         )
 
     def summary(self) -> dict[str, Json]:
-        """What a list shows of it, besides those that load."""
         return {"id": self.id, "state": "broken", "file": str(self.file), "error": self.why}
 
 
@@ -84,7 +83,6 @@ def ending_for(request: ApprovalRequest) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether a file of this name holds a request."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -98,8 +96,6 @@ def id_in(name: str) -> str:
 
 
 class ApprovalBook(Protocol):
-    """The governance ledger, as the inbox uses it."""
-
     def answered(self, parked: Parked, answer: str) -> None:
         """Record an answer, or its use, durably. Raises: PaddockError; then it does not count."""
         ...

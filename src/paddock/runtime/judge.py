@@ -44,8 +44,6 @@ class Judge(Protocol):
 
 
 class PolicyJudge:
-    """One policy for one agent and its ancestors."""
-
     __slots__ = ("_chain", "_judge", "_policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
@@ -109,15 +107,12 @@ class OperatorJudge:
         )
 
     def is_shown(self, relative: str) -> bool:
-        """As to the agent."""
         return self._shown.is_shown(relative)
 
     def may_view(self, relative: str) -> bool:
-        """As to the agent."""
         return self._shown.may_view(relative)
 
     def allows(self, action: Action) -> bool:
-        """As the agent."""
         return self._shown.allows(action)
 
 

@@ -39,8 +39,6 @@ _COMPLETED: Final = frozenset({"completed"})
 
 
 class Dialect(Struct, frozen=True):
-    """How one provider writes calls and wants their results."""
-
     read: Callable[[object], list[Asked]]
     write: Callable[[list[ToolResult]], list[dict[str, Json]]]
 

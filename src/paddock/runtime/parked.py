@@ -77,11 +77,9 @@ class Parked(Struct, frozen=True):
 
     @property
     def pin(self) -> str:
-        """The name under which the history keeps the contents of `changes`."""
         return pin_name(self.id)
 
     def is_expired(self, now: float) -> bool:
-        """Whether its time is over."""
         return now >= self.expires_at
 
     def summary(self) -> dict[str, Json]:
@@ -110,12 +108,10 @@ class Parked(Struct, frozen=True):
 
 
 def pin_name(identity: str) -> str:
-    """The name for the contents of the request with this id."""
     return f"parked-{identity}"
 
 
 def write_parked(parked: Parked) -> bytes:
-    """The content of its file."""
     members = {
         "format": FORMAT,
         **parked.summary(),
@@ -193,7 +189,6 @@ def _texts(fields: Fields, name: str) -> tuple[str, ...]:
 
 
 def digest_of_changes(changes: Json) -> str:
-    """SHA-256 over the changes' canonical JSON."""
     return digest_of_json(changes)
 
 
@@ -313,7 +308,6 @@ class CommitParked(Struct, frozen=True):
         )
 
     def _refused_rows(self) -> list[str]:
-        """What the command changed besides, and that stays as it was."""
         refused = self.parked.refused
         count = len(refused) + self.parked.refused_more
         if not count:

@@ -35,8 +35,6 @@ that this version knows."""
 
 
 class PastCall(Struct, frozen=True):
-    """One call that changed something, or may have."""
-
     call_id: str
     entry_id: str
     """Of its result in the ledger, or of its intent where it has none."""
@@ -118,7 +116,6 @@ def _telling_commands(calls: Sequence[PastCall]) -> tuple[PastCall, ...]:
 
 
 def ended_notes(effects: FoundEffects, notes: Sequence[Note]) -> frozenset[Note]:
-    """The notes that the ledger makes superfluous."""
     recorded = {_key(row) for row in effects.results if _names_effects(row)}
     return frozenset(note for note in notes if _key_of_note(note) in recorded)
 
@@ -134,7 +131,6 @@ def _names_effects(stored: StoredEntry) -> bool:
 
 
 def _key(stored: StoredEntry) -> _Key:
-    """Of a result."""
     intent = stored.entry.metadata.get("intent")
     if isinstance(intent, str) and intent:
         return "", intent

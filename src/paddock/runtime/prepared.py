@@ -39,7 +39,6 @@ class Bounds(Struct, frozen=True):
     on_output: "OnOutput | None" = None
 
     def over(self, ports: Ports) -> Ports:
-        """What a handler may touch in a call with these bounds."""
         if self.cancel is NEVER and self.on_output is None:
             return ports
         return replace(ports, cancel=self.cancel, on_output=self.on_output)

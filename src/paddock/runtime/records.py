@@ -69,8 +69,6 @@ class Caller(Struct, frozen=True):
 
 
 class Recorder:
-    """Makes the entries of one caller. Holds what is the same for all of them."""
-
     __slots__ = ("_agent", "_chain", "_session", "_shared")
 
     def __init__(self, caller: Caller) -> None:
@@ -345,7 +343,6 @@ def kept_arguments(
 
 
 def holds_contents(kept: Mapping[str, Json]) -> bool:
-    """Whether something stands in for a content among kept arguments."""
     return dict in map(type, kept.values())
 
 

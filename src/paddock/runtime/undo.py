@@ -130,7 +130,6 @@ def leaves_left(changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
-    """The paths where a call found a link or a file."""
     return frozenset(
         change.path
         for change in changes
@@ -197,8 +196,6 @@ def _was(change: Change, now: EntryState | None) -> bool:
 
 
 class UndoPlan(Struct):
-    """What takes a call back."""
-
     left: UndoTree
     """As the call left it."""
     store: ObjectStore
@@ -275,7 +272,6 @@ class UndoPlan(Struct):
         self._stage("delete", RemoveFile(path, old, overrides_read_only=self.overrides_read_only))
 
     def _make_parents(self, path: WorkspacePath) -> None:
-        """What went away since with the directory that held it."""
         missing: list[WorkspacePath] = []
         parent = path.parent
         while parent.relative not in self._made and self.left.state(parent.relative) is None:
@@ -313,7 +309,6 @@ def refusal_of_changed(named: Sequence[str]) -> FileChangedError:
 
 
 def refusal_of_unkept(paths: Sequence[str]) -> PathNotFoundError:
-    """The refusal of an undo because the old content is not there."""
     return PathNotFoundError(
         f"the history does not have the old content of {_listed([quote(path) for path in paths])}",
         hint="it was pruned to keep to [history] bytes_max, or only commands write it",
@@ -344,8 +339,6 @@ class _Move(Struct, frozen=True):
 
 
 class _Ready(Struct, frozen=True):
-    """What will be done."""
-
     actions: tuple[Action, ...]
     set: UndoPlan
     moved: _Move | None = None

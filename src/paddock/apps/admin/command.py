@@ -13,19 +13,13 @@ Options = argparse.Namespace
 
 class AdminConsole(Protocol):
     @property
-    def stdin(self) -> TextIO:
-        """Where the operator types."""
-        ...
+    def stdin(self) -> TextIO: ...
 
     @property
-    def stdout(self) -> TextIO:
-        """Where things are shown."""
-        ...
+    def stdout(self) -> TextIO: ...
 
     @property
-    def variables(self) -> Mapping[str, str]:
-        """The environment."""
-        ...
+    def variables(self) -> Mapping[str, str]: ...
 
     @property
     def directory(self) -> Path: ...
@@ -43,7 +37,6 @@ class Admin:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """--agent, --model and --plain."""
         parser.add_argument("--agent", metavar="NAME", help="who answers (default: admin, or main)")
         parser.add_argument(
             "--model",

@@ -25,7 +25,6 @@ class Vocabulary(Struct, frozen=True):
 
 
 def candidates(before: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
-    """The ways to go on behind `before`, the text up to the cursor."""
     words = before.split(" ")
     last = words[-1]
     if before.startswith("/"):

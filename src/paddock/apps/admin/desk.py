@@ -115,7 +115,6 @@ class TurnView:
             self._screen.show(line(TextSpan("note: ", TextLook.WARN), result.note))
 
     def give_up(self) -> None:
-        """A turn ended in an error."""
         self._flush()
         self._screen.live("")
 
@@ -143,15 +142,12 @@ class TurnView:
             self._screen.show(line(TextSpan("note: ", TextLook.WARN), said))
 
     def _flush(self) -> None:
-        """What stands in the last line is all of it."""
         if self._partial.strip():
             self._screen.show(spoken(self._partial))
         self._partial = ""
 
 
 class Setting(Struct, frozen=True):
-    """What the shell was started with."""
-
     project: Project
     agent: str | None
     model: str | None
@@ -186,7 +182,6 @@ class Desk:
 
     @property
     def project(self) -> Project:
-        """What the session works on."""
         return self.setting.project
 
     @property
@@ -243,7 +238,6 @@ class Desk:
         self.view.begin()
 
     def end_turn(self) -> None:
-        """A turn is over, and its cost is the session's."""
         self._spent.clear()
         self.refresh()
 
@@ -270,7 +264,6 @@ class Desk:
         return self.keyboard.interrupting(_Stop(self.screen, token))
 
     def status(self) -> StatusLine:
-        """How things stand now."""
         session = self.session
         facts = session.facts
         model, gate = as_map(facts.get("model")), as_map(facts.get("dual_gate"))
@@ -287,7 +280,6 @@ class Desk:
         )
 
     def refresh(self) -> None:
-        """Bring the status line up to date."""
         self.screen.status(self.status())
 
     def _open(self, resume: str | None) -> Session:
@@ -313,7 +305,6 @@ class _Stop(Struct, frozen=True):
 
 
 def examine(project: Project) -> tuple[BackendVerdict, ...]:
-    """Every backend, each tried by running a command in it."""
     return examine_host(project.environment.paddock_home / STAGING)
 
 

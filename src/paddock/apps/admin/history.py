@@ -35,7 +35,6 @@ class HistoryFile:
     """The newest lines; adding one costs one write at the end."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory` is made, if it is missing, with the first line."""
         self._file = directory / FILE
 
     def load(self) -> list[str]:

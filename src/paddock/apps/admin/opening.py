@@ -17,8 +17,6 @@ _DUMB: Final = frozenset({"dumb", "unknown", ""})
 
 
 class ShellStreams(Struct, frozen=True):
-    """Where the operator is."""
-
     source: TextIO
     out: TextIO
     variables: Mapping[str, str]
@@ -76,8 +74,6 @@ def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
 
 
 class _Workspaces(Struct, frozen=True):
-    """Where the agents of a plane work."""
-
     project: Project
 
     def __call__(self, agent: str) -> str:

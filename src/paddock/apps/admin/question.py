@@ -139,8 +139,6 @@ _IN_DIFF: Final = frozenset({"content", "old_str", "new_str", "old_string", "new
 
 
 class Extent(Struct, frozen=True):
-    """How much of each piece is shown."""
-
     lines_max: int = LINES_MAX
     chars_max: int = CHARS_MAX
 
@@ -150,8 +148,6 @@ WHOLE: Final = Extent(EXPANDED_LINES_MAX, EXPANDED_CHARS_MAX)
 
 
 class _Draft(Struct):
-    """The question while it is put together."""
-
     extent: Extent
     rows: list[Row] = field(default_factory=list[Row])
     notices: list[str] = field(default_factory=list[str])
@@ -180,7 +176,6 @@ class _Draft(Struct):
         self.notices += [f"{name}: {notice}" for notice in revealed.notices]
 
     def add_own(self, name: str, text: str) -> None:
-        """One piece that nobody else wrote."""
         self.rows.append(row(TextSpan(f"{name:<9}", TextLook.DIM), text))
 
 

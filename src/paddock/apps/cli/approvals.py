@@ -51,7 +51,6 @@ class Approvals:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         listing = actions.add_parser("list", help="list what waits", allow_abbrev=False)
         show = actions.add_parser("show", help="show one, whole", allow_abbrev=False)
@@ -69,7 +68,6 @@ class Approvals:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Do what was asked."""
         project = use_project(options, console)
         actions = {
             "list": self._list,

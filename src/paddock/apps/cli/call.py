@@ -23,8 +23,6 @@ from paddock.values.calls import Json, Refusal, ToolResult
 
 
 class CallOnce:
-    """One governed call. Prints the result object."""
-
     summary = (
         "Run one governed tool call and print its result as one JSON object.\n"
         "Arguments are one JSON object, or - to read it from standard input."
@@ -36,7 +34,6 @@ class CallOnce:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """TOOL, JSON, --agent, --yes or --no-input."""
         parser.add_argument("tool", metavar="TOOL")
         parser.add_argument("arguments", nargs="?", default="{}", metavar="JSON|-")
         parser.add_argument("--agent", metavar="NAME", help="who calls (default: main)")
@@ -80,7 +77,6 @@ class ProgressLine:
         self._write(f"running {seconds:.0f} s, {output_bytes / 1000:,.0f} kB of output")
 
     def wipe(self) -> None:
-        """Take the line away."""
         if self._is_shown:
             self._write("")
 
@@ -123,18 +119,14 @@ _PROVIDERS = ("anthropic", "openai", "openai-responses", "mcp")
 
 
 class ListTools:
-    """The tools of one agent, as a table or as a provider's schemas."""
-
     summary = "List the tools that an agent has, or print them as a provider's schemas."
     examples = "  paddock tools\n  paddock tools --provider anthropic"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """--agent and --provider."""
         parser.add_argument("--agent", metavar="NAME", help="whose tools (default: main, or admin)")
         parser.add_argument("--provider", choices=_PROVIDERS, help="print that one's schemas")
 
     def run(self, options: Options, console: Console) -> int:
-        """Print them."""
         registry = tools_of(use_project(options, console), options.agent)
         if options.provider is not None:
             console.write_json(registry.for_provider(options.provider))

@@ -84,7 +84,6 @@ class ChainStatus(Struct, frozen=True):
         }
 
     def say(self, console: Console) -> None:
-        """One line, and one for each reason that offers were refused for."""
         name = f"{self.chain.host} {self.chain.ledger}"
         newest = self.newest
         if newest is None:
@@ -145,7 +144,6 @@ def report_json(report: ChainReport) -> Json:
 
 
 def say_report(report: ChainReport, console: Console) -> None:
-    """One line, and one for each problem."""
     said = "DAMAGED" if report.problems else "whole"
     console.say(
         f"{show_name(report.host)} {show_name(report.ledger)}: {said}: {report.entries} entries, "
@@ -160,8 +158,6 @@ _HOST: Final = lazy_pattern(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 
 
 class CollectorCommand:
-    """The ledgers of many hosts, kept in one place."""
-
     summary = (
         "Keep the ledgers of many hosts in one PostgreSQL. A host pushes what is new; the\n"
         "collector takes it in where it goes on from what is there and is signed by the key\n"

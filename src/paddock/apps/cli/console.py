@@ -39,8 +39,6 @@ def wait(seconds: float) -> bool:
 
 
 class Console(Struct, frozen=True):
-    """A command's view of the process. Tests make one of their own."""
-
     stdin: TextIO
     stdout: TextIO
     stderr: TextIO
@@ -105,7 +103,6 @@ class Console(Struct, frozen=True):
             self.stdout.flush()
 
     def say(self, text: str = "") -> None:
-        """One line, or several, for a person."""
         rows = (show_line(row)[0] for row in text.split("\n"))
         self.print("\n".join(rows) + "\n")
 
@@ -124,7 +121,6 @@ class Console(Struct, frozen=True):
             forget(self.stderr)
 
     def report(self, error: PaddockError) -> None:
-        """An error with its place and hint, on stderr."""
         self.warn(error.render())
 
     @property
@@ -224,7 +220,6 @@ _EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
 
 
 def exit_of_error(kind: type[PaddockError]) -> int:
-    """The exit status of a command that an error of this class ended."""
     return next((status for each, status in _EXITS if issubclass(kind, each)), EXIT_DEFECT)
 
 

@@ -33,8 +33,6 @@ _STAGING = "staging"
 
 
 class Doctor:
-    """What this host can enforce, and what is missing."""
-
     summary = "Show what this host can enforce on files and commands, and what is missing."
     examples = "  paddock doctor\n  paddock doctor --json"
 
@@ -193,7 +191,6 @@ def look_here(options: Options, console: Console) -> Here:
 
 
 def _outside(project: Project, console: Console) -> tuple[HostFinding, ...]:
-    """Programs of this host that a client's confined commands rarely get to work."""
     hook = project.policy.settings.hook
     names = find_rarely_confined(console.variables.get("PATH", ""), hook.outside)
     if not names or hook.shell != "confine":
@@ -241,5 +238,4 @@ def _records(places: tuple[Path, ...]) -> HostFinding:
 
 
 def _standing(place: Path) -> Path:
-    """The place, or what stands nearest above it and would hold it."""
     return next((each for each in (place, *place.parents) if os.path.lexists(each)), place)

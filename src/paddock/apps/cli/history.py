@@ -31,7 +31,6 @@ class HistoryCommand:
     examples = "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """[PATH] [--agent NAME] [--last N]."""
         parser.add_argument("path", nargs="?", metavar="PATH", help="a file, or a directory")
         parser.add_argument("--agent", metavar="NAME", help="whose workspace")
         parser.add_argument("--last", type=int, default=_LAST, metavar="N", help="0: all")
@@ -213,7 +212,6 @@ class DiffCommand:
 
 
 def say_diffs(diffs: Diffs, console: Console) -> None:
-    """Each path with what happened to it, then its difference."""
     for diff in diffs.paths:
         console.say(f"{diff.kind} {show_name(diff.path)}")
         console.say(diff.text)
@@ -248,7 +246,6 @@ class UndoCommand:
         )
 
     def run(self, options: Options, console: Console) -> int:
-        """0 done, 1 refused, 5 the host could not."""
         if options.call is None:
             raise _none_given(options, console)
         with open_past(use_project(options, console)) as past:

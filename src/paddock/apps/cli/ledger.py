@@ -109,7 +109,6 @@ def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
 
 
 def add_rollback(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `accept-rollback`."""
     parser.add_argument("--ledger", choices=names, help="default: all that went back")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -190,8 +189,6 @@ _CHOICES: Final = tuple(name.value for name in NAMES)
 
 
 class LedgerCommand:
-    """Questions to the ledgers, and what makes their checkpoints."""
-
     summary = (
         "Query, follow, verify and export the ledgers; make checkpoints and proofs of them.\n"
         "Entries are written by what happens alone, but for those of accept-rollback and erase."
@@ -253,7 +250,6 @@ class LedgerCommand:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Answer the question."""
         question = options.question
         if question == "signer":
             # Started for every checkpoint, perhaps as another user: no project, nothing more.

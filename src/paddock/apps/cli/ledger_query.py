@@ -86,7 +86,6 @@ def filter_of(options: Options, path: str | None = None) -> Filter:
 
 
 def unfinished(size_bytes: int) -> str:
-    """What to say of an append that is on its way, or torn."""
     return f"{size_bytes} bytes follow the last whole line"
 
 

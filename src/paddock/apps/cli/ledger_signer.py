@@ -51,7 +51,6 @@ def _origin_of(given: str) -> bytes:
 
 
 def _asked(text: str) -> tuple[str, list[bytes]]:
-    """A checkpoint's three lines, and the hashes after them."""
     lines = text.splitlines(keepends=True)
     try:
         proof = [bytes.fromhex(line) for line in lines[3:]]

@@ -92,7 +92,6 @@ def run_verify(
 
 
 def _reported(faults: list[PaddockError], console: Console) -> PaddockError:
-    """The first fault, now that the others are said."""
     for fault in faults[1:]:
         console.report(fault)
     return faults[0]
@@ -256,7 +255,6 @@ _GO_ON: Final = "go on from what is here? what was signed before counts no more 
 
 
 def run_checkpoint(site: PlaneSite, options: Options, console: Console) -> int:
-    """Make a checkpoint, carry it up, and hand it out."""
     name = LedgerName(options.ledger)
     _require_ledger(site, name)
     with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:

@@ -262,7 +262,6 @@ def _allow_open_files() -> None:
 
 
 def console() -> None:
-    """The `paddock` program."""
     here = Console.of_process()
     # Threat: what was cut short must not pass for done where `paddock ledger verify | head -1`
     # decides what comes next.

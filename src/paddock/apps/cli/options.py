@@ -19,9 +19,7 @@ class Command(Protocol):
     summary: str
     examples: str
 
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Declare options and arguments."""
-        ...
+    def configure(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, options: Options, console: Console) -> int:
         """Do it; the exit status."""
@@ -97,7 +95,6 @@ def make_parser(command: Command, name: str) -> Parser:
 
 
 def add_common(parser: argparse.ArgumentParser, as_json: str = "print one JSON value") -> None:
-    """`--json` and `--plane`, which may stand before or after a sub-command."""
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=as_json)
     parser.add_argument(
         "--plane", metavar="DIR", default=argparse.SUPPRESS, help="the project or bare plane"

@@ -324,7 +324,6 @@ def _judge_signature(
 
 
 def _known_keys(options: Options, console: Console) -> "dict[str, PublicKey]":
-    """The user's own key, and those of the plane where one is meant."""
     from paddock.packages.signing import find_operator_key, public_half, read_keys
 
     found: dict[str, PublicKey] = {}
@@ -380,7 +379,6 @@ _SHOWN_MAX: Final = 20
 
 
 def say_report(report: "InstallReport", options: Options, console: Console) -> None:
-    """What an install or an uninstall came to."""
     from paddock.packages.install import word_of
 
     if options.json:
@@ -473,8 +471,6 @@ _SHOWN_MAX_GATE: Final = 50
 
 
 class GateCommand:
-    """What the gates say of a bare plane."""
-
     summary = (
         "Look whether a bare plane is what its packages, approvals and ledgers say.\n"
         "Without --gate all eight look: G0B files and ownership, G1 and G1-COMPLETE specs\n"
@@ -490,7 +486,6 @@ class GateCommand:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Which gates, and what a failure means."""
         which = parser.add_mutually_exclusive_group()
         which.add_argument("--gate", metavar="NAME", help="one gate, such as G0B")
         which.add_argument("--all", action="store_true", help="all eight (the default)")
@@ -499,7 +494,6 @@ class GateCommand:
         )
 
     def run(self, options: Options, console: Console) -> int:
-        """Look, say, and end as the answer is."""
         from paddock.assembly.gates import check_gates, is_governance_gone
         from paddock.gates.results import results_json
 

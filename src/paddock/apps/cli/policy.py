@@ -131,7 +131,6 @@ class PolicyCommand:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Answer the question."""
         if options.question in _ASKED and not (options.action or "").strip():
             raise UsageError("no action is given", where="ACTION", hint=_ASKED[options.question])
         if options.question == "check":
@@ -222,7 +221,6 @@ class PolicyCommand:
 
 
 def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
-    """The policy that is meant, and where git may track files of which it speaks."""
     if options.file is None:
         project = find_project(options, console)
         _warn_of_distrust(project, console)
@@ -270,7 +268,6 @@ def _past(options: Options, console: Console) -> int:
 
 
 def is_call_id(text: str) -> bool:
-    """Whether it is meant as the id of a recorded call, not as an action."""
     # What the ledger keeps cut says so behind it, with spaces.
     return not text.startswith("tool:") and (" " not in text or is_cut(text))
 

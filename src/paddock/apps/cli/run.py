@@ -77,8 +77,6 @@ def cancelled_by_signals() -> Generator[Stopping]:
 
 
 class RunCommand:
-    """One headless session of one turn."""
-
     summary = (
         "Have an agent do a task, and print its answer.\n"
         "Nobody is asked: what policy would ask about is refused. Without --model the plane's\n"
@@ -95,7 +93,6 @@ class RunCommand:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """TASK, --agent and --model."""
         parser.add_argument("task", metavar="TASK")
         parser.add_argument("--agent", metavar="NAME", help="who works (default: main, or admin)")
         add_model(parser)
@@ -200,8 +197,6 @@ _MESSAGE_SHOWN_MAX = 60
 
 
 class Sessions:
-    """Sessions of a plane, from its ledgers."""
-
     summary = (
         "List sessions, show their turns, go on with one, or export all that is recorded of it."
     )
@@ -213,7 +208,6 @@ class Sessions:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         listing = actions.add_parser("list", help="all sessions", allow_abbrev=False)
         listing.add_argument("--agent", metavar="NAME", help="only those of this agent")
@@ -230,7 +224,6 @@ class Sessions:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Do what was asked."""
         if options.action == "resume":
             return answer(options.task, options.session, options, console)
         project = find_project(options, console)

@@ -40,7 +40,6 @@ class Init:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """DIR, --bare and --dev."""
         parser.add_argument("directory", nargs="?", metavar="DIR", help="default: here")
         parser.add_argument("--bare", action="store_true", help="make a bare plane")
         parser.add_argument(
@@ -50,7 +49,6 @@ class Init:
         )
 
     def run(self, options: Options, console: Console) -> int:
-        """Make what is missing."""
         from paddock.assembly.opening import init_project
 
         require_named("DIR", options.directory)
@@ -87,7 +85,6 @@ class Init:
 
 
 def _warn_of_tracked(root: ProjectRoot, console: Console) -> None:
-    """Say what git tracks of what policy calls secret."""
     from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets
     from paddock.sandbox.git.tracked import list_tracked
 
@@ -197,8 +194,6 @@ WHERE = Where()
 
 
 class Trust:
-    """Show what a project's policy grants, ask, and trust exactly what was shown."""
-
     summary = (
         "Show what a project's policy grants beyond the defaults and, after a yes, trust it.\n"
         "Trust is in this path and these bytes: a changed file has to be trusted again."
@@ -206,12 +201,10 @@ class Trust:
     examples = "  paddock trust\n  paddock trust path/to/clone --yes"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """DIR and --yes."""
         parser.add_argument("directory", nargs="?", metavar="DIR", help="default: here")
         parser.add_argument("--yes", action="store_true", help="do not ask")
 
     def run(self, options: Options, console: Console) -> int:
-        """0 trusted, 1 not."""
         from paddock.assembly.trust import review_trust, trust_policy
 
         require_named("DIR", options.directory)
@@ -287,7 +280,6 @@ class AgentsCommand:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Do what was asked."""
         project = use_project(options, console)
         actions = {
             "create": self._create,

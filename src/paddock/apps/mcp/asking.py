@@ -56,18 +56,12 @@ _SCHEMA: Final[ElicitRequestedSchema] = {
 
 
 class Asker(Protocol):
-    """Puts one call's question to its client."""
-
-    def answer(self, request: ApprovalRequest) -> Approval:
-        """As an approver does."""
-        ...
+    def answer(self, request: ApprovalRequest) -> Approval: ...
 
 
 class Governing(Protocol):
     @property
-    def governs(self) -> bool:
-        """Whether it is in force still."""
-        ...
+    def governs(self) -> bool: ...
 
 
 CURRENT: Final[ContextVar[Asker | None]] = ContextVar("paddock.mcp.asker", default=None)
@@ -135,8 +129,6 @@ class WaitingAsker(Struct, frozen=True):
 
 
 class _Stop(Struct, frozen=True):
-    """Gives up the question of a call that is cancelled."""
-
     future: "concurrent.futures.Future[Any]"
 
     def __call__(self) -> None:
@@ -163,8 +155,6 @@ class Returned(Struct, frozen=True):
 
 
 class ReturningAsker:
-    """Has the client make its call again with the answer."""
-
     def __init__(self, inbox: Inbox, returned: Returned | None, name: str) -> None:
         self.returned = returned
         self.name = name
@@ -202,7 +192,6 @@ class ReturningAsker:
                 self._inbox.forget_waiting(parked.request)
 
     def question(self, result: ToolResult) -> InputRequiredResult | None:
-        """The question to send instead of the result, if one was put and is kept."""
         identity = result.details.get(KEY)
         if self._asked is None or not isinstance(identity, str):
             return None

@@ -102,8 +102,6 @@ def not_looked_up(connection: HTTPConnection, error: AuthenticationError) -> Res
 
 
 class ByToken(Struct, frozen=True):
-    """The agent of a request is the one whose token it carries."""
-
     agents: Agents
 
     def served(self) -> Served:
@@ -148,7 +146,6 @@ class RunningRequests:
 
     @contextmanager
     def held(self, key: RequestKey | None) -> Generator[None]:
-        """For so long it runs, whoever else holds it."""
         if key is None:
             yield
             return
@@ -176,8 +173,6 @@ class RunningRequests:
 
 
 class Hosts(Struct, frozen=True):
-    """By which hosts the server may be addressed."""
-
     is_loopback: bool
     """Bound to this machine alone: then other addresses are refused as well."""
     names: frozenset[str] = frozenset()
@@ -286,8 +281,6 @@ PATH: Final = "/mcp"
 
 
 class Address(Struct, frozen=True):
-    """Where to listen."""
-
     host: str
     port: int
 

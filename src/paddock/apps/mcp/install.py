@@ -163,7 +163,6 @@ def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
 
 
 def _says(text: str, values: Mapping[str, object]) -> bool:
-    """Whether the file says just that."""
     try:
         return tomllib.loads(text) == values
     except ValueError:
@@ -210,14 +209,12 @@ class Elsewhere(Struct, frozen=True):
     """Why nobody can tell; empty where it stands there."""
 
     def describe(self, client: Client) -> str:
-        """For a person, with what to do."""
         if self.why:
             return f"nobody can tell whether it stands in {self.file}: {self.why}"
         line = f"paddock mcp uninstall --client {client} --scope {self.scope}"
         return f"it stands in {self.file} (scope {self.scope}): {line}"
 
     def as_json(self) -> dict[str, Json]:
-        """For a program."""
         return {"scope": self.scope, "file": str(self.file), "why": self.why}
 
 

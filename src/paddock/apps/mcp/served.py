@@ -76,8 +76,6 @@ class Looks(Struct, frozen=True):
 
 
 class SeenGovernance(Struct, frozen=True):
-    """What governed an agent when it was last looked through."""
-
     files: Looks
     """What they say is in the runtime."""
     directories: Looks

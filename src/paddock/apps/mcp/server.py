@@ -66,8 +66,6 @@ _PROGRESS_S: Final = 1.0
 
 
 class Calls:
-    """The calls of one server."""
-
     def __init__(self, calls_max: int) -> None:
         self._places = anyio.CapacityLimiter(calls_max)
 
@@ -93,7 +91,6 @@ class Calls:
 
 
 async def _watch(cancel: CancelToken, session: ServerSession, printed: LastLine | None) -> None:
-    """Report progress until cancelled, and pass that on."""
     seconds = 0
     try:
         while True:
@@ -190,7 +187,6 @@ class McpServer(Struct, frozen=True):
     async def list_tools(
         self, context: Context, params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        """What this agent may ever call."""
         del context, params
         # It may have to open the agent. It waits for no call: those have places of their own.
         served = await anyio.to_thread.run_sync(self._served)
@@ -264,7 +260,6 @@ class McpServer(Struct, frozen=True):
 
 
 def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[Any]:
-    """The server, ready for any transport."""
     handlers = McpServer(door, Calls(calls_max), is_structured)
     server: Server[Any] = Server(
         _NAME,

@@ -73,8 +73,6 @@ class Unusable(Struct, frozen=True):
 
 
 class Messages:
-    """The messages in a stream of bytes that comes in pieces."""
-
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
         self._held = bytearray()
@@ -246,7 +244,6 @@ def _unusable(value: dict[str, Json], why: str) -> Unusable:
 
 
 def _id(value: dict[str, Json]) -> RequestId | None:
-    """The id, if it can be sent back."""
     found = value.get("id")
     if isinstance(found, str):
         return None if _HALF_PAIR.search(found) else found
@@ -260,8 +257,6 @@ _STANDARD_ERROR: Final = 2
 
 
 class OneAgent(Struct, frozen=True):
-    """Every request is for the agent that the server was started for."""
-
     agents: Agents
     name: str | None
 
@@ -394,8 +389,6 @@ def _take(descriptor: int, instead: int) -> int:
 
 
 class Connection:
-    """One client's messages, between a wire and the SDK."""
-
     def __init__(self, wire: ByteWire) -> None:
         self._wire = wire
         self._turn = anyio.Lock()
