@@ -72,8 +72,7 @@ def audit_ledger(
     """Verify one ledger of a plane; what it finds whole is remembered for the next time.
 
     Without `full`, files that are sealed and were not touched since are not read again. Raises:
-    HostError: there is no such ledger, it cannot be read, or the anchor cannot; ConfigError: the
-    user's configuration, or a kept checkpoint, does not load.
+    HostError, ConfigError.
     """
     path = layout.ledger_paths()[name]
     signed = _signed(layout, environment, name)
@@ -109,10 +108,7 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: Ledge
 def ledgers_known(
     layout: PlaneLayout, environment: Environment, names: Sequence[LedgerName]
 ) -> list[LedgerName]:
-    """Those of `names` that there are, or that there have to be.
-
-    Raises: HostError, ConfigError: what is held of one cannot be read.
-    """
+    """Those of `names` that there are, or that there have to be. Raises: HostError, ConfigError."""
     paths = layout.ledger_paths()
     return [
         name
@@ -322,10 +318,7 @@ class WentBack(Struct, frozen=True):
 def find_gone_back(
     layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
 ) -> list[WentBack]:
-    """Those of the ledgers that went back, from the top.
-
-    Raises: LedgerDamagedError: one has another fault as well; that nobody can accept.
-    """
+    """Those of the ledgers that went back, from the top. Raises: LedgerDamagedError."""
     found: list[WentBack] = []
     for name in ORDER:
         if name not in names or not layout.ledger_paths()[name].exists():
@@ -338,10 +331,7 @@ def find_gone_back(
 
 
 def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:
-    """Let the ledger go on from what is here.
-
-    Raises: LedgerDamagedError, LedgerBusyError, LedgerFullError, ConfigError, HostError.
-    """
+    """Let the ledger go on from what is here."""
     name = gone.name
     path = layout.ledger_paths()[name]
     entry = Entry(

@@ -60,10 +60,8 @@ def require_registered(config: AdminConfig) -> None:
 
     What else stands in an entry counts for nothing: a model is told what is registered.
 
-    Threat: a development tool in the list would stand before the model whatever the
-    gate says.
-
-    Raises: ConfigError naming the entry.
+    Threat: a development tool in the list would stand before the model whatever the gate says.
+    Raises: ConfigError.
     """
     registered: Mapping[str, Tool[Any]] = {listed.name: listed.load() for listed in TOOLS}
     seen: set[str] = set()

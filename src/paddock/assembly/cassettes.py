@@ -72,8 +72,7 @@ def open_played(
 ) -> PreparedCassette:
     """What `file` holds, through the adapter of the model that it was recorded with.
 
-    No key is looked for, and nothing is sent anywhere. Raises: UsageError: the model speaks over no
-    wire; ConfigError, HostError: the cassette does not load.
+    No key is looked for, and nothing is sent anywhere. Raises: UsageError, ConfigError, HostError.
     """
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra

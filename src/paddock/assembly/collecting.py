@@ -30,11 +30,7 @@ _DSN_HINT: Final = "give --dsn, or set PADDOCK_COLLECTOR"
 
 
 def open_collector(dsn: str) -> "PostgresStore":
-    """The collector that a DSN names.
-
-    Raises: UsageError: there is no DSN, or it is none; ConfigError: the library for PostgreSQL is
-    not installed: it is an extra; HostError: the database cannot be reached.
-    """
+    """The collector that a DSN names. Raises: UsageError, ConfigError, HostError."""
     if not dsn:
         raise UsageError("no collector is named", where="--dsn", hint=_DSN_HINT)
     # Imported here: nothing else needs the library, and few have it.
@@ -85,9 +81,8 @@ def push_plane(
 ) -> Push:
     """Send what is new in every ledger of this plane that is enrolled for `host`.
 
-    `told` is given a ledger, and how many lines of how many were sent. Raises: UsageError: none is
-    enrolled; LedgerDamagedError: a ledger went back behind what was taken in, is damaged or gone;
-    HostError, ConfigError: it cannot be read, or the collector not reached.
+    `told` is given a ledger, and how many lines of how many were sent. Raises: UsageError,
+    LedgerDamagedError, HostError, ConfigError.
     """
     enrolled = {each.ledger: each for each in store.progress(host)}
     if not enrolled:
@@ -163,10 +158,7 @@ def audit_record(project: Project) -> Sequence[str]:
 
 
 def record_accepted(project: Project, store: Store) -> int:
-    """Record every accepted checkpoint that is not on record; how many there were.
-
-    Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
-    """
+    """Record every accepted checkpoint that is not on record; how many there were."""
     known = {
         (each.host, each.ledger, each.size, each.root) for each in recorded_checkpoints(project)
     }

@@ -83,10 +83,7 @@ class SoundPackages(Struct, frozen=True):
         return package
 
     def content(self, package: InstalledPackage, asset: Asset, bytes_max: int) -> bytes:
-        """A file of a package, read once, exactly as it was brought.
-
-        Raises: UnsoundPackageError.
-        """
+        """A file of a package, read once, exactly as it was brought."""
         if self.installed.owner_of(asset.path) is not package:
             raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
         try:
@@ -101,11 +98,7 @@ class SoundPackages(Struct, frozen=True):
 
 @contextmanager
 def open_sound_packages(project: Project) -> Generator[SoundPackages]:
-    """The packages of a bare plane.
-
-    Raises: HostError: the plane cannot be read; LedgerDamagedError: nobody can tell what was
-    installed.
-    """
+    """The packages of a bare plane. Raises: HostError, LedgerDamagedError."""
     entries = package_ledger(project).read().entries
     with Workspace.open(str(project.layout.root)) as workspace:
         yield SoundPackages(
@@ -198,10 +191,7 @@ def _require_name(tool_id: str, taken: set[str]) -> None:
 
 
 def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
-    """Run the module, and have it make its tool.
-
-    Raises: _NotLoadedError where that is none; else whatever the module raises.
-    """
+    """Run the module, and have it make its tool. Raises: _NotLoadedError."""
     module = ModuleType(f"paddock_package_tool_{tool_id}")
     module.__file__ = name
     # Data classes look their module up by its name; nobody can import it from there but them.
@@ -290,10 +280,7 @@ def skill_facts(project: Project) -> dict[str, Json]:
 
 
 def installed_skills(project: Project) -> list[Json]:
-    """Each skill of the plane as `{name, description, path}`, by path.
-
-    Raises: HostError, LedgerDamagedError.
-    """
+    """Each skill of the plane as `{name, description, path}`, by path."""
     if not project.root.accepted or not project.layout.installed.is_dir():
         return []
     with open_sound_packages(project) as packages:

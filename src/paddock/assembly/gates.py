@@ -48,9 +48,7 @@ def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBOD
     """Run these gates for an operator; acceptance commands run in the sandbox.
 
     No package comes or goes while the others look; the acceptance commands run after that. Raises:
-    UsageError: the project is no bare plane; ConfigError: the plane was brought by somebody else,
-    and not trusted yet; HostError: the plane cannot be opened, or a package is being changed for
-    long.
+    UsageError, ConfigError, HostError.
     """
     require_bare(project, "gates", "gate")
     with open_depot(project) as depot:

@@ -115,14 +115,12 @@ def find_outdated(
 ) -> Outdated | None:
     """What has changed since the question was put, so that no answer to it counts; else None.
 
-    None promises nothing: what a sandbox holds a command to is known where the command
-    runs, and what a tool comes to that Paddock does not bring to whoever brings it.
-    Whoever looks at many reads the `answers` to all of them once.
+    None promises nothing: what a sandbox holds a command to is known where the command runs, and
+    what a tool comes to that Paddock does not bring to whoever brings it. Whoever looks at many
+    reads the `answers` to all of them once.
 
-    Threat: a difference or a warning that was changed in the file, so that a person says
-    yes to something that was never shown: no digest of the call covers them.
-
-    Raises: IntegrityError: the record of what was kept is not what was written.
+    Threat: a difference or a warning that was changed in the file, so that a person says yes to
+    something that was never shown: no digest of the call covers them. Raises: IntegrityError.
     """
     request = parked.request
     try:
@@ -277,8 +275,7 @@ def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResu
     """Carry out a request that was granted just now, for whoever asks within these bounds.
 
     What changes from here on (content, policy, agent) voids the grant, and the call is refused with
-    `approval.expired`; so is a command whose sandbox has changed. Raises: ApprovalExpiredError:
-    what it was asked about has changed, or its file has.
+    `approval.expired`; so is a command whose sandbox has changed. Raises: ApprovalExpiredError.
     """
     inbox = open_inbox(project)
     if granted.changes is not None:

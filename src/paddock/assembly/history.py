@@ -43,10 +43,7 @@ def open_history(project: Project) -> History:
 
 
 def look_at_history(project: Project) -> SeenStore:
-    """The history, for reading: nothing of it is made or written.
-
-    Raises: ConfigError, HostError.
-    """
+    """The history, for reading: nothing of it is made or written."""
     return SeenStore.look(str(project.layout.objects))
 
 
@@ -147,8 +144,7 @@ def open_workspace_of(
     """The workspace of an agent that was read; `keeper` and `name` as `Workspace.open` has them.
 
     Threat: a link comes in its way between the look at it and here. What was opened is asked, and
-    from then on it is held by its descriptor. Raises: ConfigError: it is another directory than the
-    declared one, or cannot be opened; HostError: as `Workspace.open`.
+    from then on it is held by its descriptor. Raises: ConfigError, HostError.
     """
     workspace = Workspace.open(str(record.workspace), keeper=keeper, name=name)
     try:
@@ -163,8 +159,7 @@ def open_workspace_of(
 def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
     """The same, with the git directory of its repository where that stands outside.
 
-    For sets of changes that commands made: what is named `.git/…` in them lies there. Raises: as
-    `open_workspace_of`.
+    For sets of changes that commands made: what is named `.git/…` in them lies there.
     """
     from paddock.sandbox.host.git_outside import open_git_outside  # noqa: PLC0415 - for commands alone
 

@@ -85,8 +85,7 @@ def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> A
     """The anchor of this user's configuration; without one, a directory beside the planes.
 
     Threat: a repository or a command that a project could name would run on the host, and whoever
-    names a place of their own has the proof there. The user's own file alone counts. Raises:
-    ConfigError.
+    names a place of their own has the proof there. The user's own file alone counts.
     """
     settings = ledger_settings(environment).anchor
     title = plane_title(layout)
@@ -151,18 +150,12 @@ HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False
 
 
 def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> KeptLedger:
-    """The ledger `name` of the plane, made with its own key on first use.
-
-    Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
-    """
+    """The ledger `name` of the plane, made with its own key on first use."""
     return open_plane_ledger(project.layout, project.environment, name, pace)
 
 
 def record_in_governance(project: Project, *entries: Entry) -> None:
-    """Record these in the plane's governance ledger, in one commit; of none it is not opened.
-
-    Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
-    """
+    """Record these in the plane's governance ledger, in one commit; of none it is not opened."""
     if not entries:
         return
     with closing(open_ledger(project, LedgerName.GOVERNANCE)) as ledger:

@@ -38,8 +38,7 @@ _LOADED: Final = frozenset(
 def open_project(start: Path, environment: Environment, override: Path | None = None) -> Project:
     """As `find_project`, with the plane made on first use.
 
-    What a killed install or uninstall left half done is settled first. Raises: also HostError where
-    the plane or a ledger cannot be made.
+    What a killed install or uninstall left half done is settled first. Raises: HostError.
     """
     return _opened(find_project(start, environment, override))
 

@@ -96,9 +96,8 @@ def open_depot(project: Project) -> Generator[Depot]:
     """The plane, opened for a change of its packages, or for a look at what stands there.
 
     What the last step of a set left in the tree, where the disk failed there or the process was
-    killed, is removed first: a file under a temporary name is nobody's. Raises: UsageError: the
-    project is no bare plane; ConfigError: the plane was brought by somebody else, and not trusted
-    yet; HostError: something of it cannot be opened.
+    killed, is removed first: a file under a temporary name is nobody's. Raises: UsageError,
+    ConfigError, HostError.
     """
     _require_own_plane(project)
     settle_sets(project)
@@ -122,10 +121,7 @@ def open_depot(project: Project) -> Generator[Depot]:
 
 
 def settle_packages(project: Project) -> RecoveredChange | None:
-    """Settle a change of packages that a killed process left; one look where there is none.
-
-    Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.
-    """
+    """Settle a change of packages that a killed process left; one look where there is none."""
     if project.layout.kind is not PlaneKind.BARE or not Attic(project.layout).has_transaction():
         return None
     if not project.root.accepted:

@@ -131,10 +131,7 @@ class Past(Struct):
         return self._judges[call.workspace_of].is_shown(path)
 
     def diff(self, call: PastCall) -> Diffs:
-        """What a call changed.
-
-        Raises: UsageError: there is no such agent any more, or it works elsewhere now.
-        """
+        """What a call changed. Raises: UsageError."""
         return self._differ(call).of_call(call)
 
     def _differ(self, call: PastCall) -> Differ:

@@ -18,9 +18,8 @@ from paddock.text.show import quote
 def require_past_agent(project: Project, agent: str, *others: Path) -> None:
     """Refuse a name that no agent has, or ever had: nothing found would say nothing.
 
-    `others` are ledgers from elsewhere, which have agents of their own. Raises: UsageError: there
-    is no such agent, and no ledger has an entry of one; ConfigError: what declares the agents does
-    not load.
+    `others` are ledgers from elsewhere, which have agents of their own. Raises: UsageError,
+    ConfigError.
     """
     names = sorted({*project.agents.names(), project.default_agent})
     paths = (*project.layout.ledger_paths().values(), *others)

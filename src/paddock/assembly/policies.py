@@ -124,26 +124,17 @@ def built_in_candidate(files: PolicyFiles) -> Candidate:
 
 
 def find_policy_files(start: Path, environment: Environment, override: Path | None) -> PolicyFiles:
-    """The files of the policy in force, read and not compiled: a broken one stops nobody here.
-
-    Raises: UsageError, ConfigError.
-    """
+    """The files of the policy in force, read and not compiled: a broken one stops nobody here."""
     return read_policy_files(find_root(start, environment, override), environment)
 
 
 def find_agents(start: Path, environment: Environment, override: Path | None) -> AgentStore:
-    """The agents of the plane. No policy is read.
-
-    Raises: UsageError, ConfigError where a bare plane's configuration does not load.
-    """
+    """The agents of the plane. No policy is read. Raises: UsageError, ConfigError."""
     return read_agents(find_root(start, environment, override), environment)
 
 
 def find_ledger_paths(
     start: Path, environment: Environment, override: Path | None
 ) -> Mapping[LedgerName, Path]:
-    """The plane's ledgers by name. No policy is read.
-
-    Raises: UsageError, ConfigError where root and plane overlap.
-    """
+    """The plane's ledgers by name. No policy is read. Raises: UsageError, ConfigError."""
     return plane_for(find_root(start, environment, override), environment).ledger_paths()

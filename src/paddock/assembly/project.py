@@ -207,8 +207,7 @@ def find_site(start: Path, environment: Environment, override: Path | None) -> P
     """The place for someone who stands at `start`. Makes nothing.
 
     Inside a project's plane it is that project's, although that may have been moved away. Raises:
-    UsageError: `start` is no directory; ConfigError: root and plane overlap, or a plane's record
-    does not load.
+    UsageError, ConfigError.
     """
     recorded = root_on_record(override or environment.plane or start, environment)
     root = recorded or find_root(start, environment, override)
@@ -216,10 +215,7 @@ def find_site(start: Path, environment: Environment, override: Path | None) -> P
 
 
 def settle_left_packages(project: Project) -> "RecoveredChange | None":
-    """Settle a change of packages that a killed process left; one look where there is none.
-
-    Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.
-    """
+    """Settle a change of packages that a killed process left; one look where there is none."""
     if not os.path.lexists(project.layout.package_transaction):
         return None
     from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
@@ -301,8 +297,7 @@ def chain_of_type(agents: AgentStore, default: AgentChain, name: str) -> AgentCh
     """The chain of a client's agent of type `name`; `default` is that of its own thread.
 
     One that this plane does not declare is a child of the default agent, and never exceeds it,
-    whatever profile `[agents]` gives to its name. Raises: UsageError, ConfigError where the agents
-    do not load.
+    whatever profile `[agents]` gives to its name. Raises: UsageError, ConfigError.
     """
     if name == default[0].name:
         return default

@@ -166,8 +166,7 @@ def open_runtime(
     asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
     `on_directory` where their shell ended. `kind` is a client's kind of agent, which works in the
     agent's workspace and never exceeds it. What a killed process left half done is settled first.
-    Raises: UsageError: no such agent; ConfigError: the agent does not load; HostError: workspace or
-    ledger cannot be opened.
+    Raises: UsageError, ConfigError, HostError.
     """
     notices = (*project.notices, *notices_of(settle_sets(project)))
     lineage = project.agents.lineage(project.agent_named(agent))
@@ -278,10 +277,7 @@ open_workspace.__qualname__ = "open"
 def approver_of(
     approver: Approver | Callable[[ApprovalRequest], bool] | None,
 ) -> Approver:
-    """What an embedding program gave, as an approver that answers in time.
-
-    Raises: UsageError: it cannot be called, or has to be awaited: it would never say yes.
-    """
+    """What an embedding program gave, as an approver that answers in time. Raises: UsageError."""
     if approver is None:
         return NoApprover()
     answer = getattr(approver, "answer", approver)

@@ -57,10 +57,7 @@ class _NotTakenError(Exception):
 
 
 def accept_offers(store: Store, after: int = 0) -> Iterator[OfferAnswer]:
-    """Judge offers that wait, oldest first: those of `Store.offers`.
-
-    Raises: HostError: the store cannot be reached or says no, whatever the offer.
-    """
+    """Judge offers that wait, oldest first: those of `Store.offers`. Raises: HostError."""
     for offer in store.offers(after):
         yield OfferAnswer(offer, _accept_or_leave(store, offer))
 
@@ -175,10 +172,7 @@ def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: T
 
 
 def find_newest_checkpoint(path: Path) -> SignedCheckpoint | None:
-    """The newest checkpoint beside a ledger, which its own key signed.
-
-    Raises: LedgerDamagedError, HostError, ConfigError.
-    """
+    """The newest checkpoint beside a ledger, which its own key signed."""
     notes = read_notes(checkpoints_folder(str(path)))
     return open_note(notes[-1][1], read_key(path)) if notes else None
 

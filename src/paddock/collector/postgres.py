@@ -59,10 +59,7 @@ _PARTS_FETCHED: Final = 2
 
 class PostgresStore:
     def __init__(self, dsn: str) -> None:
-        """Connect.
-
-        Raises: UsageError: the DSN is none; HostError: there is no such server, or it says no.
-        """
+        """Connect. Raises: UsageError, HostError."""
         try:
             named = conninfo_to_dict(dsn)
             timeout_s = int(str(named.get("connect_timeout") or _CONNECT_TIMEOUT_S))

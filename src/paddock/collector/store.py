@@ -96,10 +96,7 @@ class Store(Protocol):
         ...
 
     def taking(self, chain: Chain, offer: Offer) -> AbstractContextManager[Taking]:
-        """Lock this chain alone, to take an offer in.
-
-        Raises: HostError: also where another holds the chain or the offer.
-        """
+        """Lock this chain alone, to take an offer in. Raises: HostError."""
         ...
 
     def drop(self, offer: Offer) -> None:

@@ -227,13 +227,11 @@ def scope_problem(approval: PackageApproval, package: InstalledPackage) -> str:
 def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> Keys:
     """The keys whose word counts for what the entry `seq` tells of an installed package.
 
-    Those of the plane; and where an operator who is one now vouched for the package since,
-    those that counted when the entry was written: who left approved it while he was one.
+    Those of the plane; and where an operator who is one now vouched for the package since, those
+    that counted when the entry was written: who left approved it while he was one.
 
-    Threat: the key of somebody who left may be in other hands. What it says of a package
-    that came after he left is worth nothing, whoever signs the set later.
-
-    Raises: ConfigError, HostError.
+    Threat: the key of somebody who left may be in other hands. What it says of a package that came
+    after he left is worth nothing, whoever signs the set later.
     """
     vouched = ground.vouched
     # Whoever made the newest statement is among the keys that it lists.
@@ -244,10 +242,7 @@ def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> Keys:
 
 
 def standing_problem(told: RecordedPackage, ground: GatesGround) -> str:
-    """Why an installed package does not stand on an approval; empty where it does.
-
-    Raises: ConfigError, HostError.
-    """
+    """Why an installed package does not stand on an approval; empty where it does."""
     if told.wo_id is None:
         return UNAPPROVED
     approval = ground.approvals.get(told.wo_id)

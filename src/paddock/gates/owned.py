@@ -215,10 +215,7 @@ class OwnFile(Struct, frozen=True):
 
 
 def own_paths(ground: GatesGround) -> dict[str, OwnFile]:
-    """Manifests, receipts, keys and approvals; each of the last two was read and loads.
-
-    Raises: ConfigError, HostError.
-    """
+    """Manifests, receipts, keys and approvals; each of the last two was read and loads."""
     found: dict[str, OwnFile] = {}
     for name, package in ground.installed.packages.items():
         manifest, receipt = package.manifest.canonical, package.receipt.to_bytes()

@@ -19,10 +19,7 @@ class Parking(Protocol):
     """An effect that is held back until somebody has answered."""
 
     def park(self, name: str) -> Json:
-        """The effect as data that outlives the call; what it needs stays under `name`.
-
-        Raises: ApprovalUnavailableError.
-        """
+        """The effect as data that outlives the call; what it needs stays under `name`."""
         ...
 
 

@@ -116,10 +116,7 @@ class ApprovalBook(Protocol):
         ...
 
     def is_kept(self, parked: Parked) -> bool:
-        """Whether this very request, as it is shown, and these very changes were kept on record.
-
-        Raises: as `is_granted`.
-        """
+        """Whether this very request, as it is shown, and these very changes were kept on record."""
         ...
 
 
@@ -127,10 +124,7 @@ class PinnedContents(Protocol):
     """The history, as the inbox uses it: it holds the contents of changes that wait."""
 
     def release(self, pin: str) -> None:
-        """Keep no longer what was pinned under this name; nothing is fine.
-
-        Raises: ConfigError, HostError.
-        """
+        """Keep no longer what was pinned under this name; nothing is fine."""
         ...
 
 
@@ -305,10 +299,7 @@ class Inbox(Struct, frozen=True):
         return self._answer(wanted, by, "", GRANTED, until)
 
     def refuse(self, wanted: str, by: str, note: str = "") -> Parked:
-        """Answer no: the same call is refused until the request would have expired.
-
-        Raises: as `grant`.
-        """
+        """Answer no: the same call is refused until the request would have expired."""
         return self._answer(wanted, by, note, REFUSED, None)
 
     def take_changes(self, parked: Parked) -> bool:

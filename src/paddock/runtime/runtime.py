@@ -48,11 +48,7 @@ class EmbeddedTool:
         return EmbeddedPlan(arguments, self._actions)
 
     def run(self, plan: EmbeddedPlan, ports: Ports) -> ToolOutput:
-        """Call the function.
-
-        Raises: ToolError, ConfigError, HostError of the function's own; ToolFailedError for
-            whatever else it raises, and for what is no output: no defect of ours.
-        """
+        """Call the function. Raises: ToolError, ConfigError, HostError, ToolFailedError."""
         del ports
         try:
             said = cast("object", self._handler(plan.arguments))
@@ -74,11 +70,7 @@ class EmbeddedTool:
 
 
 def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
-    """A tool from a spec and a function.
-
-    Raises: ConfigError for a name that no provider would take, unusable arguments, or a
-        function that has to be awaited.
-    """
+    """A tool from a spec and a function. Raises: ConfigError."""
     name = spec.name
     if not (
         0 < len(name) <= 64

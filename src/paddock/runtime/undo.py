@@ -62,10 +62,7 @@ def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
 
 
 def verify_kept(changes: Sequence[Change], store: ObjectStore) -> None:
-    """Read what is to be brought back, before anything is touched.
-
-    Raises: IntegrityError: a content is damaged.
-    """
+    """Read what is to be brought back, before anything is touched. Raises: IntegrityError."""
     for change in changes:
         if _needs_content(change) and change.before is not None:
             store.verify(change.before)
@@ -153,10 +150,7 @@ class UndoTree(Struct, frozen=True):
         return None if self._is_below_leaf(path) else state_at(self.workspace, path)
 
     def path(self, path: str) -> WorkspacePath:
-        """The path to change; below a leaf the one that is on record.
-
-        Raises: PathError where the path leads elsewhere now, or never was one in here.
-        """
+        """The path to change; below a leaf the one that is on record. Raises: PathError."""
         if not self._is_below_leaf(path):
             return self.workspace.resolve_entry(path).path
         asked = parse_asked(path, ())
@@ -206,11 +200,7 @@ class UndoPlan(Struct):
     _made: set[str] = field(default_factory=set[str])
 
     def add_all(self, changes: Sequence[Change]) -> None:
-        """Take all of these back.
-
-        Raises: PathError: a path leads elsewhere now; FileChangedError: a mode was set meanwhile;
-        IntegrityError: the text of a link is damaged in the store.
-        """
+        """Take all of these back. Raises: PathError, FileChangedError, IntegrityError."""
         gone = {change.path for change in changes if change.kind == "created"}
         for change in changes:
             self._add(change)
@@ -407,11 +397,7 @@ class Undo(Struct, frozen=True):
 
 
 def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -> None:
-    """Refuse a call that cannot be taken back.
-
-    Raises: FileChangedError: something else stands there by now, or nothing is to be undone;
-    PathNotFoundError: the history has the old content no more.
-    """
+    """Refuse a call that cannot be taken back. Raises: FileChangedError, PathNotFoundError."""
     if not call.changes:
         raise PathNotFoundError(
             f"no change of the call {quote(call.call_id)} is on record",

@@ -48,10 +48,7 @@ class Admin:
         )
 
     def run(self, options: Options, console: AdminConsole) -> int:
-        """0 when it was left; 1 where the last turn had no answer.
-
-        Raises: UsageError for a line of a pipe that is not UTF-8.
-        """
+        """0 when it was left; 1 where the last turn had no answer. Raises: UsageError."""
         from paddock.apps.admin import opening
         from paddock.apps.admin.desk import Setting, find_sandbox
 

@@ -242,10 +242,7 @@ class Desk:
         self.refresh()
 
     def call_in_full(self, tool: str, arguments: Json) -> None:
-        """One governed call of the operator's own: its line, as every other, and its result.
-
-        Raises: PaddockError.
-        """
+        """One governed call of the operator's own: its line, as every other, and its result."""
         token = CancelToken()
         asked = asked_call(new_call_id(), tool, arguments)
         shown = OneAtATime(self)

@@ -38,10 +38,7 @@ class HistoryFile:
         self._file = directory / FILE
 
     def load(self) -> list[str]:
-        """Oldest first. What is no JSON text is passed over.
-
-        Raises: ConfigError where the file is not the user's alone; HostError.
-        """
+        """Oldest first. What is no JSON text is passed over. Raises: ConfigError, HostError."""
         require_private(self._file.parent)
         content = read_file(self._file, _BYTES_MAX)
         if content is None:

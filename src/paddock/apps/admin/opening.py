@@ -52,11 +52,7 @@ def _run_lines(setting: Setting, screen: Screen, keyboard: PlainKeyboard) -> int
 
 
 def run_admin(setting: Setting, streams: ShellStreams) -> int:
-    """The shell, until it is left; its exit status.
-
-    Raises: PaddockError where the session cannot be opened, or must end; UsageError for a
-        line of a pipe that is not UTF-8: those before it ran.
-    """
+    """The shell, until it is left; its exit status. Raises: PaddockError, UsageError."""
     if not streams.is_terminal:
         return run_plain(setting, streams)
     from paddock.apps.admin.terminal import Terminal

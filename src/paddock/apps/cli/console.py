@@ -76,18 +76,12 @@ class Console(Struct, frozen=True):
         return cls(stdin, stdout, stderr, os.environ, here)
 
     def print(self, text: str) -> None:
-        """Text for stdout as it is.
-
-        Raises: HostError where it cannot be written; BrokenPipeError where nobody reads.
-        """
+        """Text for stdout as it is. Raises: HostError, BrokenPipeError."""
         with _writing():
             self.stdout.write(text)
 
     def write_bytes(self, content: bytes) -> None:
-        """What another program reads, for stdout, byte for byte; for a terminal as text.
-
-        Raises: as `print`.
-        """
+        """What another program reads, for stdout, byte for byte; for a terminal as text."""
         # A stream's encoding would change what is signed, and what is compared with a file.
         buffer = None if self.stdout.isatty() else getattr(self.stdout, "buffer", None)
         if buffer is None:
@@ -239,10 +233,7 @@ class NoTerminalError(Exception):
 
 
 def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> bool | None:
-    """Whether an explicit yes was typed after the question; None when time is up.
-
-    Raises: NoTerminalError.
-    """
+    """Whether an explicit yes was typed after the question; None when time is up."""
     try:
         screen.write(question)
         screen.flush()

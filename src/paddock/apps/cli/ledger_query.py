@@ -36,10 +36,7 @@ from paddock.values.entries import APPROVAL_ANSWERED, EVENT_TYPES, Entry, clean
 
 
 def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
-    """The file of the ledger that is named.
-
-    Raises: UsageError: it was not made yet; LedgerDamagedError: it is gone.
-    """
+    """The file of the ledger that is named. Raises: UsageError, LedgerDamagedError."""
     path = site.layout.ledger_paths()[LedgerName(options.ledger)]
     if path.exists():
         return path
@@ -55,8 +52,7 @@ def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
 def require_known_type(options: Options, ledger: Path) -> None:
     """Refuse a type that is none of ours and that no entry has: nothing found would say nothing.
 
-    A later version may have written a type that this one does not know. Raises: UsageError,
-    LedgerDamagedError, HostError.
+    A later version may have written a type that this one does not know.
     """
     given = options.type
     if given is None or given in EVENT_TYPES:
@@ -93,10 +89,7 @@ _POLL_S: Final = 0.25
 
 
 def run_query(site: PlaneSite, options: Options, console: Console) -> int:
-    """Print the entries that match, newest last; exit 4 where a line holds none.
-
-    Raises: UsageError, LedgerDamagedError, HostError.
-    """
+    """Print the entries that match, newest last; exit 4 where a line holds none."""
     if options.last is not None and options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.agent is not None:
@@ -135,10 +128,7 @@ def run_query(site: PlaneSite, options: Options, console: Console) -> int:
 
 
 def run_tail(site: PlaneSite, options: Options, console: Console) -> int:
-    """Print what is appended until it is interrupted.
-
-    Raises: UsageError, LedgerDamagedError, HostError.
-    """
+    """Print what is appended until it is interrupted."""
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     path = ledger_that_is_there(site, options)
@@ -285,10 +275,7 @@ def _unwritten(path: Path, error: OSError) -> HostError:
 
 
 def run_export(site: PlaneSite, options: Options, console: Console) -> int:
-    """Write it; exit 4 where lines hold no entry, and are left out or on the page for that.
-
-    Raises: UsageError, LedgerDamagedError, HostError.
-    """
+    """Write it; exit 4 where lines hold no entry, and are left out or on the page for that."""
     if options.agent is not None:
         require_agent_of_site(site, options.agent)
     path = ledger_that_is_there(site, options)

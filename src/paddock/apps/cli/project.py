@@ -21,18 +21,12 @@ def find_project(options: Options, console: Console) -> Project:
 
 
 def find_site(options: Options, console: Console) -> PlaneSite:
-    """Root and plane alone, where what governs them need not load.
-
-    Raises: UsageError, ConfigError.
-    """
+    """Root and plane alone, where what governs them need not load."""
     return _find_site(console.directory, environment_of(console), override_of(options, console))
 
 
 def use_project(options: Options, console: Console) -> Project:
-    """The project with its plane, made on first use; what is new is said once.
-
-    Raises: UsageError, ConfigError, HostError.
-    """
+    """The project with its plane, made on first use; what is new is said once."""
     # Here: most commands make nothing, and what makes a plane loads what writes its ledgers.
     from paddock.assembly.opening import open_project
 

@@ -64,10 +64,7 @@ class TokenVerifier(Struct, frozen=True):
     """What was said already. Owned by the event loop's thread."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """See `mcp.server.auth.provider.TokenVerifier`.
-
-        Raises: AuthenticationError: no token can be looked up.
-        """
+        """See `mcp.server.auth.provider.TokenVerifier`. Raises: AuthenticationError."""
         try:
             # Files are read, and nobody else may wait for that.
             bearer = await anyio.to_thread.run_sync(self._find, token)

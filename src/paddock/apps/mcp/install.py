@@ -76,9 +76,7 @@ def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> ClientF
     """Plan the entry into the file, which is made if it is missing.
 
     Of an entry of ours that stands there, what starts the server is set, what is missing is added,
-    and the rest stays: an environment, a time limit. Raises: ConfigError: the file does not load.
-    UsageError: the entry there is another program's, or stands in a form that only a person can
-    change.
+    and the rest stays: an environment, a time limit. Raises: ConfigError, UsageError.
     """
     found = read_client_file(file, follows=scope == "user")
     write = _toml if file.suffix == ".toml" else _json

@@ -198,10 +198,7 @@ class McpServer(Struct, frozen=True):
     async def call_tool(
         self, context: Context, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        """Run one call; a refused one is an error result.
-
-        Raises: MCPError: there is no such tool for this agent, or nothing can be run.
-        """
+        """Run one call; a refused one is an error result. Raises: MCPError."""
         cancel = CancelToken()
         printed = LastLine()
         client_call = _client_call(context.params)
