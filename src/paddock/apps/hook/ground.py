@@ -14,14 +14,14 @@ from paddock.apps.hook.lean.places import Scene, relative
 from paddock.apps.hook.lean.wrap import Holding
 from paddock.apps.hook.policy_engine import PolicyEngine
 from paddock.assembly.agents import note_agents
-from paddock.assembly.client_agents import (
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import (
+    Project,
     chain_of_type,
     declared_for,
     default_chain,
     planned_default_chain,
 )
-from paddock.assembly.opening import open_project
-from paddock.assembly.project import Project
 from paddock.plane.clients import CLAUDE, CODEX
 from paddock.plane.environment import Environment, read_environment, real_path
 from paddock.policy.decide import shell_for

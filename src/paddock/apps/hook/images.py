@@ -35,7 +35,7 @@ from paddock.apps.hook.lean.image import (
     seal,
 )
 from paddock.apps.hook.records_of import warned_directory
-from paddock.assembly.client_agents import chain_of_type, default_chain
+from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.segments import LedgerPaths
 from paddock.plane.discover import (
