@@ -23,10 +23,7 @@ from paddock.policy.commands.writes import find_touch
 SCRIPTS_MAX: Final = 256
 """Texts inside texts (`sh -c '…'`) that one line may hold; a text that occurs twice counts once."""
 SCRIPTS_CODE_CHARS_MAX: Final = 2 * command_code_chars_max
-"""What of all of them together may be code.
-
-Threat: `env -S env -S …`, in which each word begins a script that goes on to the end of the line.
-"""
+"""Threat: `env -S env -S …`: each word begins a script that goes on to the end of the line."""
 READINGS_MAX: Final = 20_000
 """Ways to read the commands of a line that are looked at."""
 MOVES_MAX: Final = 4
@@ -62,13 +59,10 @@ class _Line(Struct):
 def parse_line(text: str) -> CommandLine:
     """Return the commands of a line of shell, and what is doubtful about it.
 
-    Never raises: text that is not understood is a `CommandLine` with
-    `problems`, whose `commands` are what a deny can still be held against.
-
-    Limits: `command_chars_max`, `command_code_chars_max`, `command_parts_max`,
-    `command_depth_max`, `SCRIPTS_MAX`, `SCRIPTS_CODE_CHARS_MAX`, `READINGS_MAX`; over them the line
-    has a problem. Over all but `command_code_chars_max` it has a `bound`, too, and a command
-    that is anything.
+    Never raises: text that is not understood has `problems`, and its `commands` are what a deny
+    can still be held against. Over a limit (`command_chars_max`, `command_code_chars_max`,
+    `command_parts_max`, `command_depth_max`, those above) the line has a problem, and over all but
+    the second a `bound` and a command that is anything.
     """
     line = _Line()
     if len(text) > command_chars_max:

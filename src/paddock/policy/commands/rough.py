@@ -1,8 +1,7 @@
 """The commands of a line that does not parse, as far as can be seen.
 
-Such a line is an ask already. But a deny must not become an ask because a line
-is damaged or too long: here the text is split at whatever could end a command,
-quotes and escapes ignored. Nothing from here can ever be allowed.
+A deny must not become an ask because a line is damaged or too long: the text is split at
+whatever could end a command, quotes and escapes ignored. Nothing from here is ever allowed.
 """
 
 from typing import Final
@@ -20,7 +19,6 @@ _WRITES: Final = lazy_pattern(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
 
 
 def rough_commands(text: str) -> list[tuple[Word, ...]]:
-    """Return the words of everything in `text` that could be a command."""
     plain = _QUOTING.sub("", _CONTINUATION.sub("", text))
     if "{" in plain:
         # A brace expansion where a program is expected: `{git,push}`.
@@ -37,7 +35,6 @@ def rough_commands(text: str) -> list[tuple[Word, ...]]:
 
 
 def rough_writes(text: str) -> list[str]:
-    """Return what could be the target of a redirection in `text`."""
     plain = _QUOTING.sub("", _CONTINUATION.sub("", text))
     # `>! f` writes `f` to zsh, and `!` to bash.
     return [text for match in _WRITES.finditer(plain) for text in (match[2], match[1]) if text]

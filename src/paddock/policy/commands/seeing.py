@@ -1,9 +1,8 @@
-"""Seeing through a command: every way to read it, and what it would start.
+"""Every way to read a command, and what it would start.
 
-Threat: `git push` as `env -i git push`, `/usr/bin/git -C . push`, `{git,push}`,
-`xargs git push`, `sh -c 'git push'`, `git -c alias.x=push x`. A deny of
-`git push *` must catch each of them, so readings are added rather freely; an
-allow never uses them.
+Threat: `git push` as `env -i git push`, `/usr/bin/git -C . push`, `{git,push}`, `xargs git
+push`, `sh -c 'git push'`, `git -c alias.x=push x`. A deny must catch each of them, so readings
+are added freely; an allow never uses them.
 """
 
 import re
@@ -40,8 +39,7 @@ CHANGERS: Final = frozenset(
     "getopts hash history let local logout mapfile popd pushd read readarray readonly select set "
     "shopt source suspend trap typeset ulimit umask unalias unset".split()
 )
-"""Builtins after which a later word of the line may mean something else: another directory,
-another program of the same name, another environment."""
+"""Builtins after which a later word of the line may mean something else."""
 STARTING_ENVIRONMENT: Final = lazy_pattern(
     r"(?:PATH|IFS|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|GCONV_PATH|LESSOPEN|LESSCLOSE"
     r"|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES"
@@ -80,8 +78,6 @@ OPTIONS_MAX: Final = 64
 
 
 class SeenCommand(Struct):
-    """What one command turned out to be. `changes` and `run_time` concern the whole line."""
-
     readings: list[Reading] = field(default_factory=list[Reading])
     starts: list[int] = field(default_factory=list[int])
     scripts: list[str] = field(default_factory=list[str])
@@ -97,7 +93,6 @@ class SeenCommand(Struct):
 
 
 def change_by(name: str) -> str:
-    """Say why a command of one of the `CHANGERS` is in doubt."""
     return f"{name} can change what a later word of the line means"
 
 
@@ -310,7 +305,6 @@ class _Seeing:
                 pass
 
     def nested(self, at: int, end: int, name: str) -> None:
-        """`uv run COMMAND`, and its kin."""
         subs = NESTING.get(name)
         if subs is None:
             return
@@ -372,12 +366,10 @@ class _Seeing:
 
     @cached_property
     def environment(self) -> list[int]:
-        """The words that are assignments which decide what runs."""
         return self.places(STARTING_ENVIRONMENT.match)
 
     @cached_property
     def moving(self) -> dict[str, list[int]]:
-        """The words with which a program changes its directory."""
         return {name: self.places(option.fullmatch) for name, option in _MOVING.items()}
 
     def is_shell(self, index: int) -> bool:

@@ -26,14 +26,13 @@ _STASHES: Final = "git stash takes away every file that git does not track"
 class _Row(Struct, frozen=True):
     """What the words of `programs` mean; options stand with their dashes, between blanks.
 
-    `operands` says which of them are written (`all`, `first`, `second`, `rest` but the first), or
-    that they are `removed`, `copied` or `moved` into the last, `fetched` (URLs), `packed`; with
-    one of `only` alone, not with one of `unless`, with one of `below` all that is below them, too.
-    Where nothing is written, `default` is. Options: the value of `takes` is text (behind `?` it
-    stands in the same word, if at all), that of `writes` is written, that of `into` the directory
-    into which operands go, that of `suffixes` comes behind each name. Without one of `script` the
-    first operand is text. With one of `links`, always where that is empty, it makes links; with
-    one of `doubted` words do not tell the names. `reads`: what else it is given, it reads.
+    `operands` says which are written (`all`, `first`, `second`, `rest` but the first), `removed`,
+    `copied` or `moved` into the last, `fetched` (URLs), `packed`; with one of `only` alone, not
+    with one of `unless`, with `below` all below them, too; none: `default`. The value of `takes`
+    is text (behind `?` in the same word), that of `writes` written, that of `into` a directory
+    for operands, that of `suffixes` put behind each name. Without `script` the first operand is
+    text. `links` (empty: always) makes links; after `doubted` words do not tell the names;
+    `reads`: it reads them.
     """
 
     programs: str
@@ -144,7 +143,6 @@ _TABLE: Final = {
 PROGRAMS: Final = frozenset(
     name for name, row in _TABLE.items() if row.operands or row.default or row.writes
 ) | {"dd", "find", "git", "tar", "bsdtar"}
-"""Programs that may write what their words name."""
 BY_OPTION: Final = frozenset(
     name for name, row in _TABLE.items() if row.writes and not (row.operands or row.default)
 )
@@ -168,7 +166,6 @@ _FOUND: Final = "{}"
 
 
 def find_touch(readings: Sequence[Reading], starts: Iterable[int] = ()) -> Touch:
-    """Return what a command would touch, as its readings name it; `starts` are sure programs."""
     whole, sure = Touch(), frozenset(starts)
     plain: list[tuple[Reading, Touch]] = []
     # One with a head of its own guesses at options, where a write would be a guess.
@@ -194,13 +191,10 @@ def find_touch(readings: Sequence[Reading], starts: Iterable[int] = ()) -> Touch
 
 
 def all_below(directory: str) -> tuple[str, str]:
-    """What stands below a directory, as copied to where it stands: each file of it is written."""
     return (f"{directory.rstrip('/')}/.", directory)
 
 
 class _Words(Struct):
-    """The words of a command, told apart. `given` are options with their values."""
-
     operands: list[str] = field(default_factory=list[str])
     given: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
@@ -289,7 +283,6 @@ def _of_row(name: str, words: Sequence[str], row: _Row) -> Touch:
 
 
 def _chosen(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
-    """Return the operands that are written, and note what else becomes of them."""
     operands, places = found.operands, found.of(row.into)
     match row.operands:
         case "removed":
@@ -499,7 +492,6 @@ _HARMLESS_KEY: Final = lazy_pattern(
 
 
 def _git(words: Sequence[str]) -> Touch:
-    """What git changes of the paths that it is given, from the directory that `-C` names."""
     directory, places, left = "", list[str](), list(words)
     while left and left[0].startswith("-"):
         word = left.pop(0)
@@ -540,10 +532,7 @@ def _git_stash(words: Sequence[str]) -> Touch:
 
 
 def _git_restore(words: Sequence[str]) -> Touch:
-    """`git checkout` and `git restore` write what is named, and all that is below it.
-
-    Below where one stands, or above it, that is whatever git keeps: a question.
-    """
+    """Below where one stands, or above it, that is whatever git keeps: a question."""
     found = _split(words, _Row(""))
     is_index = all(_is_named(each, "-S --staged -q --quiet") for each, _ in found.given)
     if found.has("-S --staged") and is_index:
@@ -555,10 +544,7 @@ def _git_restore(words: Sequence[str]) -> Touch:
 
 
 def _git_clean(words: Sequence[str]) -> Touch:
-    """What is ignored goes with `x` and `X`: among it are the files of secrets.
-
-    Without them it goes by git's own lists, which words do not tell: a question.
-    """
+    """Ask without `x` and `X`: words do not tell git's own lists."""
     found = _split(words, _Row("", takes="-e --exclude"))
     if found.holds("-n --dry-run"):
         return Touch()

@@ -1,12 +1,6 @@
 """Why a decision is what it is, what nearly matched, and what would change it.
 
-Nothing here decides: the decision comes from `decide`, and every proposed change
-of a rule is tried on a changed policy before it is shown as one that works.
-
-Also here:
-
-- What would change the answer to a recorded call, if the policy that gave it is in force yet.
-- Near misses: rules that an author may have meant for an action, and why they are not.
+The decision comes from `decide`; a proposed change is tried on a changed policy first.
 """
 
 from collections.abc import Callable, Iterable
@@ -48,7 +42,7 @@ COMPARED_CHARS_MAX: Final = 300
 
 
 class NearMiss(Struct, frozen=True):
-    """A rule that does not match, and what keeps it from matching."""
+    """A rule that does not match, and why."""
 
     rule: RuleMatch
     why: str
@@ -59,10 +53,7 @@ class NearMiss(Struct, frozen=True):
 def near_misses(
     profiles: Iterable[CompiledProfile], action: Action
 ) -> tuple[tuple[NearMiss, ...], int]:
-    """Return the nearest misses, best first, and how many more there are.
-
-    Limits: `SHOWN_MAX`.
-    """
+    """Return the nearest misses, best first, `SHOWN_MAX` at most, and how many more there are."""
     found: dict[RuleMatch, tuple[float, str]] = {}
     for profile in profiles:
         for rule in profile.rules:
@@ -152,8 +143,6 @@ def _similarity(one: str, other: str) -> float:
 
 
 class Explanation(Struct, frozen=True):
-    """A decision with its surroundings. `near_misses_left_off` were not kept."""
-
     decision: Decision
     agents: tuple[str, ...]
     profiles: tuple[str, ...]
@@ -162,7 +151,6 @@ class Explanation(Struct, frozen=True):
     changes: tuple[ProposedChange, ...]
 
     def render(self) -> str:
-        """Return the whole as text for a person."""
         decision = self.decision
         lines = [f"{decision.said}: {decision.action}", f"  reason: {decision.reason}"]
         lines.append(f"  rule:   {_rule_text(decision.rule)}")
@@ -176,12 +164,12 @@ class Explanation(Struct, frozen=True):
         return "\n".join(map(show_name, lines))
 
     def unasked(self) -> "Explanation":
-        """Return it for a door that cannot ask a person: no approval is proposed."""
+        """Propose no approval: for a door that cannot ask a person."""
         changes = tuple(replace(change, approval="") for change in self.changes)
         return replace(self, changes=changes)
 
     def surroundings(self) -> list[str]:
-        """What nearly matched and what would change it, in rows for a person."""
+        """Return rows for a person: what nearly matched and what would change it."""
         lines = [
             f"  nearly matched: {_rule_text(miss.rule)}: {miss.why}" for miss in self.near_misses
         ]
@@ -191,7 +179,6 @@ class Explanation(Struct, frozen=True):
         return [show_name(line) for line in lines]
 
     def as_json(self) -> dict[str, Json]:
-        """Return the whole as a JSON object."""
         decision = self.decision
         return {
             "action": decision.action,
@@ -209,7 +196,7 @@ class Explanation(Struct, frozen=True):
         }
 
     def surroundings_json(self) -> dict[str, Json]:
-        """What nearly matched and what would change it, as JSON members."""
+        """Return JSON members: what nearly matched and what would change it."""
         return {
             "near_misses": [
                 {"rule": rule_in_full(miss.rule), "why": miss.why} for miss in self.near_misses
@@ -223,7 +210,7 @@ class Explanation(Struct, frozen=True):
 
 
 def here_json(decision: Decision) -> dict[str, Json]:
-    """What a decision to confine comes to on this host, as JSON members; none of any other."""
+    """Return what a decision to confine comes to on this host; none of any other."""
     if not decision.enforcement:
         return {}
     return {"enforcement": decision.enforcement, "here": decision.comes_to.word}
@@ -232,10 +219,7 @@ def here_json(decision: Decision) -> dict[str, Json]:
 def explain(
     policy: Policy, chain: AgentChain, action: Action, find_held: Callable[[], Held] = lambda: ""
 ) -> Explanation:
-    """Explain the decision about one action of the agent at the head of `chain`.
-
-    `find_held` looks how far this host would hold the command, where that matters.
-    """
+    """Explain a decision; `find_held` looks how far this host would hold the command."""
     judge = judge_for(policy, chain)
     shown, left_off = near_misses(judge.profiles(), action)
     decision = decide(policy, chain, (action,))
@@ -254,10 +238,7 @@ def explain(
 def find_nearly(
     policy: Policy, chain: AgentChain, action: Action, decision: Decision
 ) -> NearMiss | None:
-    """Find the rule that would have made `decision` milder, had it counted.
-
-    None where a rule decided, and where it would be a guess that the rule was meant.
-    """
+    """Find the rule that would have made `decision` milder; None where that is a guess."""
     if decision.rule is not None and not decision.rule.source.endswith(".otherwise"):
         return None
     misses, _ = near_misses(judge_for(policy, chain).profiles(), action)
@@ -306,7 +287,6 @@ class Now(Struct, frozen=True):
         return replace(self, explanations=tuple(each.unasked() for each in self.explanations))
 
     def render(self) -> str:
-        """The rows for a person, to stand below the call's."""
         if self.note:
             return f"  to change it: not told: {self.note}"
         rows = [row for each in self.explanations for row in each.surroundings()]
@@ -315,7 +295,6 @@ class Now(Struct, frozen=True):
         return "\n".join(dict.fromkeys(rows))
 
     def as_json(self) -> dict[str, Json]:
-        """The same for a program."""
         return {
             "note": self.note,
             "actions": [
@@ -327,10 +306,7 @@ class Now(Struct, frozen=True):
 
 
 def explain_now(past: PastDecision | Lost | None, policy: Policy | None) -> Now:
-    """Explain what decided a recorded call; `policy` is the one that its agent meets now.
-
-    Limits: `SHOWN_MAX`.
-    """
+    """Explain what decided a recorded call, `SHOWN_MAX` actions at most, under today's policy."""
     if isinstance(past, Lost):
         return Now(MEANINGS[past.why])
     if past is None or policy is None:

@@ -1,12 +1,6 @@
 """`policy lint`: rules that do nothing, and grants that give more than they seem to.
 
-Nothing here stops a load or changes a decision. A finding is sound for the cases
-it names; it is no proof that a policy without findings is good.
-
-Also here:
-
-- Programs that a rule for them says too little about: what they run, or what they need.
-- `policy test`: each example of each rule, judged again and reported one by one.
+Nothing here stops a load. A finding is sound for the cases it names; no finding proves nothing.
 """
 
 import shlex
@@ -55,10 +49,7 @@ RUNNERS: Final = frozenset(
 
 
 def find_interpreter(rule: Rule) -> str:
-    """Return the program or module of an allow whose star covers what it runs; else empty.
-
-    A module that `-m` names is looked at in place of Python, as the decision itself does.
-    """
+    """Look at the module that `-m` names in place of Python, as the decision itself does."""
     words = rule.pattern.target.split()
     program = words[0].rpartition("/")[2]
     if program not in INTERPRETERS or not words[-1].endswith("*"):
@@ -116,8 +107,6 @@ class LintFinding(Struct, frozen=True):
 
 
 class _Danger(Struct, frozen=True):
-    """A setting that gives more than it seems to, or has another name now."""
-
     key: tuple[str, str]
     value: Json
     code: str
@@ -182,10 +171,7 @@ _DANGERS: Final = (
 
 
 def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]:
-    """Return every finding about the policy's files, by file and line.
-
-    `tracked` are the paths that git tracks in the workspace.
-    """
+    """Return every finding by file and line; `tracked` are the paths that git tracks."""
     found = [*_profile_findings(policy)]
     for document in policy.documents:
         found.extend(_setting_findings(document))
@@ -441,7 +427,6 @@ class ExampleResult(Struct, frozen=True):
 
 
 def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
-    """Judge every example of the policy's profiles, in the order of the files."""
     # A rule that other profiles have from its own is judged once.
     return tuple({(each.example, each.pattern): each for each in _results(policy)}.values())
 

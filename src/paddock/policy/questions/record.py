@@ -1,12 +1,4 @@
-"""Why a call was decided as it was, from its record alone.
-
-No policy is loaded and nothing is decided: what the ledger kept is told. A policy that
-was changed since changes nothing here.
-
-Also here:
-
-- A call that is on record, as policy can judge it again.
-"""
+"""Why a call was decided as it was, from its record alone; no policy is loaded."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
@@ -58,8 +50,6 @@ _ESCAPE: Final = lazy_pattern(r"\\u(0000|d[89a-f][0-9a-f]{2})")
 
 
 class RecordedDoor(Enum):
-    """Who asked for the decision: the dispatcher, or the hook of a client."""
-
     TOOL = "tool"
     HOOK = "hook"
 
@@ -94,8 +84,6 @@ MEANINGS: Final[Mapping[Why, str]] = {
 
 
 class Recorded(Struct, frozen=True):
-    """Where a call stands in the ledger, and whose it is."""
-
     seq: int
     time: str
     session_id: str
@@ -105,10 +93,7 @@ class Recorded(Struct, frozen=True):
 
 
 class PastDecision(Struct, frozen=True):
-    """A recorded call with all that is needed to decide it again.
-
-    `rule` is the one that decided then. Its `source` is who approved, where somebody did.
-    """
+    """`rule` decided then; its `source` is who approved, where somebody did."""
 
     where: Recorded
     door: RecordedDoor
@@ -122,8 +107,6 @@ class PastDecision(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """A recorded call that cannot be decided again. `detail` may be empty."""
-
     where: Recorded
     why: Why
     detail: str = ""
@@ -169,7 +152,6 @@ def _held(word: Json) -> Held:
 
 
 def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
-    """Return the rule that decided, as an entry's metadata keeps it; None for none."""
     rule = metadata.get("rule")
     word = _text(metadata, "outcome")
     if not isinstance(rule, dict) or word not in _OUTCOMES:
@@ -304,8 +286,6 @@ class KeptCall(Struct, frozen=True):
 
 
 class RecordedCall(Struct, frozen=True):
-    """One call: the entry that decided it, and the one that says what came of it."""
-
     decided: KeptCall
     result: KeptCall | None
     asked_because: str = ""
@@ -313,7 +293,6 @@ class RecordedCall(Struct, frozen=True):
 
     @property
     def is_denied_unasked(self) -> bool:
-        """Whether a client was answered with a denial because it could not ask a person."""
         return is_denied_unasked(self.decided.entry)
 
     @property
@@ -379,7 +358,6 @@ class RecordedCall(Struct, frozen=True):
         }
 
     def render(self) -> str:
-        """The call as text for a person."""
         entry, metadata = self.decided.entry, self.decided.entry.metadata
         outcome = metadata.get("outcome")
         tool = metadata.get("tool") or "?"
@@ -452,10 +430,7 @@ def is_denied_unasked(entry: Entry) -> bool:
 
 
 def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ...]:
-    """Return the calls of that id, newest first; `kept` are its entries, oldest first.
-
-    An id is a client's and may come again: each decided entry is a call of its own.
-    """
+    """Return the calls, newest first. An id may come again: each decided entry is a call."""
     calls: list[RecordedCall] = []
     for row in kept:
         entry = row.entry
@@ -474,10 +449,7 @@ def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ..
 
 
 def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
-    """Return the call with the reason of the rule that asked; `asked` are entries of questions.
-
-    The entry of a call that was not granted says why not, and not why it was asked about.
-    """
+    """Put the reason of the rule that asked: an entry that was not granted says why not."""
     entry = call.decided.entry
     digest = _approval_digest(entry)
     is_ask = entry.decision == "deny" and entry.metadata.get("outcome") in _ASKED

@@ -1,16 +1,7 @@
 """`policy replay`: recorded calls decided again under another policy.
 
-Nothing is run and no file of a workspace is looked at: the actions are those of the
-record, resolved then. What is compared is the answer of policy then and now; an `ask`
-that somebody granted stays an `ask`.
-
-A call that the policy of its own time would decide otherwise now than it did then
-(the digests are equal, the answers are not) is reported as lost, not as a change:
-something that is not on record had a say.
-
-Also here:
-
-- What stands in one policy and not in the other: rules, path patterns, bindings, settings.
+Nothing is run, no file is looked at. An `ask` that somebody granted stays an `ask`. Equal
+digests with unequal answers are reported as lost: something off the record had a say.
 """
 
 from collections.abc import Iterable, Iterator
@@ -64,8 +55,6 @@ KINDS: Final = {
 
 
 class Policies(Protocol):
-    """Which policy an agent meets."""
-
     def policy_for(self, agent: str) -> Policy | None:
         """The policy with paths as this agent's workspace has them; None where it is unknown."""
         ...
@@ -76,8 +65,6 @@ class Policies(Protocol):
 
 
 class Example(Struct, frozen=True):
-    """One call of a group, with the action that decides now."""
-
     where: Recorded
     action: str
 
@@ -94,8 +81,6 @@ class Example(Struct, frozen=True):
 
 
 class Group(Struct):
-    """Calls of one agent whose answer changed from one rule's to another's."""
-
     kind: DifferenceKind
     agent: str
     was: Outcome
@@ -122,8 +107,6 @@ class Group(Struct):
 
 
 class LostGroup(Struct):
-    """Calls of one agent that could not be decided again, for one reason."""
-
     why: Why
     agent: str
     detail: str
@@ -150,12 +133,10 @@ class Replay(Struct):
     lost: list[LostGroup] = field(default_factory=list[LostGroup])
 
     def count(self, kind: DifferenceKind) -> int:
-        """How many calls are answered so now and were not."""
         return sum(group.calls for group in self.groups if group.kind is kind)
 
     @property
     def lost_calls(self) -> int:
-        """How many calls could not be decided again."""
         return sum(group.calls for group in self.lost)
 
     def as_json(self) -> dict[str, Json]:
@@ -172,7 +153,6 @@ class Replay(Struct):
         }
 
     def render(self) -> str:
-        """The whole as text for a person."""
         lines = [
             f"{self.decided} calls decided again: {self.unchanged} as before, "
             + ", ".join(f"{self.count(kind)} {kind.value}" for kind in DifferenceKind)
@@ -226,7 +206,6 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
 
 
 def decide_again(policy: Policy, past: PastDecision) -> Decision:
-    """Return what `policy` says to a recorded call, as its door asks."""
     if past.door is RecordedDoor.TOOL:
         decision = decide(policy, past.chain, past.actions, writer_of(past.actions))
     else:
@@ -237,7 +216,6 @@ def decide_again(policy: Policy, past: PastDecision) -> Decision:
 
 
 def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
-    """Return what `policy` says to each action of a recorded call, as its door asks."""
     judge = judge_for(policy, past.chain)
     writer = writer_of(past.actions)
     if past.door is RecordedDoor.TOOL:
@@ -327,10 +305,7 @@ PATH_LISTS: Final = ("protected", "generated", "secret", "warned", "safe")
 
 
 class Item(Struct, frozen=True):
-    """One thing that can decide: a rule, an entry of `otherwise`, a pattern of a list.
-
-    `profile` is empty for a path list. `kind` is None where every target is meant.
-    """
+    """`profile` is empty for a path list, `kind` None where every target is meant."""
 
     profile: str
     text: str
@@ -350,8 +325,6 @@ class Item(Struct, frozen=True):
 
 
 class SettingChange(Struct, frozen=True):
-    """A setting that differs: no single decision shows it."""
-
     key: str
     old: str
     new: str
@@ -369,12 +342,10 @@ class Differences(Struct, frozen=True):
 
     @property
     def can_decide(self) -> bool:
-        """Whether any call could be decided otherwise."""
         return bool(self.removed or self.added or self.bound)
 
 
 def find_differences(old: Policy, new: Policy) -> Differences:
-    """Compare two policies item by item."""
     before = (*_items(old), *_profiles_without(old, new))
     after = (*_items(new), *_profiles_without(new, old))
     reordered = _reordered_lists(old, new)

@@ -1,9 +1,7 @@
 """A text that two patterns both match, for `policy diff`: found, not guessed.
 
-A pattern is a row of parts (components of a path, words of a command, one name); a part
-is a row of pieces, and `**` stands for any number of parts. Two rows are walked side by
-side, and where both can go on, the text that lets them is kept. What is found is short
-and readable; whoever uses it asks the policy itself whether it matches.
+A pattern is a row of parts (components, words, one name), a part a row of pieces; `**` stands
+for any number of parts. Two rows are walked side by side, and what lets both go on is kept.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,20 +30,17 @@ class _At(NamedTuple):
     is_filled: bool = False
 
     def of(self, one: Sequence[_Item], other: Sequence[_Item]) -> tuple[_Item | None, _Item | None]:
-        """Return what stands here in the first row and in the second; None at an end."""
         left = one[self.left] if self.left < len(one) else None
         right = other[self.right] if self.right < len(other) else None
         return (right, left) if self.is_turned else (left, right)
 
     def after(self, first: int, second: int, *, is_filled: bool = False) -> "_At":
-        """Return where so many steps in each row lead."""
         left, right = (second, first) if self.is_turned else (first, second)
         filled = self.is_filled or is_filled
         return _At(self.left + left, self.right + right, self.is_turned, filled)
 
     @property
     def turned(self) -> "_At":
-        """The same place, the other row looked at first."""
         return self._replace(is_turned=not self.is_turned)
 
 
@@ -54,7 +49,6 @@ _Step = tuple[_At, tuple[str, ...] | None]
 
 
 def path_parts(glob: Glob) -> Parts:
-    """Return a path pattern as a row; `**` in front where it matches at any depth."""
     return (DEPTH, *glob.segments) if glob.anywhere else glob.segments
 
 
@@ -71,10 +65,7 @@ def name_parts(target: str) -> Parts:
 
 
 def common_texts(one: Parts, other: Parts) -> tuple[tuple[str, ...], ...]:
-    """Return rows of parts that both match: the shortest, and longer ones; none for none.
-
-    Longer ones tell `docs/*` from `docs/**`, and a directory from what is below it.
-    """
+    """Return the shortest, and longer ones: they tell `docs/*` from `docs/**`."""
     found: dict[tuple[str, ...], None] = {}
     for ends in ((), (DEPTH,)):
         for extra in (0, 1, 2):
@@ -108,7 +99,6 @@ def common_row(one: Parts, other: Parts, extra: int = 0) -> tuple[str, ...] | No
 
 
 def common_part(one: Segment, other: Segment) -> str | None:
-    """Return one part, not empty, that both match; None where there is none."""
     if one == RUN and other == RUN:
         return PART_FILL
     found = _pieces(_single(one), _single(other))
@@ -146,10 +136,7 @@ def _put(text: str | None) -> tuple[str, ...] | None:
 def _walk(
     steps: Callable[[_At], Iterator[_Step]], left_end: int, right_end: int
 ) -> tuple[str, ...] | None:
-    """Return what is put on the first way through both rows; None where there is no way.
-
-    Without recursion, since a pattern may have thousands of pieces.
-    """
+    """Without recursion, since a pattern may have thousands of pieces."""
     seen: set[_At] = set()
     at = _At()
     ways = [steps(at)]
