@@ -1,7 +1,6 @@
 """A command's output as a model may see it: text, safe, and cut in the middle. Pure.
 
-What is no UTF-8 becomes U+FFFD. Control and direction characters are escaped, but for
-line ends and tabs: a command may print a file that holds terminal sequences.
+Control and direction characters are escaped: a command may print a file of terminal sequences.
 """
 
 import codecs
@@ -50,7 +49,6 @@ class LastLine:
 
     @property
     def text(self) -> str:
-        """The line so far; empty where nothing was printed. From any thread."""
         lines = self._kept[self._last].decode("utf-8", "replace").splitlines()
         line = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return show_line(line)[0][-_LINE_CHARS_MAX:]
@@ -81,7 +79,6 @@ def _first(text: str, count: int) -> str:
 
 
 def _beginning(text: str, count: int) -> str:
-    """So many characters, not cut between the two of a line end."""
     return text if len(text) <= count else text[:count].removesuffix("\r")
 
 
@@ -92,12 +89,12 @@ def _last(text: str, count: int) -> str:
 
 
 def _decode(content: bytes, *, is_whole: bool) -> str:
-    """Without the beginning of a character at the end, where more came after it."""
+    """Leave out the beginning of a character at the end, where more came after it."""
     return codecs.getincrementaldecoder("utf-8")("replace").decode(content, final=is_whole)
 
 
 def _from_a_character(content: bytes) -> bytes:
-    """Without the rest of a character at the beginning."""
+    """Leave out the rest of a character at the beginning."""
     start = 0
     while start < min(len(content), BYTES_A_CHARACTER_MAX - 1) and content[start] in _CONTINUATION:
         start += 1

@@ -132,10 +132,7 @@ def with_shown(outcome: ShellOutcome, shown: ShownNames, *, is_first: bool) -> S
 def question_heading(
     request: CommandRequest, end: CommandEnd, refused: Sequence[RefusedChange]
 ) -> str:
-    """What stands before the changes of a command that somebody is asked about.
-
-    How it ended, if not well, and what it changed that stays as it was; empty if neither.
-    """
+    """Say how it ended, if not well, and what it changed that stays as it was; maybe empty."""
     rows: list[str] = []
     last = _last_words(end, request)
     if last:
@@ -266,7 +263,7 @@ class FenceWords:
                 return
 
     def _place(self, table: str, key: str) -> str:
-        """Where a setting stands; of an untrusted file nothing holds."""
+        """Say where a setting stands; of an untrusted file nothing holds."""
         for document in reversed(self._policy.documents):
             given = document.document.values.get(table)
             if document is not self._policy.untrusted and isinstance(given, dict) and key in given:

@@ -1,11 +1,6 @@
-"""The nouns of the sandbox: what a command may do, how it is asked for, how it ended.
+"""The nouns of the sandbox: what a command may do, how it is asked for, how it ended. Pure.
 
-Pure values. A plan is compiled from a policy (plan.py), carried out by a backend,
-and shown to people; its digest is what an approval of a command is bound to.
-
-Also here:
-
-- What is asked of a shell, and what came of it: the nouns between the tools and the sandbox.
+A plan is compiled from a policy and carried out by a backend; approvals bind to its digest.
 """
 
 from collections.abc import Callable
@@ -36,9 +31,8 @@ class GitConfig(Struct, frozen=True):
 class SandboxPlan(Struct, frozen=True):
     """All that the kernel has to hold one command to.
 
-    Paths of the host are real and absolute, sorted, and none lies below another of
-    its list. `hidden` are workspace-relative names that stand there now and may not
-    be read; what does not exist yet is judged when the changes are committed.
+    Paths of the host are real, absolute, sorted, none below another. `hidden` names stand there now
+    and may not be read; what does not exist yet is judged when the changes are committed.
     """
 
     workspace: str
@@ -57,9 +51,8 @@ class SandboxPlan(Struct, frozen=True):
     policy_digest: str
     git_config: GitConfig = GitConfig()
     links: tuple[tuple[str, str], ...] = ()
-    """Links of the host by which readable places are reached: (absolute name, its text).
-
-    A backend that builds a root of its own makes them there (`/bin` to `usr/bin`).
+    """Links by which readable places are reached: (absolute name, its text). A backend with a
+    root of its own makes them there (`/bin` to `usr/bin`).
     """
     git_outside: GitOutside | None = None
     """A git directory outside of the workspace, in which changes are judged as in `.git`."""
@@ -86,8 +79,6 @@ class ShownFile(Struct, frozen=True):
 
 
 class CommandRequest(Struct, frozen=True):
-    """One command to run. `cwd` is workspace-relative, `.` for the root."""
-
     plan: SandboxPlan
     argv: tuple[str, ...]
     cwd: str
@@ -99,8 +90,6 @@ class CommandRequest(Struct, frozen=True):
 
 
 class Captured(Struct, frozen=True):
-    """One stream: all of it, or its first and its last bytes."""
-
     head: bytes
     tail: bytes
     total_bytes: int
@@ -167,14 +156,10 @@ class BackendVerdict(Struct, frozen=True):
 
 
 Progress = Callable[[float, int], None]
-"""Called about once a second while a command runs, in the thread that runs it: seconds so far,
-bytes of output so far."""
+"""Called about once a second, in the running thread: seconds so far, bytes of output so far."""
 
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
-"""Called in the thread that runs a command, with what it prints as it comes.
-
-The command waits while it is not read, as it would for any pipe. What is raised ends it.
-"""
+"""Called in the running thread with what is printed; the command waits. What is raised ends it."""
 
 
 class ShellLine(Struct, frozen=True):
@@ -205,7 +190,7 @@ class PreparedLine(Struct, frozen=True):
 
     @property
     def held(self) -> Held:
-        """How far it is held; the host's network is a way out for whatever it can read."""
+        """Return how far it is held; the host's network is a way out for all that it can read."""
         word = self.enforced.enforcement.value
         return "partial" if word == HELD_WHOLE and self.is_open else word
 
@@ -215,50 +200,40 @@ class HeldLine(Protocol):
 
     @property
     def digest(self) -> str:
-        """Of its plan, of how it ended, and of everything that would be kept."""
+        """Digest its plan, how it ended, and everything that would be kept."""
         ...
 
     @property
     def diff(self) -> str:
-        """What would be kept, after how the line ended, if not well, and what is refused of it."""
+        """Return what would be kept, after how the line ended, if not well, and what is refused."""
         ...
 
     @property
     def warnings(self) -> tuple[str, ...]: ...
 
     def commit(self) -> "ShellOutcome":
-        """Keep just this, what policy asks about with it.
-
-        Raises: StorageFullError, HostError, IntegrityError.
-        """
+        """Keep just this, and what policy asks about. Raises: as `commit_settled`."""
         ...
 
     def park(self, name: str) -> Json:
-        """What `commit` would keep and what it would report as refused, as data that outlives this.
+        """Return what `commit` would keep and refuse as data; contents are pinned under `name`.
 
-        Contents go to the history, where they are pinned under `name`.
-
-        Raises: ApprovalUnavailableError: there is nothing, or too much.
-            StorageFullError, HostError.
+        Raises: ApprovalUnavailableError: nothing, or too much; StorageFullError, HostError.
         """
         ...
 
     def close(self) -> None:
-        """Let it go: the workspace stays as it is. A second time does nothing."""
+        """Leave the workspace as it is; a second time does nothing."""
         ...
 
 
 class WaitingChanges(Struct, frozen=True):
-    """What a line changed, held back for a person: nothing of it stands. To be closed."""
-
     held: HeldLine
     changes: int
     why: str
 
 
 class RefusedChange(Struct, frozen=True):
-    """One path that a command changed and that stays as it was."""
-
     path: str
     code: str
     rule: str
@@ -266,8 +241,6 @@ class RefusedChange(Struct, frozen=True):
 
 
 class KeptOutput(Struct, frozen=True):
-    """Where a stream is kept of which more was printed than is shown."""
-
     digest: str
     kept_bytes: int
     total_bytes: int

@@ -1,7 +1,6 @@
 """What a command would change, for whoever is asked about it or wanted to see it first.
 
-Only what would land is shown with its content: what is refused is none of it, and may
-be secret. The digest binds an answer to all of it, shown or cut.
+What is refused is not shown: it may be secret. The digest binds an answer to all of it.
 """
 
 import os
@@ -43,11 +42,7 @@ class ShownDiff(Struct, frozen=True):
 def show_settled(
     settled: Sequence[Settled], layers: OpenLayers, hidden: Sequence[str]
 ) -> ShownDiff:
-    """The diff of all that would land. Raises: HostError: the layer cannot be read.
-
-    `hidden` are the names that the command could not see: what stands under them is not
-    shown here either.
-    """
+    """Return the diff of all that would land, without `hidden` names. Raises: HostError."""
     closed = tuple(f"{name}/" for name in hidden)
     with host_error("the changes of a command cannot be read"):
         return _show([each for each in settled if each.lands], layers, closed)

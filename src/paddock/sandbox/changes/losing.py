@@ -1,9 +1,7 @@
 """What a command's changes could lose, counted: so much lands without a question, more waits.
 
-Counted is each file that stood there and is changed or gone. Not counted is what somebody
-makes again or has elsewhere: what is `generated`, what lies in a folder of dependencies,
-what git ignores; and where the command was a step of git, what stood in git's index just
-as it stood on the disk.
+Not counted is what somebody makes again or has elsewhere: what is `generated`, lies in a folder
+of dependencies, git ignores, or stood in git's index as on the disk, for a step of git.
 """
 
 import os
