@@ -1,6 +1,6 @@
 """Refusals from before a decision: on record like any other, where the call names its tool.
 
-The ledger is found without the policy: that it does not load may be why there is no decision.
+The ledger is found without the policy, which may be why there is no decision.
 """
 
 import json
@@ -36,10 +36,7 @@ _UNASKED: Final = ("outcome", "rule", "source", "policy_digest")
 
 
 def find_named(data: bytes, client: str) -> Asked | None:
-    """Return the call that an input names which is not understood; None where it names none.
-
-    Its arguments are those of an input that every reader reads alike, else it has none.
-    """
+    """Read a call off an input that is not understood; arguments only if all read them alike."""
     try:
         found, is_plain = parse_json(data), True
     except ShapeError:
@@ -69,8 +66,7 @@ def record_refusal(
 ) -> None:
     """Put a call on record that is refused and that nothing was decided about.
 
-    Raises: UsageError, ConfigError, HostError, LedgerDamagedError, LedgerBusyError,
-        LedgerFullError.
+    Raises: UsageError, ConfigError, HostError, and of the ledger damaged, busy and full.
     """
     environment = read_environment(variables)
     start = start_of(asked.client, asked.cwd, variables, directory)
@@ -87,7 +83,7 @@ def record_refusal(
 
 
 def _loosely(data: bytes) -> object:
-    """Whatever begins there as JSON, as many readers take it."""
+    """Read whatever begins there as JSON, as many readers take it."""
     try:
         return cast("object", json.JSONDecoder().raw_decode(data.decode().lstrip())[0])
     except (ValueError, RecursionError):

@@ -1,8 +1,7 @@
 """What a line of shell that no sandbox holds would touch, and from which directory.
 
-A net: such a command can write anywhere. Here stands what its words tell, looked up on the disk:
-for what names a pattern stands, what is below a directory. `cd` moves the ground under both, and
-where it may not be run, or not in this shell, every directory that the line names is judged.
+A net: it tells what the words name, looked up on the disk. Where `cd` may not be run, or not in
+this shell, every directory that the line names is judged.
 """
 
 import fnmatch
@@ -67,8 +66,7 @@ Grounded = tuple[Ground, str]
 class Targets(Struct):
     """What was read off a line, from which ground. `unsure` are reasons to ask.
 
-    `patches` are what patches in the line touch, with the operation; `sets_globs` says that the
-    line may change for which names a pattern stands, `removes` that it removes or moves something.
+    `sets_globs`: the line may change for which names a pattern stands; `removes`: it may remove.
     """
 
     targets: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
@@ -84,7 +82,7 @@ class Targets(Struct):
     spent: int = 0
 
     def spend(self) -> bool:
-        """Count one name that is looked at; false where that were too many."""
+        """Count one name that is looked at; False where that were too many."""
         self.spent += 1
         if self.spent > STEPS_MAX:
             self.unsure[_TOO_MANY_NAMES] = None
@@ -92,7 +90,6 @@ class Targets(Struct):
 
 
 def read_targets(line: CommandLine, base: str) -> Targets:
-    """Return what `line` would touch for someone who stands in `base`."""
     words = (word.text for command in line.commands for word in command.words)
     programs = frozenset(name for command in line.commands for name in _names(command))
     found = Targets(
@@ -227,10 +224,9 @@ def _expand(found: Targets, named: Iterable[str], here: str) -> Iterator[str]:
 
 
 def _matching(found: Targets, pattern: str, start: str, here: str) -> list[str]:
-    """Return what a pattern stands for, part by part, in a bounded number of steps.
+    """Return what a pattern stands for, in a bounded number of steps; `**` as zsh has it.
 
-    Threat: `*/../*/../*/../x` makes `glob` look into the same directories without end. `**` goes
-    through any number of them, as zsh has it, and bash if it is told to.
+    Threat: `*/../*/../*/../x` makes `glob` look into the same directories without end.
     """
     if pattern.startswith("/"):
         start = "/"
@@ -266,10 +262,7 @@ def _listed(found: Targets, name: str, part: str, here: str) -> Iterator[str]:
 
 
 def _walk(found: Targets, top: str) -> Iterator[tuple[str, bool]]:
-    """Yield what stands below a directory, relative to it, and whether it is a directory.
-
-    Links are left out: they go by themselves, and what they lead to stays.
-    """
+    """Yield relative paths, and which are directories; leave out links: their targets stay."""
     for place, folders, files in () if os.path.islink(top) else os.walk(top):
         for name in sorted((*folders, *files)):
             path = os.path.join(place, name)
@@ -313,7 +306,7 @@ def _is_met(test: str, value: str, path: str, is_folder: bool) -> bool:
 
 
 def _arriving(found: Targets, source: str, target: str, here: str) -> Iterator[str]:
-    """Where what is given to a copy, and what is below it, would come to stand."""
+    """Yield where what is given to a copy, and what is below it, would come to stand."""
     inside = os.path.join(target, os.path.basename(source.rstrip("/")))
     there = os.path.join(here, os.path.expanduser(target))
     # One that is not there may be made by an earlier command of the line.

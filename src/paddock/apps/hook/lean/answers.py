@@ -1,8 +1,7 @@
 """What a client is told: one JSON object, built whole, or nothing.
 
-Seen in the clients themselves: output that does not look like one whole object lets
-the call run; an `allow` skips the user's own prompt, so a warning comes without one;
-Codex ignores `ask` and runs the call.
+Output that is not one whole object lets the call run; an `allow` skips the user's own prompt, so
+a warning comes without one; Codex ignores `ask` and runs the call.
 """
 
 from _json import encode_basestring_ascii as text
@@ -34,7 +33,7 @@ MESSAGE_CHARS_MAX = 4000
 
 
 def find_word(judged: "LeanJudged", engine: "Engine") -> str:
-    """Return `deny`, `ask`, `allow` or `none`: what the client is told about the call."""
+    """Return `deny`, `ask`, `allow` or `none`: what the client is told."""
     verdict = judged.verdict
     asks = "deny" if judged.asked.client == "codex" else "ask"
     if verdict.outcome == DENY:
@@ -61,7 +60,7 @@ def scratch_day(today: str, engine: "Engine") -> str:
 
 
 def scratch_hint(today: str) -> str:
-    """Where scratch work goes; empty where nobody is to be told: then there is no date."""
+    """Say where scratch work goes; empty without a date."""
     if not today:
         return ""
     return f"Scratch work goes to agent_sandbox/{today}/<topic>/, which is safe to write."
@@ -78,10 +77,7 @@ def refusal(reason: str, hint: str = "") -> bytes:
 def decision_answer(
     word: str, reason: str, context: str, message: str, updated_input: str = ""
 ) -> bytes:
-    """The answer to a PreToolUse; empty texts are left out, and `none` says no decision.
-
-    `updated_input` is JSON text.
-    """
+    """Answer a PreToolUse; leave out empty texts; `updated_input` is JSON text."""
     parts = ['"hookEventName":"PreToolUse"']
     if word != SILENT:
         parts.append(f'"permissionDecision":"{word}"')
@@ -112,7 +108,7 @@ def permission_refusal(reason: str) -> bytes:
 
 
 def cut(said: str) -> str:
-    """Return a text that is no longer than any client shows, and says what is missing."""
+    """Cut to what clients show, and say what is missing."""
     missing = len(said) - MESSAGE_CHARS_MAX
     if missing <= 0:
         return said
@@ -127,7 +123,6 @@ def verdict_answer(
     updated_input: str = "",
     notice: str = "",
 ) -> bytes:
-    """The answer to a judged call. `warnings` are those that are to be shown now."""
     if word == "deny":
         return decision_answer("deny", reason, scratch_hint(today), reason)
     warned = "\n".join(warnings)

@@ -1,8 +1,7 @@
 """What a client asks, taken out of its JSON, strictly.
 
-A key given twice, a constant that JSON does not have, a field of another type or more
-text after the object: whoever reads such an input differently from the client would
-judge another call than the one that runs.
+A key given twice, a constant that JSON does not have, a wrong type or more text: another reader
+would judge another call than the one that runs.
 """
 
 from _json import make_scanner
@@ -26,7 +25,6 @@ IGNORED_EVENTS = frozenset(
         *("InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded", "MessageDisplay"),
     }
 )
-"""Events that are no call and that nobody asked us about: no answer, no record."""
 
 CLIENTS = ("claude", "codex")
 _BLANKS = " \t\n\r"
@@ -77,7 +75,7 @@ class Asked:
 
 
 class _Reader:
-    """How the scanner reads: what JSON readers disagree about is refused."""
+    """Refuse what JSON readers disagree about."""
 
     strict = True
     object_hook = None
@@ -97,11 +95,7 @@ class _Reader:
 
 
 def parse_json(data: bytes) -> "Json":
-    """Return the value of one JSON text.
-
-    Raises:
-        ShapeError: it is none, or not one that every reader reads alike.
-    """
+    """Raises: ShapeError where it is none that every reader reads alike."""
     try:
         text = data.decode()
         start = len(text) - len(text.lstrip(_BLANKS))
@@ -119,13 +113,7 @@ def parse_json(data: bytes) -> "Json":
 
 
 def parse_asked(data: bytes, client: str) -> Asked:
-    """Return what is asked. `client` is empty where nobody said which it is.
-
-    An object with only `tool_name` and `tool_input` is a PreToolUse.
-
-    Raises:
-        ShapeError: an input of no shape that we know.
-    """
+    """Return what is asked; without an event it is a PreToolUse. Raises: ShapeError."""
     members: Json = parse_json(data)
     if not _is(members, dict):
         raise ShapeError("the input is no object")

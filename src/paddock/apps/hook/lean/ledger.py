@@ -1,14 +1,11 @@
 """Appending one entry to a ledger whose state is plain, with the ledger's own files and locks.
 
-The same sequence as `paddock.ledger.append`: lock → newest mark → line in one write →
-mark → unlock → fdatasync → a look whether the files are still those at their paths →
-commit lock → durable mark → unlock. Whatever is
-not plain (a torn end, a poisoned mark, another boot, a lock that is held for long,
-quarantined bytes, a file that is full) is declined before a byte is written, and the
-full store does it: it recovers, goes on in another file, or says what is wrong.
+The sequence of `paddock.ledger.append`: lock → newest mark → line in one write → mark → unlock →
+fdatasync → a look whether the files are still those at their paths → commit lock → durable mark →
+unlock. Whatever is not plain (a torn end, a poisoned mark, another boot, a long-held lock,
+quarantined bytes, a full file) is declined before a byte is written: the full store does it.
 
-From the write on nothing is declined any more: what fails then is `AppendFailedError`,
-nothing is acknowledged, and the call does not run.
+From the write on nothing is declined: what fails is `AppendFailedError`, and the call does not run.
 """
 
 import fcntl
@@ -74,12 +71,7 @@ class LeanMark:
 
 
 def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: bytes) -> None:
-    """Append one body durably.
-
-    Raises:
-        DeclinedError: the ledger's state is not plain; nothing was written.
-        AppendFailedError: not acknowledged.
-    """
+    """Append one body durably. Raises: DeclinedError (nothing written), AppendFailedError."""
     held: list[int] = []
     try:
         files, before = _prepared(ledger, folder, identity, len(body), held)
@@ -96,8 +88,6 @@ def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: by
 
 
 class _Files:
-    """What is open, and where the newest file begins in the whole ledger."""
-
     __slots__ = ("base", "commit_lock", "file", "head", "lock")
 
     def __init__(self, lock: int, file: int, head: int, commit_lock: int) -> None:
@@ -119,7 +109,7 @@ class _Place:
         self._beside = [_identity(each) for each in (files.lock, files.commit_lock, files.head)]
 
     def verify(self) -> None:
-        """Refuse if others who append see other files. Raises: AppendFailedError; OSError."""
+        """Raises: AppendFailedError where others who append see other files; OSError."""
         if _identity(self._ledger) != self._file and not self._is_sealed():
             raise AppendFailedError("the ledger was replaced while in use")
         # Threat: who removes the folder has the next writer make another lock and another head.
@@ -127,7 +117,7 @@ class _Place:
             raise AppendFailedError("the folder beside the ledger was replaced while in use")
 
     def _is_sealed(self) -> bool:
-        """Whether the file was full, and has another name since."""
+        """Find whether the file was full, and has another name since."""
         name = f"{self._ledger.removesuffix('.jsonl')}.{self._base:016}.jsonl"
         try:
             return _identity(name) == self._file
@@ -143,10 +133,7 @@ def _identity(path: "str | int") -> "tuple[int, int]":
 def _prepared(
     ledger: str, folder: str, identity: "tuple[int, int]", size: int, held: "list[int]"
 ) -> "tuple[_Files, LeanMark]":
-    """The files, and the mark to append after. The append lock is held.
-
-    Raises: DeclinedError.
-    """
+    """Return the files, and the mark to append after, with the lock. Raises: DeclinedError."""
     try:
         lock = _opened(f"{folder}/lock", _OPEN, held)
         _take(lock)
@@ -198,7 +185,7 @@ def _boot() -> bytes:
 
 
 def _base(head: int) -> int:
-    """Where the newest file begins. Raises: DeclinedError while that changes."""
+    """Raises: DeclinedError while that changes."""
     record = posix.pread(head, _BASE_BYTES, _BASE)
     start = int.from_bytes(record[:8], "little")
     if crc32(record[:8]) != int.from_bytes(record[8:], "little") or start == 2**64 - 1:
@@ -207,7 +194,7 @@ def _base(head: int) -> int:
 
 
 def _newest(files: _Files, size: int, folder: str) -> LeanMark:
-    """The mark to append after. The lock is held, and nothing was written yet."""
+    """Return the mark to append after. The lock is held, and nothing was written yet."""
     boot, base = _boot(), files.base
     newest, durable, _ = _marks(files.head)
     if newest is None or durable is None or not durable.entries:
@@ -242,7 +229,7 @@ def _verify(file: int, end: int, leaf: str) -> None:
 
 
 def _marks(head: int) -> "tuple[LeanMark | None, LeanMark | None, int]":
-    """The newest append, the newest commit, and the slot for the next commit."""
+    """Return the newest append, the newest commit, and the slot for the next commit."""
     page = posix.pread(head, _PAGE_BYTES, 0)
     newest, _ = find_pair(page, 0)
     durable, slot = find_pair(page, _DURABLE)
@@ -250,7 +237,7 @@ def _marks(head: int) -> "tuple[LeanMark | None, LeanMark | None, int]":
 
 
 def find_pair(page: bytes, at: int) -> "tuple[LeanMark | None, int]":
-    """The mark of two slots that counts, and which slot it does not stand in."""
+    """Return the mark of two slots that counts, and which slot it does not stand in."""
     first, second = _decode(page, at), _decode(page, at + _SECTOR)
     if second is None or (first is not None and _rank(first) >= _rank(second)):
         return first, 0 if first is None else 1
@@ -280,7 +267,7 @@ def _decode(page: bytes, at: int) -> "LeanMark | None":
 
 
 def _write(files: _Files, before: LeanMark, body: bytes) -> LeanMark:
-    """One write at the end, then the mark. What fails half-way is cut back."""
+    """Write once at the end, then the mark; cut back what fails half-way."""
     file, base = files.file, files.base
     line, leaf = chain_line(body, before.entries, before.leaf)
     try:

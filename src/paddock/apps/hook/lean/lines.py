@@ -1,8 +1,4 @@
-"""One line of the ledger, as the ledger's own format writes it.
-
-The format stands in `paddock.ledger.format.encoding`; this is the part of it that needs no
-import. What a line may not hold is declined, and the full path says what is wrong.
-"""
+"""One line of the ledger, as `paddock.ledger.format.encoding` writes it, without its imports."""
 
 import time
 from _json import encode_basestring, make_encoder
@@ -28,11 +24,7 @@ _encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, 
 
 
 def encode_body(record: LeanRecord, random: bytes, seconds: float) -> bytes:
-    """Return a line up to its place in the chain.
-
-    Raises:
-        DeclinedError: the line would be too long, or hold what a line may not.
-    """
+    """Return a line up to its place in the chain. Raises: DeclinedError where it may not be."""
     text = (
         f'{{"id":"LED-{random.hex()}","timestamp":"{format_timestamp(seconds)}"'
         f',"event_type":"{record.event_type}","submission_id":""'
@@ -65,14 +57,12 @@ def chain_line(body: bytes, seq: int, prev: str) -> "tuple[bytes, str]":
 
 
 def leaf_hash(line: bytes) -> str:
-    """SHA-256 over a zero byte and the line without its LF, in hex."""
     digest = sha256(b"\0")
     digest.update(line)
     return digest.hexdigest()
 
 
 def format_timestamp(seconds: float) -> str:
-    """RFC 3339 in UTC with microseconds."""
     if not 0 <= seconds < _SECONDS_MAX:
         raise DeclinedError("a clock that shows no time")
     whole = int(seconds)

@@ -1,8 +1,4 @@
-"""What an event leaves in the ledger: the fields of its entry.
-
-With them a decision can be made again. Content, and arguments of tools that we do not
-know, are kept as salted digests; long texts too.
-"""
+"""The entry of an event: enough to decide again; content and unknown arguments as digests."""
 
 import sys
 
@@ -39,8 +35,6 @@ SALT_BYTES = 16
 
 
 class Identity:
-    """Who acts, as the host knows it: the agent's name, and its chain as entries keep it."""
-
     __slots__ = ("agent", "chain", "policy_digest")
 
     def __init__(self, agent: str, chain: "list[Json]", policy_digest: str) -> None:
@@ -80,7 +74,6 @@ def decision_record(
     who: Identity,
     randomness: "Callable[[int], bytes]",
 ) -> LeanRecord:
-    """The record of a judged call. `word` is what the client is told."""
     rule = verdict.rule
     metadata: dict[str, Json] = {
         "tool": clean(asked.tool, NAME_CHARS_MAX),
@@ -127,7 +120,6 @@ def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]")
 
 
 def kept_actions(actions: "list[str]") -> "list[str]":
-    """The actions as an entry keeps them; what is left out is counted."""
     kept = [clean(action, ACTION_CHARS_MAX) for action in actions[:ACTIONS_MAX]]
     if len(actions) > ACTIONS_MAX:
         kept.append(f"{len(actions) - ACTIONS_MAX} more actions")
@@ -135,7 +127,6 @@ def kept_actions(actions: "list[str]") -> "list[str]":
 
 
 def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
-    """A call's arguments, fit for a line of the ledger."""
     kept: dict[str, Json] = {}
     is_known = not asked.tool.startswith("mcp__") and asked.tool != "apply_patch"
     for name, value in asked.input.items():
@@ -162,7 +153,7 @@ def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[
 
 
 def digest_of(value: "Json", randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
-    """A value as a digest over salt and bytes; one that is no text by its Python form."""
+    """Digest salt and bytes; what is no text by its Python form."""
     text = value if type(value) is str else repr(value)
     content = text.encode("utf-8", "surrogatepass")
     salt = randomness(SALT_BYTES)
@@ -172,14 +163,14 @@ def digest_of(value: "Json", randomness: "Callable[[int], bytes]") -> "dict[str,
 
 
 def is_plain(value: str) -> bool:
-    """Whether a line of the ledger may hold the text: no NUL, no half of a surrogate pair."""
+    """No NUL, no half of a surrogate pair."""
     if value.isascii():
         return "\0" not in value
     return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def clean(value: str, chars_max: int) -> str:
-    """Text without what a line of the ledger refuses, cut with the cut stated."""
+    """Leave out what a line of the ledger refuses, and cut with the cut stated."""
     if len(value) > chars_max:
         value = f"{value[:chars_max]}… ({len(value) - chars_max} more characters)"
     if is_plain(value):

@@ -1,6 +1,5 @@
-"""Which warnings a session was given already: one empty file each.
+"""Which warnings a session was given already: one empty file each, made exclusively.
 
-A file is made exclusively, so that of hooks that run at once one gives the warning.
 Where nothing can be made, the warning is given once more: too often is safe.
 """
 
@@ -17,7 +16,7 @@ def mark_path(directory: str, session_id: str, pattern: str) -> str:
 
 
 def claim_warning(directory: str, session_id: str, pattern: str) -> bool:
-    """Note that the session is given a warning by that pattern; whether it is the first."""
+    """Note it; return whether it is the first."""
     if not session_id:
         return True
     path = mark_path(directory, session_id, pattern)

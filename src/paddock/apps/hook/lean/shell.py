@@ -1,12 +1,11 @@
 """A line of plain commands, split without a parser; anything else is declined.
 
-Plain: printable ASCII on one line; words of letters, digits and a few signs, or in
-quotes without any expansion; `&&`, `||`, `;` and `|` between them; streams thrown away
-or joined at a command's end. And programs of which nothing more has to be known: none
-that starts another one, changes what a later word means, or writes what its words name.
+Plain: printable ASCII on one line; words or quotes without expansion; `&&`, `||`, `;` and `|`;
+streams thrown away or joined. No program that starts another one, changes what a later word means,
+or writes what its words name.
 
-Threat: a line that bash reads otherwise. Whatever is not on these lists is left to the
-parser, and a property test holds both against each other.
+Threat: a line that bash reads otherwise: what is not on these lists is left to the parser; a
+property test holds both against each other.
 """
 
 import posix
@@ -47,13 +46,9 @@ Command = tuple[str, frozenset[str]]
 
 
 def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
-    """Return the commands of a plain line.
+    """Return the commands of a plain line. Raises: DeclinedError.
 
-    `is_held`: it runs in the sandbox, and no rule tells programs apart. Then one that writes
-    what its words name is as plain as any; one that starts others is not.
-
-    Raises:
-        DeclinedError: it is not plain.
+    `is_held`: in the sandbox, and no rule tells programs apart: one that writes its words is plain.
     """
     if len(text) > LINE_CHARS_MAX or not text.isascii() or not text.isprintable():
         raise DeclinedError("a line that is long, or not printable ASCII")
@@ -109,10 +104,9 @@ def named_files(text: str) -> "list[str]":
 
 
 def is_bare_below(directory: str) -> bool:
-    """Whether git, started there, takes a folder without `.git` for a repository.
+    """Find whether git takes a folder without `.git` for a repository.
 
-    Threat: `HEAD`, `config`, `objects` and `refs` are names like others to whoever writes
-    files, and the configuration names programs that git runs.
+    Threat: an agent writes `HEAD`, `config`, `objects`, `refs`; the configuration names programs.
     """
     here = directory.rstrip("/") or "/"
     while True:

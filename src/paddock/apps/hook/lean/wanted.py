@@ -24,8 +24,6 @@ MCP_PREFIX = "mcp__"
 
 
 class LeanWanted:
-    """One call as what it would do: paths, a line of shell, a name, or a name besides."""
-
     __slots__ = ("line", "name", "paths")
 
     def __init__(
@@ -42,11 +40,7 @@ class LeanWanted:
 
 
 def find_wanted(asked: Asked) -> LeanWanted:
-    """Return what the call would do.
-
-    Raises:
-        ShapeError: an argument that says it is missing or no text.
-    """
+    """Raises: ShapeError for an argument that says it is missing or no text."""
     tool = asked.tool
     known = FILE_TOOLS.get(tool)
     if known is not None:
