@@ -5,6 +5,7 @@ Python tells of one that comes while modules load by a traceback: nobody is ther
 
 import gc
 import sys
+from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,6 @@ def _load_msgspec() -> None:
         return
     sys.modules[name] = None  # type: ignore[assignment] - what an import of it then fails by
     try:
-        import msgspec  # noqa: F401
+        import_module("msgspec")
     finally:
         del sys.modules[name]
