@@ -21,14 +21,14 @@ from paddock.apps.hook.lean.asked import (
     parse_json,
 )
 from paddock.apps.hook.lean.judging import DENY, LeanVerdict
-from paddock.apps.hook.lean.records import Identity, decision_record
-from paddock.apps.hook.records_of import entry_of
+from paddock.apps.hook.lean.records import Identity, LeanRecord, decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
 from paddock.plane.create import open_plane
 from paddock.plane.discover import find_root
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
+from paddock.values.entries import Entry
 
 _DECIDED: Final = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST})
 _UNASKED: Final = ("outcome", "rule", "source", "policy_digest")
@@ -88,3 +88,15 @@ def _loosely(data: bytes) -> object:
         return cast("object", json.JSONDecoder().raw_decode(data.decode().lstrip())[0])
     except (ValueError, RecursionError):
         return None
+
+
+def entry_of(record: LeanRecord) -> Entry:
+    return Entry(
+        event_type=record.event_type,
+        decision=record.decision,
+        reason=record.reason,
+        session_id=record.session_id,
+        agent=record.agent,
+        call_id=record.call_id,
+        metadata=record.metadata,
+    )

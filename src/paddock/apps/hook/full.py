@@ -11,8 +11,8 @@ from typing import TypeVar, cast
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.hook.early import find_named, record_refusal
-from paddock.apps.hook.ground import HookGround, find_ground
+from paddock.apps.hook.early import entry_of, find_named, record_refusal
+from paddock.apps.hook.ground import HookGround, find_ground, warned_directory
 from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.answers import cut
@@ -25,10 +25,8 @@ from paddock.apps.hook.lean.asked import (
     parse_asked,
 )
 from paddock.apps.hook.lean.judging import BOUNDARY, DENY, LeanVerdict
-from paddock.apps.hook.lean.records import Identity, LeanRecord, decision_record
-from paddock.apps.hook.lean.seen import claim_warning
+from paddock.apps.hook.lean.records import Identity, LeanRecord, claim_warning, decision_record
 from paddock.apps.hook.lean.wrap import changed_input
-from paddock.apps.hook.records_of import entry_of, warned_directory
 from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import HOOK_EVENT_PACE, HOOK_PACE, open_ledger
 from paddock.errors import (

@@ -24,6 +24,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.plane.clients import CLAUDE, CODEX
 from paddock.plane.environment import Environment, read_environment, real_path
+from paddock.plane.layout import PlaneLayout
 from paddock.policy.decide import shell_for
 from paddock.policy.presets import LOCKED
 from paddock.values.decisions import Agent, AgentChain
@@ -150,3 +151,7 @@ def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, 
 
 def _below_home(pattern: str, home: str) -> str:
     return home + pattern[1:] if pattern.startswith("~/") else pattern
+
+
+def warned_directory(layout: PlaneLayout) -> str:
+    return str(layout.ho2 / "scratch" / "hook-warnings")

@@ -13,7 +13,7 @@ from typing import Final
 
 from paddock.apps.hook import tables
 from paddock.apps.hook.confinement import BOOT, claude_settings, kept_files
-from paddock.apps.hook.ground import HookGround, also_write, holding_for
+from paddock.apps.hook.ground import HookGround, also_write, holding_for, warned_directory
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -32,7 +32,6 @@ from paddock.apps.hook.lean.image import (
     read_private,
     seal,
 )
-from paddock.apps.hook.records_of import warned_directory
 from paddock.assembly.client_agents import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.segments import LedgerPaths

@@ -2,8 +2,7 @@
 
     parse                     a line → its simple commands, and what is doubtful about it
     grammar, walk, words      the syntax tree, and what its parts mean
-    rough                     what can be seen of a line that does not parse
-    seeing, wrappers          what a command would start under another name
+    seeing, wrappers          what a command, or a line that does not parse, would start
     pattern, exact, dangers   the target of a rule, and what its wildcards never cover
     persons                   what of Paddock's own command line is a person's act
     writes                    which files known programs write, remove and read

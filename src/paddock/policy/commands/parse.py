@@ -13,8 +13,14 @@ from paddock.limits import (
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.exact import find_directory, is_neutral
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
-from paddock.policy.commands.rough import rough_commands, rough_writes
-from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, SeenCommand, change_by, see_through
+from paddock.policy.commands.seeing import (
+    STARTING_ENVIRONMENT,
+    SeenCommand,
+    change_by,
+    rough_commands,
+    rough_writes,
+    see_through,
+)
 from paddock.policy.commands.walk import EVALUATED, Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Touch, Word
 from paddock.policy.commands.wrappers import HARMLESS

@@ -17,8 +17,7 @@ from msgspec import Struct, field
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
 from paddock.policy.commands.exact import find_subcommand, is_caught
-from paddock.policy.commands.rough import rough_commands
-from paddock.policy.commands.words import Reading, Word, program_name
+from paddock.policy.commands.words import Reading, Word, bare_word, program_name
 from paddock.policy.commands.wrappers import (
     ASSIGNMENT,
     GIT_BEFORE,
@@ -33,6 +32,14 @@ from paddock.policy.commands.wrappers import (
     find_script,
     find_start,
 )
+
+WINDOW_WORDS: Final = 100
+"""Half of what is read as one command."""
+
+_CONTINUATION: Final = lazy_pattern(r"\\\r?\n")
+_QUOTING: Final = lazy_pattern(r"""\$?['"]|\\|\x00""")
+_ENDS: Final = lazy_pattern(r"[;&|<>(){}`\n\r]+|\$\(|\b(?:then|do|else|elif|if|while|until)\b|!")
+_WRITES: Final = lazy_pattern(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
 
 CHANGERS: Final = frozenset(
     ". alias bind cd compgen complete compopt coproc declare dirs enable eval exec export fc "
@@ -421,3 +428,29 @@ def _given(text: str, key: str) -> str:
 def _holds(places: list[int], start: int, end: int) -> bool:
     found = bisect_left(places, start)
     return found < len(places) and places[found] < end
+
+
+def rough_commands(text: str) -> list[tuple[Word, ...]]:
+    """Split a line that does not parse wherever a command could end; nothing here is allowed.
+
+    A deny must not become an ask because a line is damaged or too long.
+    """
+    plain = _QUOTING.sub("", _CONTINUATION.sub("", text))
+    if "{" in plain:
+        # A brace expansion where a program is expected: `{git,push}`.
+        plain += "\n" + plain.replace("{", " ").replace(",", " ").replace("}", " ")
+    found: list[tuple[Word, ...]] = []
+    for part in _ENDS.split(plain):
+        words = [bare_word(word, "the line does not parse") for word in part.split()]
+        # Windows that overlap, since seeing through a wrapper looks at every later word.
+        found.extend(
+            tuple(words[start : start + 2 * WINDOW_WORDS])
+            for start in range(0, len(words), WINDOW_WORDS)
+        )
+    return found
+
+
+def rough_writes(text: str) -> list[str]:
+    plain = _QUOTING.sub("", _CONTINUATION.sub("", text))
+    # `>! f` writes `f` to zsh, and `!` to bash.
+    return [text for match in _WRITES.finditer(plain) for text in (match[2], match[1]) if text]

@@ -1,11 +1,11 @@
 """What runs at every tool call of a client, in a new process each time.
 
     start, door    the process of one call; one event, decided here or declined
-    asked, wanted, patches, shell, places    what a client asks, and what the call would do
+    asked, patches, shell, places    what a client asks, and what the call would do
     flow, judging, answers    judge, record, then answer, in this order
     image, indexes, quick     the compiled policy: found and verified, matched, asked
-    records, lines, ledger    an entry, its line, and how it is appended
-    wrap, seen     a line changed to run in the sandbox; which warnings a session was given
+    records, ledger    an entry, the warnings given; its line, and how it is appended
+    wrap           a line changed to run in the sandbox
 
 Nothing here imports more than the interpreter carries with it (`posix`, `time`, `marshal`,
 `_json`, `_sha256`, `fcntl`): typing, dataclasses, re or pathlib alone cost more than a decision.

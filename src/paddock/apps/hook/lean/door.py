@@ -7,15 +7,25 @@ import posix
 import time
 
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import IGNORED_EVENTS, Asked, DeclinedError, parse_asked
+from paddock.apps.hook.lean.asked import (
+    IGNORED_EVENTS,
+    SHELL_TOOL,
+    Asked,
+    DeclinedError,
+    parse_asked,
+)
 from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image, look_at
-from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
-from paddock.apps.hook.lean.lines import encode_body
+from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry, encode_body
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.quick import QuickEngine
-from paddock.apps.hook.lean.records import HOOK_EVENT, Identity, LeanRecord
-from paddock.apps.hook.lean.seen import claim_warning, forget, mark_path
-from paddock.apps.hook.lean.wanted import SHELL_TOOL
+from paddock.apps.hook.lean.records import (
+    HOOK_EVENT,
+    Identity,
+    LeanRecord,
+    claim_warning,
+    forget,
+    mark_path,
+)
 from paddock.apps.hook.lean.wrap import Holding, changed_input
 
 TYPE_CHECKING = False

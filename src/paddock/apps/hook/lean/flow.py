@@ -4,10 +4,15 @@ An answer that lets a call run is given only when the decision is on disk.
 """
 
 from paddock.apps.hook.lean import answers, records
-from paddock.apps.hook.lean.asked import PERMISSION_REQUEST, Asked
+from paddock.apps.hook.lean.asked import (
+    PERMISSION_REQUEST,
+    SHELL_TOOL,
+    Asked,
+    LeanWanted,
+    find_wanted,
+)
 from paddock.apps.hook.lean.judging import CONFINE, DENY, LeanVerdict, judge
 from paddock.apps.hook.lean.places import Scene
-from paddock.apps.hook.lean.wanted import SHELL_TOOL, LeanWanted, find_wanted
 from paddock.apps.hook.lean.wrap import find_directory, wants_out
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ All of it is asked for every path and every command of the call; the strictest a
 decides, and among equals the first of this list. A warning changes nothing.
 """
 
-from paddock.apps.hook.lean.asked import Asked, DeclinedError, ShapeError
+from paddock.apps.hook.lean.asked import Asked, DeclinedError, LeanWanted, ShapeError
 from paddock.apps.hook.lean.indexes import matches_text
 from paddock.apps.hook.lean.places import (
     LeanPlace,
@@ -21,7 +21,6 @@ from paddock.apps.hook.lean.places import (
     real_path,
     relative,
 )
-from paddock.apps.hook.lean.wanted import LeanWanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

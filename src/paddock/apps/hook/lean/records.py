@@ -1,5 +1,6 @@
 """The entry of an event: enough to decide again; content and unknown arguments as digests."""
 
+import posix
 import sys
 
 from paddock.apps.hook.lean.asked import Asked
@@ -32,6 +33,7 @@ ACTION_CHARS_MAX = 16384
 ARGUMENTS_MAX = 100
 ACTIONS_MAX = 200
 SALT_BYTES = 16
+_FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW
 
 
 class Identity:
@@ -190,3 +192,49 @@ def _place_json(rule: LeanRule) -> "Json":
 
 def _rule_json(rule: LeanRule) -> "Json":
     return {"outcome": WORDS[rule.outcome], **_place_json(rule)}
+
+
+def mark_path(directory: str, session_id: str, pattern: str) -> str:
+    mark = sha256(f"{session_id}\0{pattern}".encode("utf-8", "surrogatepass"))
+    return f"{directory}/{mark.hexdigest()[:32]}"
+
+
+def claim_warning(directory: str, session_id: str, pattern: str) -> bool:
+    """Note, by an empty file, that a session was given a warning; return whether it is the first.
+
+    Where nothing can be made, it is given once more: too often is safe.
+    """
+    if not session_id:
+        return True
+    path = mark_path(directory, session_id, pattern)
+    for attempt in (1, 2):
+        try:
+            posix.close(posix.open(path, _FLAGS, 0o600))
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            if attempt == 2 or not _made(directory):
+                return True
+        except OSError:
+            return True
+        else:
+            return True
+    return True
+
+
+def forget(path: str) -> None:
+    """Take a mark back: the warning was not given after all."""
+    try:
+        posix.unlink(path)
+    except OSError:
+        return
+
+
+def _made(directory: str) -> bool:
+    try:
+        posix.mkdir(directory, 0o700)
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -25,8 +25,8 @@ RECORD_TIMEOUT_S = 5
 INPUT_BYTES_MAX = 64_000_000
 """As `limits.hook_input_bytes_max`."""
 LOADED = (
-    *("asked", "places", "wrap", "wanted", "indexes", "judging", "records", "answers", "flow"),
-    *("image", "lines", "ledger", "quick", "seen", "door"),
+    *("asked", "places", "wrap", "indexes", "judging", "records", "answers", "flow"),
+    *("image", "ledger", "quick", "door"),
 )
 """Modules of the lean path, each after those that it imports."""
 
