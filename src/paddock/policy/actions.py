@@ -80,7 +80,6 @@ class NamePattern(Struct, frozen=True):
         return self._regex(self.text).fullmatch(name) is not None
 
     def matches_widely(self, name: str) -> bool:
-        """The same without regard to case: for rules that deny or ask."""
         return self._regex(self.text.casefold()).fullmatch(name.casefold()) is not None
 
     @staticmethod

@@ -153,7 +153,6 @@ class ChainJudge:
     def findings(
         self, action: Action, writer: Writer, added: frozenset[str] = frozenset()
     ) -> Iterator[Finding]:
-        """`added`: as for `LineJudge.writes`."""
         if action.category == "shell":
             yield from self._line_findings(action, added)
             return
@@ -327,7 +326,6 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
 
 
 def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
-    """Whether every profile lets each command of a line run by a rule that is not for all."""
     line = judge_line(action)
     return all(
         any(_names(rule) for rule in verdict.matched)

@@ -93,7 +93,6 @@ class OwnPlaces(Struct, frozen=True):
     directories: DirectoryList | None
     state: PathList | None
     folders: DirectoryList
-    """In which clients look for their settings."""
 
     def denials(self, path: str, touched: frozenset[PathList], is_write: bool) -> list[RuleMatch]:
         found: list[RuleMatch] = []
@@ -199,7 +198,6 @@ class PathGuards(Struct, frozen=True):
 def compile_guards(
     kind: PlaneKind, tables: tuple[PathsTable, ...], planes_below: tuple[str, ...] = ()
 ) -> PathGuards:
-    """Compile the lists; a list that a later table gives replaces the earlier whole."""
     effective = built_in_paths()
     for table in tables:
         effective = PathsTable(
@@ -351,12 +349,10 @@ class Policy(Struct, frozen=True, eq=False):
     ignored: tuple[str, ...] = ()
     documents: tuple[PolicyDocument, ...] = ()
     untrusted: PolicyDocument | None = None
-    """The one of `documents` that only tightens, if one does."""
     plane_kind: PlaneKind = PlaneKind.PROJECT
     planes_below: tuple[str, ...] = ()
     """The bare planes that stand below the workspace, relative to it."""
     compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
-    """Profiles compiled so far: a cache, filled as names are asked for."""
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -491,7 +487,6 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
 
 
 def _overlay(profile: Profile) -> Profile:
-    """Return what holds of an untrusted profile: its rules and its `otherwise`."""
     rules = tuple(replace(rule, network=None) for rule in profile.rules)
     return replace(profile, rules=rules, shell=None)
 

@@ -40,7 +40,6 @@ class CharClass(Struct, frozen=True):
 
 Piece = str | Wild | CharClass
 Segment = tuple[Piece, ...]
-"""One component of a pattern. `(Wild.DEPTH,)` is `**`."""
 
 DEPTH: Final[Segment] = (Wild.DEPTH,)
 RUN: Final[Segment] = (Wild.RUN,)
@@ -91,7 +90,6 @@ def parse_glob(text: str) -> Glob:
 
 
 def fold(text: str) -> str:
-    """Return `text` for comparison without regard to case or Unicode form."""
     if text.isascii():
         return text.lower()
     # Canonical caseless matching (Unicode 3.13, D145), composed at the end.

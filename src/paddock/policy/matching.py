@@ -78,8 +78,6 @@ _EVERYTHING = Permissions()
 
 
 class AgentPermissions(Struct, frozen=True):
-    """The three lists of one agent; None for one that permits or forbids nothing less."""
-
     agent: Agent
     read: PathList | None
     write: PathList | None
@@ -115,7 +113,6 @@ class AgentPermissions(Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def _line_of(declaration: bytes, name: str, text: str | None) -> int:
-    """Return the line of a list, or of one pattern in it; 0 for what the file does not say."""
     if not declaration:
         return 0
     try:
@@ -171,7 +168,6 @@ def _permits(listed: PathList, action: Action, path: str) -> bool:
 
 
 def _reaches_below(pattern: PathPattern, path: str) -> bool:
-    """Return whether the pattern can match something under the directory."""
     if pattern.negated:
         return False
     if pattern.glob.anywhere or path == ".":

@@ -60,8 +60,6 @@ class LazyRegex:
 
 
 class GramIndex:
-    """Expressions by a run of characters that every match contains."""
-
     __slots__ = ("_by_gram", "_loose")
 
     def __init__(self, items: list[tuple[Entry, tuple[Segment, ...]]]) -> None:
@@ -152,8 +150,6 @@ class _Node:
 
 
 class _Side:
-    """Patterns that are all compared with one form of the path: raw or folded."""
-
     __slots__ = ("_anywhere", "_at_every_level", "_nodes")
 
     def __init__(self, patterns: list[Indexed], *, fold: bool, at_every_level: bool) -> None:
@@ -225,7 +221,6 @@ class PathIndex:
         self._sees_raw_always = any("[" in pattern.glob.text for pattern in folded)
 
     def hits(self, path: str, folded_path: str, is_final_directory: bool) -> list[Hit]:
-        """Return every match of every pattern, at each level; in no order, maybe twice."""
         hits: list[Hit] = []
         if self._raw is not None:
             self._raw.collect(path, is_final_directory, hits)
@@ -292,7 +287,6 @@ class PathPattern(Struct, frozen=True):
 
     @property
     def is_file_name(self) -> bool:
-        """Whether it forbids by a name without any slash."""
         return self.glob.anywhere and not self.glob.directory_only and not self.glob.negated
 
     def lifting(self, path: str) -> str:
@@ -329,8 +323,6 @@ def indexed(number: int, pattern: PathPattern, comparison: Comparison) -> Indexe
 
 
 class PathList:
-    """Patterns in their order, one comparison, one question: which one decides?"""
-
     __slots__ = ("_has_negation", "_index", "_root", "comparison", "match", "patterns")
 
     def __init__(self, patterns: Iterable[PathPattern], comparison: Comparison) -> None:
@@ -427,8 +419,6 @@ class PathScreen:
 
 
 class PathSet:
-    """Patterns that stand for themselves: all that match a path, in no order."""
-
     __slots__ = ("_covering", "_index")
 
     def __init__(self, patterns: Iterable[tuple[int, PathPattern, Comparison]]) -> None:
@@ -453,8 +443,6 @@ _ROOT_PATTERN: Final = PathPattern(Glob("/", False, False, True, ()))
 
 
 class DirectoryList:
-    """Anchored patterns and the root, each for exactly what it names, whatever its case."""
-
     __slots__ = ("_by_name", "_wild", "patterns")
 
     def __init__(self, patterns: Iterable[PathPattern]) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 # collector ends as one `ConfigError` that names the first and counts the others.
 
 LISTED_PROBLEMS_MAX = 5
-"""The rest is counted."""
 
 
 class PatternError(ValueError):
@@ -100,7 +99,6 @@ def _line(problem: Problem) -> int:
 
 
 Key = tuple[str | int, ...]
-"""The way to a value: names of keys, and positions in arrays."""
 
 # Threat: the parser's time grows with the square of a key's parts, and what is parsed here may
 # come with a clone. Possessive, and begun where a part begins: one pass, whatever it reads.
@@ -256,8 +254,6 @@ def _line_of(node: "Node") -> int:
 
 
 class _Line(NamedTuple):
-    """The line of a key; `is_given` where the key itself stands there, and not just begins."""
-
     key: Key
     line: int
     is_given: bool
@@ -390,7 +386,6 @@ def _json_name(node: "Node") -> str:
 
 
 def _repeated_line(text: bytes, key: str) -> int:
-    """Return the line of the second `key` of an object, or 1."""
     stack = [_json_root(text)]
     while stack:
         node = stack.pop()

@@ -21,7 +21,6 @@ BUILT_IN_VERSION: Final = "5"
 NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 
 LOCKED: Final = "locked"
-"""The profile of an agent whose own profile is not known."""
 
 PROTECTED: Final = (".git/", "*.pem")
 GENERATED: Final = ("node_modules/", "package-lock.json", "yarn.lock")
@@ -74,7 +73,6 @@ CLIENT_TOOLS: Final = (
     "EnterPlanMode",
     "ExitPlanMode",
 )
-"""A client's tools that only read, or organise the client's own work."""
 
 READING_COMMANDS: Final = (
     *("basename", "cat", "cksum", "cmp", "comm", "cut", "date", "df", "diff", "dirname", "du"),

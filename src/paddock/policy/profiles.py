@@ -330,7 +330,6 @@ class LineJudge:
 
 
 def written_path(target: str, cwd: str = ".") -> str:
-    """Return the path in normal form from the root, or nothing where it leaves the root."""
     if target.startswith(("/", "~")):
         return ""
     parts: list[str] = []
@@ -378,7 +377,6 @@ def _climbs(target: str) -> int:
 
 
 def _climbs_late(target: str) -> bool:
-    """Whether `..` stands behind a name: that may be a link, and words do not tell where to."""
     return ".." in dropwhile(lambda part: part in ("", ".", ".."), target.split("/"))
 
 

@@ -31,8 +31,6 @@ class Report(Struct):
 
 
 class Table:
-    """One table of the file. Every key that is read is known; `finish` reports the others."""
-
     __slots__ = ("_known", "_values", "key", "report")
 
     def __init__(self, report: Report, key: Key, values: dict[str, Json]) -> None:
@@ -124,7 +122,6 @@ class Table:
         return int(self._in_range(name, value, default, lowest, highest))
 
     def texts(self, name: str) -> tuple[Text, ...] | None:
-        """None where it is absent."""
         if not self.has(name):
             return None
         found: list[Text] = []

@@ -89,7 +89,6 @@ class Profile(Struct, frozen=True):
 
 
 def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_IN_PLACE) -> Rule:
-    """Return the rule for a pattern's text; PatternError where it can match nothing."""
     pattern = parse_pattern(text)
     check_confined(pattern.head, outcome)
     return Rule(pattern, outcome, source, place).checked()

@@ -143,7 +143,6 @@ class AgentBinding(Struct, frozen=True):
 
     @property
     def is_declared(self) -> bool:
-        """Whether it is an agent of the plane, and no name for a client's kind alone."""
         return bool(self.workspace or self.parent)
 
 

@@ -143,7 +143,6 @@ class _Layer(Struct, frozen=True):
     parents: Mapping[str, os.stat_result]
     """What is merged with the directory below; parents before children."""
     opaque: Mapping[str, os.stat_result]
-    """What stands for the directory below; likewise."""
     files: Sequence[ShownFile]
     """Links last: nothing is ever made through one."""
     laid: Overlaid
@@ -240,7 +239,6 @@ def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
 
 
 def has_command_users() -> bool:
-    """Find whether the users of root's commands exist here: a container may have fewer."""
     if os.geteuid() != 0:
         return True
     try:
@@ -255,7 +253,6 @@ def has_command_users() -> bool:
 def _parents(
     workspace: int, names: Collection[str], shown: Collection[str] = ()
 ) -> dict[str, os.stat_result]:
-    """Return every directory above the names, parents first, as it looks; not one that is gone."""
     found = {".": os.stat(".", dir_fd=workspace)}
     for name in shown:
         above = "."

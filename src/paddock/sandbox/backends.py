@@ -82,7 +82,6 @@ def examine_host(staging: Path) -> tuple[BackendVerdict, ...]:
 
 
 def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
-    """Try `stage` on this very workspace, which may lie on another file system than `staging`."""
     try:
         fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -200,7 +199,6 @@ def _explained(symptom: Symptom) -> BackendVerdict:
 
 
 NO_BACKEND: Final = "none"
-"""The backend's name in a result where nothing confines the command."""
 
 NOTHING_IS_HELD: Final = (
     "the command is not confined: it can read, write and reach all that this user can",
@@ -244,7 +242,6 @@ def _what_to_do(verdicts: Sequence[BackendVerdict]) -> str:
 
 
 Attempt = Callable[[], tuple[BackendVerdict, ...]]
-"""Tries the backends now, the strongest first, as far as is needed to choose one."""
 
 
 class Backends:
@@ -263,8 +260,6 @@ class Backends:
 
 
 def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
-    """Tries them on this host: each runs a command. `staging` is the launcher's."""
-
     def attempt() -> tuple[BackendVerdict, ...]:
         ground = system_ground()
         stage = Canary(launcher, staging, ground).verdict()

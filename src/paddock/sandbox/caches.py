@@ -40,7 +40,6 @@ class Caches(Struct, frozen=True):
 
     @classmethod
     def of(cls, home: Path, workspace: str) -> "Caches":
-        """`home` is the directory for those of all workspaces of a plane."""
         return cls(home / sha256(os.fsencode(workspace)).hexdigest()[:32])
 
     @property
@@ -150,7 +149,6 @@ place to read: no two overlays may share one upper layer.
 
 
 def cache_variables(cache: str, downloads: Sequence[str]) -> dict[str, str]:
-    """Tell tools where their caches are; `downloads` are places of `DOWNLOADS` that may be read."""
     go, gradle, maven = (
         next((path for path in downloads if path.endswith(f"/{name}")), "") for name in DOWNLOADS
     )

@@ -48,7 +48,6 @@ _STEPS: Final = {
     "overlay of the workspace": Step.OVERLAY,
     "privileges": Step.SECCOMP,
 }
-"""A step of the confinement, as a doctor names it; any other is about mounts."""
 
 # One line of shell builtins but for readlink, so that little has to be readable.
 _SCRIPT: Final = """
@@ -70,8 +69,6 @@ class CanaryGround(Struct, frozen=True):
 
 
 class Canary:
-    """Tries the backend once and remembers. Safe for threads."""
-
     def __init__(self, launcher: Launcher, staging: Path, ground: CanaryGround) -> None:
         self._launcher = launcher
         self._staging = staging

@@ -32,8 +32,6 @@ class Spool(Struct, frozen=True):
 
 
 class Capture:
-    """One stream. `bytes_max // 2` first bytes and as many last ones stay."""
-
     __slots__ = (
         *("_at", "_buffer", "_fd", "_head", "_head_max", "_is_wide", "_listener", "_new_at"),
         *("_spool", "_spooled", "_started", "_tail_max", "_total"),
@@ -57,7 +55,6 @@ class Capture:
         self._listener: Callable[[bytes], None] | None = None
 
     def tell(self, listener: Callable[[bytes], None]) -> None:
-        """Call `listener` with everything that comes, in the thread that reads."""
         self._listener = listener
 
     @property

@@ -95,7 +95,6 @@ def _claimed(names: list[str], prefix: str) -> Iterator[str]:
 
 
 def _hold(parent: int, name: str) -> int:
-    """Return it with its lock; -1 where another has it, or it is gone."""
     try:
         fd = os.open(name, DIRECTORY, dir_fd=parent)
     except FileNotFoundError:

@@ -29,7 +29,6 @@ _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
 _DRAIN_S: Final = 2.0
-"""For the streams to end after the report."""
 _ENDINGS: Final = {
     orders.EXITED: Ending.EXITED,
     orders.TIMED_OUT: Ending.TIMED_OUT,
@@ -45,8 +44,6 @@ class Spools(Struct, frozen=True):
 
 
 class Observed(Struct, frozen=True):
-    """Who wants to hear of a command while it runs, and who may end it."""
-
     spools: Spools = Spools()
     progress: Progress | None = None
     cancel: Cancel | None = None

@@ -94,7 +94,6 @@ def _is_real(path: str) -> bool:
 
 
 def _memory_mb() -> int:
-    """Return what a control group leaves of the machine's (cgroups(7))."""
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         said = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()

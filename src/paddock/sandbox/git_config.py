@@ -79,7 +79,6 @@ _PART_OF_TREE: Final = (
 def take_git(
     facts: GitFacts, reach: Iterable[str], outside: GitOutside | None = None
 ) -> tuple[GitConfig, tuple[LeftOut, ...]]:
-    """Return what a command that reads `reach` has of it, and what is left out."""
     places = tuple(reach)
     values = list(facts.values)
     forced = dict(settings_for(outside))
@@ -172,7 +171,6 @@ def _refuse(name: str) -> str:
 
 
 def _as_variables(forced: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Put it over every file, and below `git -c` (git-config(1))."""
     if not forced:
         return ()
     rows = [("GIT_CONFIG_COUNT", str(len(forced)))]
@@ -182,7 +180,6 @@ def _as_variables(forced: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _entry(key: str, value: str) -> str:
-    """Write one entry, its value quoted (git-config(1), "Syntax")."""
     section, _, name = key.rpartition(".")
     section, _, below = section.partition(".")
     heading = f'{section} "{_escaped(below)}"' if below else section

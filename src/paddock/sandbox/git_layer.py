@@ -55,7 +55,6 @@ class OpenedGit(Struct, frozen=True):
     beside: Beside
     layer: GitLayer
     directories: Mapping[str, KnownDirectory]
-    """Those that stood in it, by workspace paths."""
     shown: FileIdentity | None = None
     """Of a workspace that is a folder of the work tree: the index that it was shown from."""
 

@@ -35,7 +35,6 @@ _SETTLED_NS: Final = 3_000_000_000
 """Longer than the coarsest tick of a file system that has ticks (vfat: 2 s)."""
 
 _Identity = tuple[int, int, int, int]
-"""Device, inode, mtime and ctime in ns."""
 
 
 class KnownDirectory(Struct, frozen=True):
@@ -54,8 +53,6 @@ class Survey(Struct, frozen=True):
 
 
 class NameIndex:
-    """The closed names of one workspace, by one judge. Safe for threads; one asks at a time."""
-
     __slots__ = ("_clock_ns", "_judge", "_known", "_lock", "_resolution")
 
     def __init__(

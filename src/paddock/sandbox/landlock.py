@@ -64,8 +64,6 @@ class LandlockArea(Struct, frozen=True):
 
 
 class LandlockGround(Struct, frozen=True):
-    """The workspace as it is held open, and the private directories of one command."""
-
     root_fd: int
     scratch: tuple[str, ...]
     """HOME and TMPDIR: absolute, made by us for this command alone."""
@@ -216,14 +214,12 @@ class _Tree(Struct, frozen=True):
     resolution: Resolution
 
     def pass_to(self, path: str) -> int | None:
-        """Return a descriptor to hold `path`; None where it is gone, or became a link."""
         try:
             return self.resolution.open(self.root_fd, path, PASS)
         except OSError:
             return None
 
     def open_places(self, area: LandlockArea) -> Iterator[str]:
-        """The topmost paths whose rights can be given whole, with all below them."""
         closed = frozenset(area.closed)
         above = {parent for path in area.closed for parent in _parents(path)}
         waiting = ["."]

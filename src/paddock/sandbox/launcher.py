@@ -38,7 +38,6 @@ class GitLayer(Struct, frozen=True):
     hidden: tuple[str, ...]
     shown: Overlaid
     pointer: tuple[str, str] | None = None
-    """A file `.git` above the workspace, and the directory that it leads to."""
 
 
 class Launcher:
@@ -176,7 +175,6 @@ class Launcher:
 
 
 def _user_inside() -> tuple[int, int] | None:
-    """Return who a sandbox's command is on the host, where that is not who we are."""
     return (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
 
 
@@ -216,7 +214,6 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
 
 
 def _is_listened_in(places: tuple[str, ...]) -> bool:
-    """Whether a socket of the host stands in one of the places; unknown is yes."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as table:
             # proc(5): seven columns, then the path, where there is one.

@@ -63,14 +63,11 @@ PLAIN_VARIABLES: Final = frozenset(
 )
 _LOCALE: Final = lazy_pattern(r"LC_[A-Z]+")
 PLACE_VARIABLES: Final = frozenset({"CONDA_PREFIX", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV"})
-"""Passed where they name a place that the command may read."""
 _VALUE_CHARS_MAX: Final = 1024
 _DEFAULT_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
 class CompiledPlan(Struct, frozen=True):
-    """The plan, and for people what is not in it although it was asked for or found."""
-
     plan: SandboxPlan
     left_out: tuple[LeftOut, ...]
     toolchains: tuple[str, ...]
@@ -495,7 +492,6 @@ class _Secrets:
         self._by_name: dict[str, bool] | None = {} if is_by_name else None
 
     def holds(self, path: str) -> bool:
-        """Look at the last component; those before it are known not to be secret."""
         name = path.rpartition("/")[2]
         if self._by_name is None or self._guards.is_in_dependency(path):
             return self._matches(path, name)

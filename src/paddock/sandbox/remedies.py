@@ -28,8 +28,6 @@ class Symptom(Struct, frozen=True):
 
 
 class HostSwitches(Struct, frozen=True):
-    """The switches of the host that explain a refusal; None where the file is not there."""
-
     apparmor_restricts: str | None = None
     userns_clone: str | None = None
     user_namespaces_max: str | None = None

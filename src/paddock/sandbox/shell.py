@@ -79,14 +79,10 @@ class SandboxGround(Struct, frozen=True):
     chain: AgentChain
     place: CommitPlace
     facts: Callable[[], HostFacts]
-    """Looks at the host; called once, when the first command comes."""
     staging: Path
-    """Where the layers of commands lie: a directory that no agent reaches."""
     progress: Progress | None = None
     on_directory: Callable[[str], None] | None = None
-    """Is told where a staged command's shell ended, as far as it says so."""
     attempt: Attempt | None = None
-    """Finds out which backends work; by default each is tried on this host."""
 
 
 class HeldCommand:
@@ -240,7 +236,6 @@ class SandboxShell:
     def _find_wait(
         self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
     ) -> str:
-        """Say why what nobody was asked about waits for a person; empty where it lands."""
         if not prepared.is_confined or not any(each.lands for each in settled):
             return ""
         if self.asks_about_diff(prepared):

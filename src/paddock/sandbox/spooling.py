@@ -21,7 +21,6 @@ from paddock.storage.history import History, current_call
 from paddock.values.entries import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
-"""Held of each stream: enough for head and tail, whatever the characters are."""
 
 
 _HASHED_BYTES: Final = 2_097_152

@@ -94,7 +94,6 @@ class RunningLauncher:
             ) from error
 
     def last_words(self) -> str:
-        """Return the end of its standard error: empty but for a defect."""
         size = os.fstat(self._said).st_size
         said = os.pread(self._said, _SAID_BYTES_MAX, max(0, size - _SAID_BYTES_MAX))
         return said.decode("utf-8", "replace").strip()
@@ -138,7 +137,6 @@ def _no_launcher(error: OSError, interpreter: str) -> HostError:
 
 
 _ours: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
-"""Every launcher of this process. Added to and removed from by whoever starts and stops one."""
 
 
 def _forget_all() -> None:
@@ -151,7 +149,6 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 Identity = tuple[int, ...]
-"""Device and inode, and a time where one look stands for many places."""
 
 
 class Recipe(Struct, frozen=True):
@@ -161,9 +158,7 @@ class Recipe(Struct, frozen=True):
     """Device and inode of the workspace and of every place that is mounted: a directory
     that was replaced since is another place."""
     mode: int
-    """Of the workspace's root, as the layer's own root has it: see `inside.stages`."""
     hidden: str = ""
-    """The layer of whiteouts in the staging area; see `StagingArea.hide`."""
     git_shown: str = ""
     git_mode: int = 0
 

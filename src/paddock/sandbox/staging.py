@@ -125,7 +125,6 @@ class StagedCommand:
         close_stage(self._stage)
 
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
-        """Join the layers over the workspace and its git directory. Raises: HostError."""
         with host_error("the changes of a command cannot be read"):
             root_fd = self._place.workspace.tree.root_fd
             is_joined, self._refused = git.join(self._stage, upper_fd, root_fd)
@@ -145,7 +144,6 @@ class StagedCommand:
 
     @property
     def shown(self) -> ShownNames:
-        """Return what of git's index it saw in place of closed files. Raises: HostError."""
         return differing(self._ran.ground.shown, self._layer())
 
     @property

@@ -17,8 +17,6 @@ _CONTINUATION: Final = range(0x80, 0xC0)
 
 
 class Decoding:
-    """An `OnOutput` that passes text on, whole characters at a time, as the command printed it."""
-
     def __init__(self, on_text: Callable[[Literal["stdout", "stderr"], str], None]) -> None:
         self._on_text = on_text
         make = codecs.getincrementaldecoder("utf-8")
@@ -37,8 +35,6 @@ class Decoding:
 
 
 class LastLine:
-    """An `OnOutput` that keeps the last line with something in it, safe to show to a person."""
-
     def __init__(self) -> None:
         self._kept = {"stdout": b"", "stderr": b""}
         self._last: Literal["stdout", "stderr"] = "stdout"
@@ -55,7 +51,6 @@ class LastLine:
 
 
 def render_stream(captured: Captured, chars_max: int) -> tuple[str, bool]:
-    """The text, and whether it was cut: then head and tail stay, with a line between them."""
     half = chars_max // 2
     if captured.missing_bytes == 0:
         text = _decode(captured.head + captured.tail, is_whole=True)
@@ -89,12 +84,10 @@ def _last(text: str, count: int) -> str:
 
 
 def _decode(content: bytes, *, is_whole: bool) -> str:
-    """Leave out the beginning of a character at the end, where more came after it."""
     return codecs.getincrementaldecoder("utf-8")("replace").decode(content, final=is_whole)
 
 
 def _from_a_character(content: bytes) -> bytes:
-    """Leave out the rest of a character at the beginning."""
     start = 0
     while start < min(len(content), BYTES_A_CHARACTER_MAX - 1) and content[start] in _CONTINUATION:
         start += 1

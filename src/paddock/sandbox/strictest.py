@@ -31,8 +31,6 @@ Places = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
 class ChainShell(Struct, frozen=True):
-    """What a chain is held to together. Paths are real."""
-
     network: Network
     git: Git
     commit: Commit

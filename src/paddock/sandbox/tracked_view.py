@@ -82,7 +82,6 @@ printf '%s' "$converted" | git cat-file --filters --batch="$mark %(objectsize)"
 class ShownNames(Struct, frozen=True):
     names: tuple[str, ...]
     differing: tuple[str, ...]
-    """Those whose working copy is not what was shown."""
 
 
 class TrackedFiles(Struct, frozen=True):
@@ -183,7 +182,6 @@ class _Asking(Struct, frozen=True):
     repository: str
 
     def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
-        """Ask git; what it does not say is missing."""
         found: dict[str, _Content] = {}
         left_bytes = _ALL_BYTES_MAX
         for batch in _batches(names):

@@ -17,15 +17,12 @@ from paddock.workspace.changes import ChangedPath
 
 
 class GitConfig(Struct, frozen=True):
-    """What a command has of the user's git configuration: made by `git_config`."""
-
     values: tuple[tuple[str, str], ...] = ()
     ignored: str = ""
     attributes: str = ""
     variables: tuple[tuple[str, str], ...] = ()
     """Of the environment; the plan's own stand over them."""
     is_signing: bool = False
-    """On the host commits or tags are signed; in a command they are not."""
 
 
 class SandboxPlan(Struct, frozen=True):
@@ -37,9 +34,7 @@ class SandboxPlan(Struct, frozen=True):
 
     workspace: str
     readable: tuple[str, ...]
-    """Of the host, read-only: system directories and toolchains."""
     writable: tuple[str, ...]
-    """Of the host, outside the workspace; written directly, not staged."""
     hidden: tuple[str, ...]
     network: Network
     git: Git
@@ -66,13 +61,10 @@ class SandboxPlan(Struct, frozen=True):
 
 
 class ShownFile(Struct, frozen=True):
-    """What commands see in place of a closed name that git tracks: what the index has."""
-
     path: str
     mode: int
     """Of a file, a link or a submodule (an empty directory), as the index has it."""
     content: bytes
-    """Of a link its target."""
     modified_ns: int
     is_faithful: bool
     """Whether git would check out just this: no change that a command records of another lands."""
@@ -84,7 +76,6 @@ class CommandRequest(Struct, frozen=True):
     cwd: str
     timeout_s: float
     output_bytes_max: int
-    """Of each stream, head and tail together; the rest is counted, or spooled."""
     stdin: bytes = b""
     env: tuple[tuple[str, str], ...] = ()
 
@@ -94,7 +85,6 @@ class Captured(Struct, frozen=True):
     tail: bytes
     total_bytes: int
     spooled_bytes: int = 0
-    """How much from the beginning was saved whole, where a spool was given."""
 
     @property
     def missing_bytes(self) -> int:
@@ -110,23 +100,18 @@ class Ending(Enum):
 
 
 class CommandEnd(Struct, frozen=True):
-    """How a command ended. `exit_code` is 128 + N for signal N, -1 on time-out."""
-
     ending: Ending
     exit_code: int
     stdout: Captured
     stderr: Captured
     duration_s: float
     survivors: int
-    """Processes of the command that were still there when it ended; they were killed."""
     memory_kb: int = 0
     """The most that was seen in use, looking every 50 ms; 0 for a command that was quicker."""
     unreached: int = 0
     """Of one that failed: how often its own network had no way to where it wanted."""
     reason: str = ""
-    """For `FAILED`: what could not be started and why."""
     directory: str = ""
-    """Where the command says that its shell ended, if it was told to say so."""
 
 
 class Enforcement(Enum):
@@ -144,8 +129,6 @@ class Enforced(Struct, frozen=True):
 
 
 class BackendVerdict(Struct, frozen=True):
-    """What trying one backend on this host showed. `Enforcement.NONE`: it does not work here."""
-
     backend: str
     enforcement: Enforcement
     gaps: tuple[str, ...] = ()
@@ -169,22 +152,17 @@ class ShellLine(Struct, frozen=True):
     cwd: str
     timeout_s: int
     is_dry_run: bool = False
-    """Run it, show what it would change, change nothing: outside of its layers it only reads."""
     stdin: str = ""
     env: tuple[tuple[str, str], ...] = ()
 
 
 class PreparedLine(Struct, frozen=True):
-    """A line that may run, with all that it is held to."""
-
     line: ShellLine
     plan: SandboxPlan
     enforced: Enforced
     interpreter: str
     digest: str
-    """Of the plan: what an approval is bound to, besides the call's own arguments."""
     is_open: bool = False
-    """It has the host's network, and no rule of policy names it."""
     is_confined: bool = False
     """Nobody was asked about it: of what it changes, more than `confine_max` waits."""
 
@@ -222,9 +200,7 @@ class HeldLine(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Leave the workspace as it is; a second time does nothing."""
-        ...
+    def close(self) -> None: ...
 
 
 class WaitingChanges(Struct, frozen=True):
@@ -265,7 +241,6 @@ class ShellOutcome(Struct, frozen=True):
     duration_s: float
     enforced: Enforced
     is_staged: bool = True
-    """Whether its changes were held back and judged; else it worked on the workspace itself."""
     changed: tuple[ChangedPath, ...] = ()
     bytes_written: int = 0
     refused: tuple[RefusedChange, ...] = ()
@@ -277,7 +252,5 @@ class ShellOutcome(Struct, frozen=True):
     """Tracked files that the command saw as the index has them: their working copies differ."""
     diff: str | None = None
     discarded: int = 0
-    """How many changes were thrown away, as the plan has it: `commit = "none"`."""
     fence: tuple[str, ...] = ()
-    """What the end of `stderr` says of a failure that policy caused."""
     waiting: WaitingChanges | None = None

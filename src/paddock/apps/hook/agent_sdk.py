@@ -57,7 +57,6 @@ class Requested(Struct, frozen=True):
     agent_type: str = ""
     """Of a sub-agent: by it policy gives a profile. One of no known type is `locked`."""
     can_ask: bool = False
-    """Whether somebody answers what policy asks; else that is denied."""
 
 
 def permission_callback(
@@ -136,7 +135,6 @@ def _refuse(asked: Asked | None, reason: str, today: str) -> Permission:
 
 
 def _event_of(requested: Requested, directory: str) -> bytes:
-    """Return the call as the client's hook would be told of it; empty where JSON cannot hold it."""
     event = {
         "tool_name": requested.tool,
         "tool_input": requested.input,

@@ -108,7 +108,6 @@ class Hook:
 
 
 def _answer(options: argparse.Namespace, console: HookConsole) -> int:
-    """Answer one event by hand; an installed hook goes by `launch.py`."""
     try:
         console.print(_answer_in_time(_given(options, console)).decode())
         console.stdout.flush()
@@ -239,7 +238,6 @@ def _apply(edit: ClientFileEdit, options: argparse.Namespace, console: HookConso
 
 
 def _elsewhere(places: Places, client: Client, scope: Scope) -> list[InstallState]:
-    """Return where else the client finds us, or nobody can tell."""
     programs = find_programs()
     found = [standing_in(places, client, each, programs) for each in SCOPES_OF[client]]
     return [each for each in found if each.scope != scope and each.state != "absent"]
@@ -332,7 +330,6 @@ def _standings(options: argparse.Namespace, places: Places) -> list[InstallState
 
 
 def _denials(project: Project) -> list[dict[str, Json]]:
-    """Return the latest refusals, newest last, and questions that the client cannot ask."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     if not stands(path):
         return []

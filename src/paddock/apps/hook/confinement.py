@@ -33,7 +33,6 @@ _SETTINGS: Final = ("settings.local.json", "settings.json")
 
 
 def why_host_cannot(environment: Environment) -> str:
-    """Why this host's sandbox does not hold a command whole; empty if it does."""
     path, _ = kept_files(environment)
     kept = _read(path)
     now, boot = time.time(), boot_id()
@@ -56,7 +55,6 @@ def kept_files(environment: Environment) -> tuple[Path, Path]:
 
 
 def forget_host(environment: Environment) -> None:
-    """Have it found out anew: a command could not be confined after all."""
     kept_files(environment)[0].unlink(missing_ok=True)
 
 
@@ -88,7 +86,6 @@ def _find(environment: Environment) -> str:
 def why_client_cannot(
     client: str, root: Path, environment: Environment, variables: Mapping[str, str]
 ) -> str:
-    """Say why the wrapper is not used in this client's shell; empty if it is."""
     if client == "codex":
         tried = _read(kept_files(environment)[1])
         if tried is not None and tried.get("why") == "":
@@ -141,7 +138,6 @@ def try_in_codex(root: Path, program: Sequence[str], variables: Mapping[str, str
 
 
 def keep_trial(environment: Environment, why: str) -> None:
-    """Keep what a trial in Codex's sandbox came to. Raises: HostError."""
     _, path = kept_files(environment)
     make_directories(path.parent)
     replace_file(path, json.dumps({"why": why, "program": sys.executable}).encode("ascii"))

@@ -32,7 +32,6 @@ from paddock.values.entries import Entry
 
 _DECIDED: Final = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST})
 _UNASKED: Final = ("outcome", "rule", "source", "policy_digest")
-"""What an entry says of a decision by policy."""
 
 
 def find_named(data: bytes, client: str) -> Asked | None:
@@ -83,7 +82,6 @@ def record_refusal(
 
 
 def _loosely(data: bytes) -> object:
-    """Read whatever begins there as JSON, as many readers take it."""
     try:
         return cast("object", json.JSONDecoder().raw_decode(data.decode().lstrip())[0])
     except (ValueError, RecursionError):

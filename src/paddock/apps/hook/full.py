@@ -53,7 +53,6 @@ class Given(Struct, frozen=True):
     variables: Mapping[str, str]
     directory: str
     keeps_image: bool = False
-    """Whether an image for the lean path is made: it found none that it may use."""
 
 
 def answer(given: Given) -> bytes:
@@ -79,12 +78,10 @@ def guarded(
 
 
 def record_stop(given: Given) -> None:
-    """Put a call on record whose decision was stopped."""
     _recorded(None, given, "the decision was stopped", InternalError.code)
 
 
 def _refused_reason(asked: Asked | None, given: Given, error: Exception) -> str:
-    """Say why nothing was decided; put a call that names its tool on record with it."""
     return _recorded(asked, given, *_said(error))
 
 
@@ -101,7 +98,6 @@ def _recorded(asked: Asked | None, given: Given, reason: str, code: str) -> str:
 
 
 def _said(error: Exception) -> tuple[str, str]:
-    """Return what is said, and the code of its record; empty where none is tried."""
     if isinstance(error, ShapeError):
         return f"the call was not understood: {error}", InvalidArgumentsError.code
     if not isinstance(error, PaddockError):
@@ -162,8 +158,6 @@ def _keep_image(ground: HookGround, asked: Asked, given: Given) -> None:
 
 
 class FullPorts:
-    """The whole ledger, and what the plane keeps for the hook."""
-
     __slots__ = ("_ground", "_ledger")
 
     def __init__(self, ledger: Ledger, ground: HookGround) -> None:
@@ -193,7 +187,6 @@ class FullPorts:
 
 
 def identity_of(chain: AgentChain, policy_digest: str) -> Identity:
-    """Keep of who acts what is enough to decide again."""
     return Identity(chain[0].name, [agent.as_json() for agent in chain], policy_digest)
 
 

@@ -39,7 +39,6 @@ class HookGround(Struct, frozen=True):
     chain: AgentChain
     engine: PolicyEngine
     start: str
-    """The directory that the project was found from."""
     why_read: str
     """Why commands are only read and not confined; empty where they are confined."""
 

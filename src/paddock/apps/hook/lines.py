@@ -27,11 +27,9 @@ EXPANDED_MAX: Final = 500
 BELOW_MAX: Final = 5_000
 """Names below a directory that goes or is copied; with more it is asked about."""
 READS_MAX: Final = 5_000
-"""Files that a line may read; with more it is asked about."""
 STEPS_MAX: Final = 200_000
 """Names that are looked at for one line."""
 GROUNDS_MAX: Final = 16
-"""Directories that a line may come to stand in; with more it is asked about."""
 
 _BARE: Final = (
     "git would take a folder of ordinary files for a repository, and run what its config names"
@@ -46,7 +44,6 @@ _SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
 _AGAIN: Final = lazy_pattern(
     r"\bdo\b(?=.*\bdone\b)|\(\s*\)\s*[{(]|\bfunction\s+\S+\s*[{(]", re.DOTALL
 )
-"""Where a loop or a function begins."""
 _GLOB: Final = lazy_pattern(r"[*?\[]")
 _CLASS: Final = lazy_pattern(r"\[[^/]*\[([:.=])[^/]*\1\]")
 """`[[:alpha:]]` and its like, which only a shell expands."""
@@ -59,7 +56,6 @@ _MIXED: Final = lazy_pattern(r"[(){}`|#]|<<|(?<![&<>])&(?![&>])")
 _REDIRECTED: Final = lazy_pattern(r"\s*(?:\d?>>?(?:&\d|\s*[\w./-]+)\s*)*")
 
 Ground = tuple[str, ...]
-"""The directories changed to, in order; none is where the line starts."""
 Grounded = tuple[Ground, str]
 
 
@@ -82,7 +78,6 @@ class Targets(Struct):
     spent: int = 0
 
     def spend(self) -> bool:
-        """Count one name that is looked at; False where that were too many."""
         self.spent += 1
         if self.spent > STEPS_MAX:
             self.unsure[_TOO_MANY_NAMES] = None
@@ -123,7 +118,6 @@ def read_targets(line: CommandLine, base: str) -> Targets:
 
 
 def _unwrapped(line: CommandLine) -> CommandLine:
-    """Return the script of a line that is no more than `sh -c '…'`, as some clients write it."""
     first = line.commands[0] if line.commands else None
     words = first.words if first is not None else ()
     if first is None or len(words) != 3 or not line.text.startswith(first.text):
@@ -210,7 +204,6 @@ def _note_names(into: dict[Grounded, None], names: Iterable[str], ground: Ground
 
 
 def _expand(found: Targets, named: Iterable[str], here: str) -> Iterator[str]:
-    """Yield each name that is given, and for what it stands now as a shell would expand it."""
     for name in filter(None, named):
         yield name
         if not _GLOB.search(name):
@@ -306,7 +299,6 @@ def _is_met(test: str, value: str, path: str, is_folder: bool) -> bool:
 
 
 def _arriving(found: Targets, source: str, target: str, here: str) -> Iterator[str]:
-    """Yield where what is given to a copy, and what is below it, would come to stand."""
     inside = os.path.join(target, os.path.basename(source.rstrip("/")))
     there = os.path.join(here, os.path.expanduser(target))
     # One that is not there may be made by an earlier command of the line.
@@ -342,7 +334,6 @@ def _bounded(found: Targets, grounds: list[Ground]) -> list[Ground]:
 
 
 def _moved(found: Targets, command: SimpleCommand, grounds: list[Ground]) -> list[Ground]:
-    """Return the grounds after a command that changes directory; none for any other."""
     moved: list[Ground] = []
     for reading in command.readings:
         words = reading.all_words()
@@ -363,7 +354,6 @@ def _moved(found: Targets, command: SimpleCommand, grounds: list[Ground]) -> lis
 
 
 def _stands(found: Targets, ground: Ground, base: str) -> tuple[str, ...]:
-    """Return the directories that a ground may be; only for a look at what is there."""
     named = tuple(map(os.path.expanduser, ground))
     home = os.path.expanduser("~")
     try:

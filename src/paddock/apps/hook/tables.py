@@ -75,7 +75,6 @@ def guard_tables(policy: Policy) -> Json:
 
 
 def secret_outside_tables(policy: Policy) -> Json:
-    """Return what is secret by its name alone, wherever it lies."""
     return _lists(
         [
             ("secret", PathList(anywhere_of(layer.patterns), layer.comparison))

@@ -42,7 +42,6 @@ REFUSED: Final = 126
 WAITS: Final = 125
 """Of a command whose changes wait for a person; as env(1) and timeout(1) end if they fail."""
 TIMED_OUT: Final = 124
-"""As timeout(1)."""
 _REFUSED_SHOWN: Final = 2
 _STARTING_S: Final = 2.0
 """Of the client's limit: what starts and ends a sandbox, so that we end first."""
@@ -52,7 +51,6 @@ _ENDED_BY_US: Final = (
 )
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
 _TELL: Final = 3
-"""The descriptor on which the client's shell hears where to go."""
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -63,7 +61,6 @@ class WrappedCommand(Struct, frozen=True):
     kind: str = ""
     """The client's own kind of agent that sent it, if that is not an agent of the plane."""
     shell: int = 0
-    """The process id of the client's shell; 0 where nobody watches it."""
     call_id: str = ""
     limit_ms: int = 0
     """What the client gives this command; 0 where it did not say."""
@@ -186,7 +183,6 @@ class _Stop:
 
 @contextmanager
 def _ended_early(wrapped: WrappedCommand) -> Generator[_Stop]:
-    """Watch signals and the end of the client's shell, while the block runs."""
     stop = _Stop()
     with ExitStack() as held:
         for number in _ENDING:

@@ -42,7 +42,6 @@ _NOTHING: Final = frozenset({"true", "false", ":"})
 
 
 def find_loose_word(words: Sequence[Word]) -> str:
-    """Return why a word is not plain enough for an allow; empty where all are."""
     for index, word in enumerate(words):
         if word.unknown or word.inexact:
             return f"{word.source!r}: {word.unknown or word.inexact}"
@@ -61,7 +60,6 @@ def find_directory(words: Sequence[Word]) -> str:
 
 
 def is_inside(directory: str) -> bool:
-    """Decide by the words alone whether it lies below where one stands."""
     return directory[:1] not in ("", "-", "+", "/", "~") and ".." not in directory.split("/")
 
 
@@ -278,7 +276,6 @@ def _find_operand_danger(
 
 
 def _allowed_option(word: str, row: Trusted) -> tuple[bool, bool, str]:
-    """Return whether a wildcard covers the option, whether it takes the next word, its value."""
     if word.startswith("--"):
         name, _, value = word[2:].partition("=")
         return name in row.long, False, value

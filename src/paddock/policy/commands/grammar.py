@@ -65,7 +65,6 @@ def _line_ends(text: str) -> dict[str, list[int]]:
 
 
 def _document_end(text: str, at: int, ends: list[int]) -> int:
-    """Return where the document ends that is announced before `at`; 0 where it has no end."""
     start = text.find("\n", at) + 1
     found = bisect_left(ends, start)
     return ends[found] if start and found < len(ends) else 0

@@ -31,9 +31,7 @@ SCRIPTS_MAX: Final = 256
 SCRIPTS_CODE_CHARS_MAX: Final = 2 * command_code_chars_max
 """Threat: `env -S env -S …`: each word begins a script that goes on to the end of the line."""
 READINGS_MAX: Final = 20_000
-"""Ways to read the commands of a line that are looked at."""
 MOVES_MAX: Final = 4
-"""Changes of the directory in a line that are followed."""
 _TOO_MUCH: Final = "scripts inside scripts, too many to follow"
 _TOO_LONG: Final = f"the line is longer than {command_chars_max} characters"
 _TOO_MANY: Final = f"the line does not parse, and has more than {command_parts_max} parts"
@@ -180,7 +178,6 @@ def _walk(text: str) -> Findings:
 
 
 STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
-"""Targets of redirections that are no file."""
 
 
 def _add(line: _Line, raw: RawCommand, depth: int, within: _Command | None) -> None:

@@ -67,7 +67,6 @@ class PatternWord(Struct, frozen=True):
         return True
 
     def may_match(self, word: Word) -> bool:
-        """Return whether it stands for `word`, or for what an unquoted pattern may become."""
         if self.matches(word.text):
             return True
         if not word.glob:
@@ -249,7 +248,6 @@ class CommandPattern(Struct, frozen=True):
 
 
 def _options_of(text: str) -> frozenset[str]:
-    """Return the options that a word gives, in any of their names; none for an operand."""
     if text.startswith("--") and len(text) > 2:
         name = text[2:].partition("=")[0]
         # An abbreviation counts as each that it may be.

@@ -57,7 +57,6 @@ STARTING_ENVIRONMENT: Final = lazy_pattern(
     r"|XDG_|NODE_(?!(?:ENV|DEBUG|NO_WARNINGS|DISABLE_COLORS|PENDING_DEPRECATION)\+?=)).*=",
     re.DOTALL,
 )
-"""Assignments that decide which program runs or what it loads."""
 
 _REPLACING: Final = lazy_pattern(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
 """Options with which xargs puts what it reads elsewhere than behind the words that stand there."""
@@ -66,7 +65,6 @@ _MOVING: Final = {
     "env": lazy_pattern(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
     "sudo": lazy_pattern(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
 }
-"""Options with which a program changes its directory before it starts another one."""
 _PYTHON_CLUSTER: Final = lazy_pattern(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
 """Options of Python in one word: up to the first that takes a value, and what of it follows."""
 _ANSWERS: Final = lazy_pattern(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
@@ -104,7 +102,6 @@ def change_by(name: str) -> str:
 
 
 def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenCommand:
-    """Return every reading of a command; `documents` are what stands on its input."""
     seen = SeenCommand()
     bases = [words]
     if any(word.alternatives for word in words):
@@ -115,8 +112,6 @@ def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenComman
 
 
 class _Seeing:
-    """All readings of one list of words. Each place is looked at once."""
-
     def __init__(
         self,
         seen: SeenCommand,
@@ -280,7 +275,6 @@ class _Seeing:
             self.run_time("git takes configuration from the environment")
 
     def setting(self, key: str, value: str) -> None:
-        """Read a value of git's configuration as the command that it may be."""
         if value.lstrip().startswith("!"):
             self.script(value.lstrip()[1:])
         elif key.lower().startswith("alias."):
@@ -416,7 +410,6 @@ def _runs_in_subscript(text: str) -> bool:
 
 
 def _given(text: str, key: str) -> str:
-    """Return the value that stands in the word of an option itself; empty where none does."""
     if text.startswith("--"):
         return text.partition("=")[2].removeprefix("exec=")
     rows = (row for row in CAUTIONS_BY_PROGRAM[key] if row.does == STARTS)

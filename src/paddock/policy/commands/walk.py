@@ -79,7 +79,6 @@ RUN_TIME: Final = {
     "c_style_for_statement": "arithmetic is evaluated at run time",
     "subscript": "a subscript is evaluated at run time",
 }
-"""Kinds of node that make a line known at run time only, with the reason."""
 ARITHMETIC: Final = "arithmetic is evaluated at run time"
 TESTED: Final = "a test with arithmetic is evaluated at run time"
 EVALUATED: Final = frozenset(
@@ -247,8 +246,6 @@ def walk_tree(root: "Node", data: bytes) -> Findings:
 
 
 class _Walk:
-    """One walk. `visit` returns the nodes to go on with."""
-
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.found = Findings()
@@ -382,7 +379,6 @@ class _Walk:
         return later
 
     def test(self, node: "Node") -> "list[Node]":
-        """`[ … ]` is a command, `[[ … ]]` is syntax."""
         children = node.children
         self.tokens.edges(node)
         if children and children[0].type == "[[":

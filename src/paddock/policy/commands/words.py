@@ -16,12 +16,9 @@ from paddock.limits import path_bytes_max
 from paddock.pattern import lazy_pattern
 
 EXPANSIONS_MAX: Final = 64
-"""Words that one brace expansion may become; one with more counts as unknown."""
 BRACES_MAX: Final = 12
-"""Opening braces in one word; as above."""
 
 Char = tuple[str, bool]
-"""A character, and whether it was quoted."""
 
 
 class WordProblem(ValueError):
@@ -156,7 +153,6 @@ def _alternative(chars: list[Char], source: str) -> Word:
 
 
 def _is_pattern(bare: str) -> bool:
-    """Whether there is a star, a question mark, or a set with something in it."""
     return "*" in bare or "?" in bare or 0 <= bare.find("[") < bare.rfind("]") - 1
 
 
@@ -255,7 +251,6 @@ _SEQUENCE: Final = lazy_pattern(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?
 
 
 def expand_braces(chars: list[Char]) -> list[list[Char]] | None:
-    """Return what brace expansion (bash(1)) makes of `chars`; None where they are too many."""
     if sum(char == ("{", False) for char in chars) > BRACES_MAX:
         return None
     for start, char in enumerate(chars):
@@ -291,7 +286,6 @@ def _closing_brace(chars: list[Char], start: int) -> int:
 
 
 def _brace_parts(inside: list[Char]) -> list[list[Char]]:
-    """Return the alternatives of one pair of braces; none where it is no expansion."""
     parts: list[list[Char]] = [[]]
     depth = 0
     for char in inside:

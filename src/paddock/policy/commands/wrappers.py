@@ -182,14 +182,11 @@ def find_executed(words: tuple[Word, ...], at: int, end: int) -> list[tuple[int,
 
 
 class ShellCall(Struct, frozen=True):
-    """What a shell is given: a script as text, a file, or (neither) its input."""
-
     script: int = 0
     file: int = 0
 
 
 def find_script(words: tuple[Word, ...], at: int, end: int) -> ShellCall | None:
-    """Return what the shell at `at` runs; None where it only prints something."""
     index, takes_text = at + 1, False
     while index < end:
         text = words[index].text

@@ -146,7 +146,6 @@ PROGRAMS: Final = frozenset(
 BY_OPTION: Final = frozenset(
     name for name, row in _TABLE.items() if row.writes and not (row.operands or row.default)
 )
-"""Of those, the ones that write only what an option names."""
 _PARTS: Final = {
     "": slice(0),
     "all": slice(None),
@@ -157,7 +156,6 @@ _PARTS: Final = {
 _DIRECTORY: Final = lazy_pattern(r"/$|(?:^|/)(?:\.{1,2}|[^./]+)$")
 """A target that is taken for a directory: a name with an extension is a file's."""
 _ELSEWHERE: Final = lazy_pattern(r"[^/]*:")
-"""How scp and rsync name another machine."""
 _TEXT_OPTION: Final = lazy_pattern(r"--(?:ex|ig|not|message|title|body|desc|subject|comment|name)")
 """Options of any program whose value is text, or names what is left out."""
 _URL: Final = lazy_pattern(r"(?!file:)\w+://")
@@ -202,7 +200,6 @@ class _Words(Struct):
         return any(_is_named(option, spec) for option, _ in self.given)
 
     def holds(self, spec: str) -> bool:
-        """Whether one is given and none is taken back."""
         return self.has(spec) and not any(option[:5] == "--no-" for option, _ in self.given)
 
     def of(self, spec: str) -> list[str]:
@@ -234,7 +231,6 @@ def _split(words: Sequence[str], row: _Row) -> _Words:
 
 
 def _options(word: str, valued: list[str]) -> Iterator[tuple[str, str, bool]]:
-    """Yield each option of a word with its value, and whether that is the next word."""
     name, equals, value = word.partition("=")
     known = [each for each in valued if _is_named(name, each)] if len(name) > 2 else []
     if word.startswith("--") or known:
@@ -325,7 +321,6 @@ def _brought(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
 
 
 def _packed(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
-    """Return each file, which goes, and its name with an end, or without."""
     operands = found.operands
     if found.has("-c --stdout --to-stdout"):
         return operands
@@ -396,7 +391,6 @@ _FIND_TESTS: Final = {
 
 
 def _find(words: Sequence[str], executed: Iterable[Touch]) -> Touch:
-    """What find writes its output to, and what becomes of what it finds."""
     touch = Touch([words[at + 1] for at in range(len(words) - 1) if words[at] in _FIND_FILES])
     at = 0
     while at < len(words) and (words[at] in ("-H", "-L", "-P", "-D") or words[at][:2] == "-O"):
@@ -445,7 +439,6 @@ _TAR: Final = _Row("tar", "", "-b -f -F -H -I -K -L -N -T -V -X --file --exclude
 
 
 def _tar(words: Sequence[str]) -> Touch:
-    """The archive that tar makes; where it unpacks, and the members that it names."""
     left = list(words)
     if left and not left[0].startswith("-"):
         # The old way: all letters in the first word, their values behind it.
@@ -559,7 +552,6 @@ def _git_clean(words: Sequence[str]) -> Touch:
 
 
 def _git_config(words: Sequence[str]) -> Touch:
-    """The file that is named; else git's own, where a key may name a program to be run."""
     found = _split(words, _Row("", takes="-f --file --type --default --comment --value --url"))
     if found.has("--get --get-all --get-regexp --get-urlmatch --get-colorbool --list -l"):
         return Touch()

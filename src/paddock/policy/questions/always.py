@@ -129,7 +129,6 @@ def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
 
 
 def _word(text: str) -> str:
-    """Quote a word of a command pattern so that it stands for itself."""
     if _PLAIN_WORD.fullmatch(text):
         return text
     if "'" not in text:

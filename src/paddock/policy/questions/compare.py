@@ -49,7 +49,6 @@ _NO_RULE: Final = "no rule; unknown is no"
 RuleKey = tuple[str, str, str]
 """Profile (empty for a path list), text, and what it says: as `Item.key`, network aside."""
 Rules = dict[RuleKey | None, RuleMatch | None]
-"""Rules that decide, by their keys; None for no rule."""
 
 
 class ComparedCall(Struct, frozen=True):
@@ -86,7 +85,6 @@ class Row(Struct, frozen=True):
     shown: tuple[str, ...]
     """Calls by name: the shortest for each set of rules that decides."""
     others: int
-    """Calls that are like them, and not named."""
     sides: tuple[tuple[str, _Side], ...]
     """`old` and `new`; none where the rules are the same and a warning alone differs."""
 
@@ -178,7 +176,6 @@ def _row(group: _Group, removed: frozenset[RuleKey], added: frozenset[RuleKey]) 
 
 
 def _mixed(actions: Iterable[Action]) -> list[Action]:
-    """Put one of each category first, so that a few of them show what there is."""
     count: Counter[str] = Counter()
     ranked: list[tuple[int, Action]] = []
     for action in actions:
@@ -225,7 +222,6 @@ def _with_warning(decision: Decision) -> str:
 TRIES_MAX: Final = 50_000
 """Calls that are put to both policies; where that is not enough, the report says so."""
 SHOWN_MAX: Final = 40
-"""Rows in text; JSON has every witness."""
 NOBODY: Final = "example-agent"
 """An agent that no `[agents]` names; were there one, another name is taken."""
 
@@ -234,13 +230,10 @@ ChainOf = Callable[[str], AgentChain]
 
 
 class WitnessCall(Struct):
-    """A call that is answered differently, and those that are by the same rules and answers."""
-
     action: Action
     old: Decision
     new: Decision
     calls: dict[Action, list[str]]
-    """Every tried call that shows the same, this one included, with the agents that showed it."""
 
     @property
     def agents(self) -> list[str]:
@@ -292,7 +285,6 @@ class Diff(Struct):
 
     @property
     def conclusion(self) -> str:
-        """What was found, and what that does not prove."""
         if not self.differences.can_decide:
             return (
                 "the policies decide alike: their rules, path lists and bindings are the same,"

@@ -39,8 +39,6 @@ GUARDING_LISTS: Final = ("protected", "generated", "secret")
 
 
 class IdleException(Struct, frozen=True):
-    """A `!` that takes nothing out of the list `name`: `above` closes a directory above it."""
-
     name: str
     pattern: PathPattern
     above: PathPattern
@@ -49,7 +47,6 @@ class IdleException(Struct, frozen=True):
 
 
 def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
-    """Yield each rule that never decides, with a stricter one (or its twin) that covers it."""
     index = PathSet(
         (number, rule.pattern.path, Comparison.GUARDING)
         for number, rule in enumerate(rules)
@@ -84,7 +81,6 @@ def idle_exceptions(paths: PathsTable) -> Iterator[IdleException]:
 
 
 def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: PathPattern) -> str:
-    """Return what `above` may be written as so that `pattern` takes out something, if that does."""
     # With a slash in it a pattern begins at the root.
     text = f"{'**/' if above.glob.anywhere else ''}{above.text.rstrip('/')}/**"
     try:
@@ -98,7 +94,6 @@ def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: Pat
 
 
 def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
-    """Return the path list's pattern that denies whatever the rule names, if one does."""
     path = rule.pattern.path
     if path is None:
         return None
@@ -112,7 +107,6 @@ def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
 
 
 def _whole(layers: Layers, path: PathPattern) -> Layers:
-    """Return the layers in which no `!` concerns something that the rule names."""
     parts = path_parts(path.glob)
     return tuple(
         layer

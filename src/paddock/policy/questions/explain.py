@@ -42,8 +42,6 @@ COMPARED_CHARS_MAX: Final = 300
 
 
 class NearMiss(Struct, frozen=True):
-    """A rule that does not match, and why."""
-
     rule: RuleMatch
     why: str
     nearness: float
@@ -68,7 +66,6 @@ def near_misses(
 
 
 def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
-    """Return how near the rule is, 0 to 1, and why it does not match; None for no near miss."""
     pattern = rule.pattern
     if rule_matches(rule, action) or not pattern.has_target:
         return None
@@ -164,12 +161,10 @@ class Explanation(Struct, frozen=True):
         return "\n".join(map(show_name, lines))
 
     def unasked(self) -> "Explanation":
-        """Propose no approval: for a door that cannot ask a person."""
         changes = tuple(replace(change, approval="") for change in self.changes)
         return replace(self, changes=changes)
 
     def surroundings(self) -> list[str]:
-        """Return rows for a person: what nearly matched and what would change it."""
         lines = [
             f"  nearly matched: {_rule_text(miss.rule)}: {miss.why}" for miss in self.near_misses
         ]
@@ -196,7 +191,6 @@ class Explanation(Struct, frozen=True):
         }
 
     def surroundings_json(self) -> dict[str, Json]:
-        """Return JSON members: what nearly matched and what would change it."""
         return {
             "near_misses": [
                 {"rule": rule_in_full(miss.rule), "why": miss.why} for miss in self.near_misses
@@ -210,7 +204,6 @@ class Explanation(Struct, frozen=True):
 
 
 def here_json(decision: Decision) -> dict[str, Json]:
-    """Return what a decision to confine comes to on this host; none of any other."""
     if not decision.enforcement:
         return {}
     return {"enforcement": decision.enforcement, "here": decision.comes_to.word}
@@ -270,7 +263,6 @@ def _outcome_word(change: ProposedChange) -> str | None:
 
 CHANGED: Final = "the policy has changed since; of the one in force: paddock policy explain ACTION"
 SHOWN_MAX: Final = 5
-"""Actions of one call that are explained; the others are counted."""
 
 
 class Now(Struct, frozen=True):
@@ -278,12 +270,9 @@ class Now(Struct, frozen=True):
 
     note: str = ""
     explanations: tuple[Explanation, ...] = ()
-    """Of the actions that decided, each by itself."""
     left_off: int = 0
-    """Actions that decided likewise and are not explained."""
 
     def unasked(self) -> "Now":
-        """Return it for a call whose client could not ask a person."""
         return replace(self, explanations=tuple(each.unasked() for each in self.explanations))
 
     def render(self) -> str:
@@ -306,7 +295,6 @@ class Now(Struct, frozen=True):
 
 
 def explain_now(past: PastDecision | Lost | None, policy: Policy | None) -> Now:
-    """Explain what decided a recorded call, `SHOWN_MAX` actions at most, under today's policy."""
     if isinstance(past, Lost):
         return Now(MEANINGS[past.why])
     if past is None or policy is None:

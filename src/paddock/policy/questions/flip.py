@@ -258,8 +258,6 @@ class ProposedChange(Struct, frozen=True):
 
 
 class _Tried(Struct, frozen=True):
-    """What edits come to. `trust` is said where they flip nothing without it."""
-
     outcome: Outcome
     trust: str = ""
 
@@ -304,7 +302,6 @@ def _loosening(
 def _for_any_command(
     policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
 ) -> tuple[ProposedChange, ...]:
-    """Return what is said where a rule for this very line cannot be written."""
     trusted = policy.as_if_trusted()
     wide = find_edits_for_any_command(trusted, chain, edits)
     tried = _tried(policy, chain, action, wide, outcome)
@@ -320,7 +317,6 @@ def _for_any_command(
 def _together(
     texts: Sequence[str], trust: str, outcome: Outcome | None = None
 ) -> tuple[ProposedChange, ...]:
-    """Return one change for each text, the last one with the trust and the outcome of all."""
     told = [text if number == 0 else f"{_BESIDES}{text}" for number, text in enumerate(texts)]
     if not told:
         return ()
@@ -330,7 +326,6 @@ def _together(
 def _tried(
     policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
 ) -> _Tried | None:
-    """Return what makes the decision milder than `outcome`: the edits, or these and trust."""
     if not _trust_of(policy, edits):
         after = decide(edits.made(policy), chain, (action,)).outcome
         if after < outcome:
@@ -342,7 +337,6 @@ def _tried(
 
 
 def _trust_of(policy: Policy, edits: Edits) -> str:
-    """Return what is said of trust where the file that is not trusted is edited itself."""
     if policy.untrusted is None:
         return ""
     file = policy.untrusted.file
@@ -375,7 +369,6 @@ def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[Prop
 
 
 def _closest(policy: Policy, name: str) -> Profile | None:
-    """Return the profile of that name that stands in a file already, else the built-in one."""
     profile = policy.find_profile(name)
     if profile is None or profile.place.file != BUILT_IN or policy.untrusted is None:
         return profile

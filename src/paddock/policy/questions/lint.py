@@ -34,7 +34,6 @@ INTERPRETERS: Final = frozenset(
         "perl php pip podman python python3 ruby sed sh sudo tclsh uv uvx vim xargs zsh"
     ).split()
 )
-"""Programs that run whatever their arguments or a file say."""
 
 RUNNERS: Final = frozenset(
     (
@@ -63,14 +62,12 @@ def find_interpreter(rule: Rule) -> str:
 
 
 def find_unconfined(rule: Rule) -> str:
-    """Return the program of a rule that rarely works in a sandbox; else empty."""
     words = rule.pattern.target.split()
     program = words[0].rpartition("/")[2] if words else ""
     return program if program in RARELY_CONFINED else ""
 
 
 def _module(rule: Rule) -> str:
-    """Return the module of `python -m MODULE …` where the rule has it word for word."""
     from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
 
     if rule.command is None:
@@ -95,8 +92,6 @@ _OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
 
 
 class LintFinding(Struct, frozen=True):
-    """One thing to look at: a stable code, where, and what to do."""
-
     code: str
     message: str
     place: Place
@@ -231,7 +226,6 @@ def _closed(profile: Profile) -> tuple[LintFinding, ...]:
 
 
 def _replaced(profile: Profile, before: Profile | None) -> Iterator[LintFinding]:
-    """What the built-in profile of its name says, and this one in its place does not."""
     if before is None or profile.name in profile.extends:
         return
     heads = [rule.pattern.head for rule in profile.rules if not rule.pattern.has_target]
@@ -412,8 +406,6 @@ def _ways(document: PolicyDocument, key: tuple[str, str]) -> Iterator[tuple[str,
 
 
 class ExampleResult(Struct, frozen=True):
-    """One example: `wanted` is whether it should match, `holds` whether that is so."""
-
     profile: str
     pattern: str
     example: Text

@@ -39,7 +39,6 @@ from paddock.values.entries import (
 # that is no policy cannot be decided again: such a call is `Lost`, and says why.
 
 DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
-"""Entries that hold a decision about a call."""
 
 OPERATOR_SOURCE: Final = "operator"
 _OUTCOMES: Final = tuple(outcome.word for outcome in Outcome)
@@ -55,8 +54,6 @@ class RecordedDoor(Enum):
 
 
 class Why(StrEnum):
-    """Why a recorded call cannot be decided again. The value is a stable word."""
-
     UNDECIDED = "undecided"
     PERSON = "person"
     BOUNDARY = "boundary"
@@ -113,7 +110,6 @@ class Lost(Struct, frozen=True):
 
 
 def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | None:
-    """Return the call of an entry; None for an entry that decides about no call."""
     if entry.event_type not in DECIDED_EVENTS:
         return None
     metadata = entry.metadata
@@ -273,7 +269,6 @@ def _text(metadata: Mapping[str, Json], name: str) -> str:
 
 
 TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
-"""Entries from which a call is told."""
 _ASKED: Final = ("confine", "ask")
 """Outcomes that a person may have been asked about: nothing held the command whole."""
 DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
@@ -303,7 +298,6 @@ class RecordedCall(Struct, frozen=True):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it may have run and nothing says how it ended."""
         return self.decided.entry.event_type == TOOL_INTENT and self.result is None
 
     def as_json(self) -> dict[str, Json]:
@@ -411,7 +405,6 @@ class RecordedCall(Struct, frozen=True):
         return said
 
     def _refused_lines(self) -> list[str]:
-        """What a command changed and policy did not let stand."""
         if self.result is None:
             return []
         metadata = self.result.entry.metadata
@@ -423,7 +416,6 @@ class RecordedCall(Struct, frozen=True):
 
 
 def is_denied_unasked(entry: Entry) -> bool:
-    """Whether policy did not deny it, and a client was told no: it could not ask a person."""
     metadata = entry.metadata
     is_hooks = entry.event_type == HOOK_DECISION and "outcome" in metadata
     return is_hooks and metadata.get("answer") == "deny" != metadata["outcome"]
@@ -538,7 +530,6 @@ def _approval_lines(entry: Entry) -> list[str]:
 
 
 def _is_granted(entry: Entry) -> bool:
-    """Whether the answer was yes; of a call that was stopped or not recorded after it, too."""
     has_answer = isinstance(entry.metadata.get("approval"), dict)
     return has_answer and not str(entry.metadata.get("code", "")).startswith("approval.")
 

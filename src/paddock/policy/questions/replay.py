@@ -31,15 +31,11 @@ from paddock.values.calls import Json
 from paddock.values.decisions import Decision, Outcome, RuleMatch, confined, rule_as_json
 
 EXAMPLES_MAX: Final = 3
-"""Examples that each group keeps, the newest; the others are counted."""
 NO_PARENT: Final = "whose child the agent was: it was recorded without the default agent"
 EXAMPLE_CHARS_MAX: Final = 400
-"""Characters of an example's action in text; JSON has it whole."""
 
 
 class DifferenceKind(StrEnum):
-    """How an answer differs; the value is a stable word."""
-
     DENIED = "newly denied"
     ASKED = "newly asked"
     CONFINED = "newly confined"
@@ -55,9 +51,7 @@ KINDS: Final = {
 
 
 class Policies(Protocol):
-    def policy_for(self, agent: str) -> Policy | None:
-        """The policy with paths as this agent's workspace has them; None where it is unknown."""
-        ...
+    def policy_for(self, agent: str) -> Policy | None: ...
 
     def is_whole(self, past: PastDecision) -> bool:
         """Whether the record names every agent that a call like this one is decided for."""
@@ -125,8 +119,6 @@ class LostGroup(Struct):
 
 
 class Replay(Struct):
-    """What came of it. Groups: denied, asked, confined, allowed, and of these most calls first."""
-
     decided: int = 0
     unchanged: int = 0
     groups: list[Group] = field(default_factory=list[Group])
@@ -175,7 +167,6 @@ class Replay(Struct):
 
 
 def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
-    """Decide recorded calls again, newest first as they come."""
     report = Replay()
     groups: dict[object, Group] = {}
     lost: dict[object, LostGroup] = {}
@@ -297,10 +288,8 @@ def _example_text(example: Example) -> str:
 
 EVERYTHING: Final = parse_head("tool:*")
 UNTRUSTED: Final = "untrusted"
-"""What a rule of an untrusted file says begins so."""
 CLOSES: Final = f"{UNTRUSTED} deny of all else"
 ENDS: Final = "deny of all that no rule names"
-"""How a profile ends, also one without a rule."""
 PATH_LISTS: Final = ("protected", "generated", "secret", "warned", "safe")
 
 

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, TypeVar
 from paddock.policy.globs import DEPTH, RUN, CharClass, Glob, Piece, Segment, Wild, fold
 
 PART_FILL: Final = "example"
-"""A part that nothing is asked of."""
 CHAR_FILL: Final = "x"
 _PRINTABLE: Final = "xyzabcdefghijklmnopqrstuvwXYZABC0123456789-_."
 
@@ -22,8 +21,6 @@ _Item = TypeVar("_Item")
 
 
 class _At(NamedTuple):
-    """How far two rows are walked, the one looked at first, and whether `**` was filled."""
-
     left: int = 0
     right: int = 0
     is_turned: bool = False
@@ -53,7 +50,6 @@ def path_parts(glob: Glob) -> Parts:
 
 
 def word_parts(target: str) -> Parts:
-    """Return a command pattern as a row: its words, a final `*` as any words."""
     words = target.split()
     if words and words[-1] == "*":
         return (*(_starred(word) for word in words[:-1]), DEPTH)
@@ -77,8 +73,6 @@ def common_texts(one: Parts, other: Parts) -> tuple[tuple[str, ...], ...]:
 
 @lru_cache(maxsize=65_536)
 def common_row(one: Parts, other: Parts, extra: int = 0) -> tuple[str, ...] | None:
-    """Return a row of parts that both match; `extra` are parts to put where both allow any."""
-
     def steps(at: _At) -> Iterator[_Step]:
         first, second = at.of(one, other)
         if first == DEPTH and second == DEPTH:

@@ -45,7 +45,6 @@ def may_meet(item: Item, other: Item) -> bool:
 
 
 def may_meet_across(item: Item, other: Item) -> bool:
-    """Return whether one call can be judged by both, in two profiles of one agent."""
     return item.profile != other.profile and _is_kind_shared(item, other)
 
 
@@ -80,7 +79,6 @@ def _met(item: Item, partner: Item | None) -> Iterator[Action]:
 
 
 def _heads(item: Item, partner: Item | None, kind: TargetKind) -> list[tuple[str, str]]:
-    """Return heads worth trying: those that are named, and one of each sort."""
     named = [each.head for each in (item, partner) if each is not None]
     found: list[tuple[str, str]] = []
     for category, operations in OPERATIONS.items():

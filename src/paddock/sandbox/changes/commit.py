@@ -91,8 +91,6 @@ _REMOVALS: Final = (RemoveFile, RemoveDirectory)
 
 
 class Footing(Struct, frozen=True):
-    """What has to hold for a set as it lands; see `changes.Condition`."""
-
     root_fd: int
     phases: Phases
     store: ObjectStore
@@ -152,7 +150,6 @@ class Footing(Struct, frozen=True):
                 )
 
     def _judge(self, change: StagedChange, known: Mapping[str, GitDirectory]) -> GitRuling | None:
-        """None for what lies in no git directory."""
         place = find_git_place(change.path.relative, known)
         if place is None:
             return None
@@ -202,8 +199,6 @@ class CommitPlace(Struct, frozen=True):
 
 
 class Committed(Struct, frozen=True):
-    """With a `conflict` nothing has changed."""
-
     changed: tuple[ChangedPath, ...] = ()
     notes: tuple[str, ...] = ()
     conflict: str = ""
@@ -285,7 +280,6 @@ def describe_conflict(differences: CommandDifferences, settled: Sequence[Settled
 def all_refused(
     settled: Sequence[Settled], refused: Sequence[RefusedChange], why: str
 ) -> tuple[RefusedChange, ...]:
-    """Report a set of which nothing is kept, with policy's own refusals."""
     lost = [
         RefusedChange(show_name(each.judgement.change.path), FileChangedError.code, why)
         for each in settled
@@ -307,7 +301,6 @@ def _phases(landing: Sequence[Settled], layers: OpenLayers, policy: Policy) -> P
 
 
 def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[str]:
-    """Return new directories of which everything lands just as it lies there."""
     fit: set[str] = set()
     unfit: set[str] = set()
     for each in landing:

@@ -101,14 +101,11 @@ _NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errn
 
 
 class Comparing(Struct, frozen=True):
-    """Both by the descriptors of their roots; nothing is followed."""
-
     upper_fd: int
     lower_fd: int
     resolution: Resolution = field(default_factory=detect_resolution)
 
     def common_version(self, path: str) -> str | None:
-        """Return the version that is the same in both, else None, as for what we cannot read."""
         try:
             upper = self.resolution.open(self.upper_fd, path, READ_FILE)
         except PermissionError:
@@ -157,7 +154,6 @@ class Comparing(Struct, frozen=True):
             os.close(fd)
 
     def is_copy(self, path: str) -> bool:
-        """Whether what the layer has was in the workspace when the command touched it."""
         try:
             os.getxattr(f"/proc/self/fd/{self.upper_fd}/{path}", _ORIGIN, follow_symlinks=False)
         except OSError as error:
@@ -209,8 +205,6 @@ _WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
 
 
 class OpenLayers(Struct, frozen=True):
-    """Descriptors of the layer's root and of the workspace's."""
-
     upper_fd: int
     lower_fd: int
     resolution: Resolution = field(default_factory=detect_resolution)
@@ -229,7 +223,6 @@ class CommandGround(Struct, frozen=True):
 class Difference(Struct, frozen=True):
     change: CommandChange
     lower: Look | None
-    """What stands in the workspace, and has to give way or to be changed."""
     upper: Look | None
     version: str | None = None
     """Of a file whose mode or time alone differs: its content's, before and after."""
@@ -240,7 +233,6 @@ class Difference(Struct, frozen=True):
 class CommandDifferences(Struct, frozen=True):
     found: tuple[Difference, ...]
     conflicts: tuple[str, ...]
-    """Paths that somebody else changed since the command began."""
     too_deep: tuple[str, ...]
     is_whole: bool
     root_mode: int | None = None
@@ -270,7 +262,6 @@ def find_differences(
 
 
 def is_only_touched(difference: Difference) -> bool:
-    """Return whether it has another time and nothing else that git knows of."""
     change, lower = difference.change, difference.lower
     if change.kind is not ChangeKind.MODE or lower is None:
         return False
@@ -278,7 +269,6 @@ def is_only_touched(difference: Difference) -> bool:
 
 
 def status_of_look(look: Look) -> FileStatus:
-    """Return the status that `look` was taken from, as far as a set of changes compares it."""
     device, inode = look.identity
     return FileStatus(
         device=device,
@@ -299,7 +289,6 @@ class _Finding(Struct):
     comparing: Comparing
     ancestry: Ancestry
     mounted: tuple[str, ...]
-    """Directories where another file system is mounted, with a slash."""
     found: list[Difference] = field(default_factory=list[Difference])
     conflicts: list[str] = field(default_factory=list[str])
     _opaque: list[str] = field(default_factory=list[str])
@@ -459,7 +448,6 @@ class _Finding(Struct):
         return above is Ancestor.EXCHANGED
 
     def _is_orphan(self, raw: RawChange) -> bool:
-        """Whether a copy stands alone because somebody took away what it is a copy of."""
         parent = raw.path.rpartition("/")[0]
         return self._is_changed_directory(parent) and self.comparing.is_copy(raw.path)
 

@@ -26,7 +26,6 @@ from paddock.workspace.resolve import READ_FILE, held_open
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_WHOLE: Final = 20_000
 _FILE_LINES_MAX: Final = 400
-"""Of a file whose whole diff has no room any more."""
 _PERMISSIONS: Final = 0o777
 _USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
 """Of what is new: under these nothing is said."""
@@ -36,7 +35,6 @@ class ShownDiff(Struct, frozen=True):
     text: str
     digest: str
     warnings: tuple[str, ...]
-    """What policy warns of, each once."""
 
 
 def show_settled(
@@ -151,7 +149,6 @@ def _marks(settled: Settled, old: Look | None) -> list[str]:
 
 
 def _content(comparing: Comparing, root_fd: int, path: str, look: Look | None) -> bytes | None:
-    """Empty for what is no file; None for what is too large or cannot be read."""
     if look is None or look.kind is not Kind.FILE:
         return b""
     try:

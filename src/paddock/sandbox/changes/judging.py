@@ -57,7 +57,6 @@ class CommandChange(Struct, frozen=True):
     """Workspace-relative, canonical but for its characters: the disk gave it."""
     kind: ChangeKind
     node: NodeKind
-    """What stands there now; of a deletion, what stood there."""
     mode: int = 0o644
     """Twelve bits, as it stands now; of no interest for a link or a deletion."""
     link_text: str = ""
@@ -68,8 +67,6 @@ class CommandChange(Struct, frozen=True):
 
 
 class StagedJudgement(Struct, frozen=True):
-    """What is to become of one change, and why."""
-
     change: CommandChange
     outcome: Outcome
     """ASK where policy would ask a person before a file tool does this."""
@@ -78,11 +75,9 @@ class StagedJudgement(Struct, frozen=True):
     rule: RuleMatch | None = None
     warnings: tuple[str, ...] = ()
     warned_by: str = ""
-    """The pattern that warns; empty where nothing does."""
     phase: int = 0
     """Within a git directory, lower ones land first (`git_names.Phase`)."""
     is_aside: bool = False
-    """Whether its repository is whole without it: `GitRuling.is_aside`."""
 
     @property
     def is_allowed(self) -> bool:
@@ -96,22 +91,18 @@ class Bench(Struct, frozen=True):
     workspace: str
     """Absolute, real: what an absolute link is compared with."""
     readable: tuple[str, ...] = ()
-    """The plan's: a link into a toolchain or a system directory leads nowhere new."""
     repositories: tuple[GitDirectory, ...] = ()
     """Git directories that stood there before the command, bare ones among them."""
     shown: frozenset[str] = frozenset()
-    """What the command saw as git's index has it, and not as it stands."""
     stand_ins: frozenset[str] = frozenset()
     """Of these, what git would have checked out as something else: a filter or an object is
     missing. No change of them is recorded."""
     git_outside: GitOutside | None = None
-    """The one of them that stands outside of the workspace, as `.git`."""
     unseen: tuple[str, ...] = ()
     """Names in the workspace that were not there for the command, but for what is `shown`."""
 
 
 def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
-    """Judge each change by itself; see `units` for what binds them."""
     judged: list[StagedJudgement] = []
     bare = bare_paths(bench.repositories)
     for change in changes:
@@ -233,7 +224,6 @@ def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
 
 
 def _without_dots(text: str) -> str | None:
-    """None where `..` would have to be resolved on disk."""
     parts = [part for part in text.split("/") if part not in ("", ".")]
     return None if ".." in parts else "/" + "/".join(parts)
 
@@ -291,7 +281,6 @@ def _denied_in_git(bench: Bench, change: CommandChange) -> StagedJudgement | Non
 
 
 def _still_denied(decision: Decision) -> RuleMatch | None:
-    """Return the rule that denies whatever the preset; that nothing matched is none."""
     for rule in decision.matched:
         if rule.outcome is Outcome.DENY and rule.source not in _LIFTED_IN_GIT:
             return rule

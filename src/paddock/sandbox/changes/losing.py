@@ -21,7 +21,6 @@ from paddock.sandbox.host.host_facts import find_content
 
 _MEGABYTE: Final = 1_000_000
 _COMPARED_BYTES_MAX: Final = 500_000_000
-"""Of all files that are held against git's index; the others count."""
 _GIT_WAIT_S: Final = 10.0
 _CHECK_IGNORE: Final = ("git", *GIT_OPTIONS, "check-ignore", "-z", "--stdin")
 

@@ -56,14 +56,11 @@ _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class ParkedSet(NamedTuple):
-    """A set that waited for an answer, and what its command changed that stays as it was."""
-
     phases: Phases
     above: Mapping[str, Identity]
     """The directories that have to be those of then: see `footing`."""
     refused: tuple[RefusedChange, ...] = ()
     refused_more: int = 0
-    """How many more of those there were."""
 
 
 def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
@@ -98,7 +95,6 @@ def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
 def park_set(
     phases: list[Json], above: Mapping[str, Identity], refused: Sequence[RefusedChange]
 ) -> Json:
-    """Put a kept set with where it belongs, and the first refusals, counted."""
     named = refused[: limits.shell_changes_listed_max]
     return {
         "phases": phases,

@@ -172,7 +172,6 @@ class LandingTerms(Struct, frozen=True):
     commit: Commit
     bytes_max: int
     grants_asks: bool = False
-    """Somebody was shown the differences, and said yes to what policy asks about."""
 
 
 class Settled(Struct, frozen=True):
@@ -283,7 +282,6 @@ def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[Stage
 def _bound(
     found: Sequence[Difference], judged: Sequence[StagedJudgement], units: Units
 ) -> tuple[StagedJudgement, ...]:
-    """Return what lands of changes that need each other: each refusal may be the next's reason."""
     while True:
         bound = follow_directories(units.settle(_without_blocked(found, judged)))
         if [each.outcome for each in bound] == [each.outcome for each in judged]:
@@ -353,7 +351,6 @@ def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgem
 
 
 def refused_besides(differences: CommandDifferences) -> tuple[RefusedChange, ...]:
-    """Report what is not judged: the root's mode, and more than is looked at."""
     found = [
         RefusedChange(
             show_name(path),

@@ -35,14 +35,10 @@ from paddock.text.show import quote
 from paddock.values.decisions import Outcome
 
 _BYTES_MAX: Final = 256_000_000
-"""Of a file of git's that a command did not write."""
 
 
 class Unseen(Struct, frozen=True):
-    """What of a workspace a command was not shown, or may not change unseen."""
-
     closed: Sequence[str] = ()
-    """Names that were not there for it."""
     shown: Collection[str] = ()
     """Of these, and of what is below them: what it was shown after all."""
     too_deep: Sequence[str] = ()
@@ -54,12 +50,9 @@ class _Repository(Struct):
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])
     is_formed: bool | None = None
-    """Whether there is a unit; None where nobody asked yet."""
 
 
 class Units:
-    """The units among the changes of one command."""
-
     __slots__ = ("_by_path", "_found", "_in_work", "_layers", "_repositories", "_unseen")
 
     def __init__(
@@ -186,7 +179,6 @@ class Units:
         return repository.is_formed
 
     def _is_aside(self, repository: _Repository, number: int) -> bool:
-        """Find whether the repository's state is the same without it. Raises: HostError."""
         difference = self._found[number]
         change, lower = difference.change, difference.lower
         if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:
@@ -285,7 +277,6 @@ def _held(judgement: StagedJudgement, reason: str) -> StagedJudgement:
 def _without_empty(
     judged: Sequence[StagedJudgement], settled: list[StagedJudgement]
 ) -> tuple[StagedJudgement, ...]:
-    """Leave out new directories that were made for what is held up now, and for nothing else."""
     landing: set[str] = set()
     held: dict[str, str] = {}
     for before, after in zip(judged, settled, strict=True):

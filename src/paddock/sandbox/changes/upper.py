@@ -98,35 +98,26 @@ class Look(Struct, frozen=True):
     links: int
     identity: tuple[int, int]
     is_mounted: bool = False
-    """A directory where another file system begins: commands see what it covers."""
 
 
 class RawChange(Struct, frozen=True):
-    """One name of the upper layer. `path` is workspace-relative, as the disk gave it."""
-
     path: str
     kind: Kind
     upper: Look | None
-    """None for what is GONE."""
     lower: Look | None
     """What stands in the workspace now, whatever the command saw; None for nothing."""
     is_opaque: bool = False
-    """A directory whose old content is gone but for what the upper layer has."""
     link_text: str | None = None
 
 
 class UpperLayer(Struct, frozen=True):
-    """All changes, parents before children, each directory's names in order."""
-
     changes: tuple[RawChange, ...]
     too_deep: tuple[str, ...]
-    """Directories below which was not read: `limits.path_depth_max`."""
     is_whole: bool
     """False where there were more than `limits.change_set_paths_max`; the rest is not here."""
     standing: Mapping[str, Look]
     """Of the directories that the layer has or hides: those that stand in the workspace now."""
     mounted: tuple[str, ...]
-    """Those of them where another file system is mounted."""
 
 
 def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> UpperLayer:

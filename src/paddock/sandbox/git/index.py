@@ -58,7 +58,6 @@ _PADDING: Final = tuple(bytes(count) for count in range(9))
 _BLOCK: Final = struct.Struct(">II")
 
 _LINK: Final = b"link\0"
-"""Stands in every split index: the name of an extension, and the first byte of its size."""
 _HARMLESS: Final = frozenset({b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE", b"IEOT", b"sdir"})
 _KEPT: Final = (b"TREE", b"REUC")
 """Extensions that say nothing of files or places in the index; git makes the others again."""
@@ -89,17 +88,14 @@ class IndexEntry(NamedTuple):
 
     @property
     def mode(self) -> int:
-        """Of a file, a link, a submodule, or a directory of a sparse index."""
         return int.from_bytes(self.fixed[_MODE_AT : _MODE_AT + 4], "big")
 
     @property
     def size_bytes(self) -> int:
-        """Of the file when it was last found to be as the index says; 0 where nobody knows."""
         return int.from_bytes(self.fixed[_SIZE_AT:_STATUS_BYTES], "big")
 
     @property
     def is_skipped(self) -> bool:
-        """skip-worktree: git does not expect the file to be there."""
         return bool(self.more & _IS_SKIPPED)
 
     @property
@@ -116,7 +112,6 @@ than all the rest."""
 class IndexFile(Struct, frozen=True):
     content: bytes
     end: int
-    """Where the checksum begins."""
     version: int
     count: int
     hash_bytes: int
@@ -215,10 +210,8 @@ class IndexFile(Struct, frozen=True):
 
 
 NO_INDEX: Final = IndexFile(b"", 0, 2, 0, SHA1_BYTES)
-"""Of a repository in which nothing was ever staged."""
 
 ReadShared = Callable[[str], bytes | None]
-"""Gives the file of that name beside the index; None where there is none to be read."""
 
 
 def open_index(content: bytes, hash_bytes: int, read_shared: ReadShared | None = None) -> IndexFile:
@@ -260,7 +253,6 @@ def _with_shared(file: IndexFile, read_shared: ReadShared) -> IndexFile:
 
 
 def _read_varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return a number and where it ends; one that no name reaches where it does not end in time."""
     value = 0
     for position in range(at, min(at + 3, len(content))):
         byte = content[position]
@@ -272,8 +264,6 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 class _Wanted:
-    """Which paths are looked for; most entries are in the directory of the one before."""
-
     __slots__ = ("_directories", "_files", "_is_below", "_parent")
 
     def __init__(self, files: frozenset[bytes], directories: frozenset[bytes]) -> None:
@@ -422,7 +412,6 @@ def land_folder(
 
 
 def _said(entry: IndexEntry) -> tuple[bytes, int, int, bytes, bool]:
-    """Return what an entry says of a file, but for what only this disk knows."""
     return entry.path, entry.stage, entry.mode, entry.object_id, entry.is_intended
 
 

@@ -85,7 +85,6 @@ def find_hash_bytes(root_fd: int, directory: str, resolution: Resolution | None 
 
 
 def find_lead(content: bytes, directory: str, workspace: str) -> str | None:
-    """Return where a file `.git` leads, workspace-relative; None for nowhere in there."""
     said = _LEAD.fullmatch(content)
     return None if said is None else find_inside(os.fsdecode(said[1]), directory, workspace)
 
@@ -179,17 +178,13 @@ class WorkTree(Struct, frozen=True):
     """One work tree, and where git keeps what it knows of it. Paths are workspace-relative."""
 
     place: str
-    """Where it is found: its git directory, or the file that leads there."""
     git: str
     common: str
-    """The repository: objects and refs."""
     root: str | None
-    """None where it has none, or none in the workspace."""
     hash_bytes: int
     is_sure: bool = True
     """Whether it is known where the work tree stands; else it could be the whole workspace."""
     folder: str = ""
-    """What the workspace is of it, where it is larger."""
 
 
 def find_work_trees(
@@ -198,7 +193,6 @@ def find_work_trees(
     read: tuple[Read, Read],
     workspace: str,
 ) -> tuple[WorkTree, ...]:
-    """`made`: what a command created; `read`: before and after."""
     made = tuple(made)
     before, after = (_Files(each, workspace) for each in read)
     found: list[WorkTree] = []
@@ -223,7 +217,6 @@ def find_work_trees(
 
 
 def _look_outside(directory: GitDirectory) -> Iterable[WorkTree]:
-    """Yield the work tree that the workspace is of, and the repository's main one."""
     common, own = directory.path, directory.own
     if own:
         yield WorkTree(common, common, common, None, directory.hash_bytes)

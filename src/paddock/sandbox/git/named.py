@@ -19,7 +19,6 @@ from paddock.sandbox.git.objects import TreeEntry, TreeReader, unknown_names
 from paddock.workspace.resolve import PASS_DIRECTORY, Resolution
 
 _HOPS_MAX: Final = 5
-"""From HEAD to the commit, as git follows them."""
 _OID: Final = lazy_pattern(rb"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF: Final = lazy_pattern(rb"ref:\s*(refs/[^\x00-\x20]+)")
 _ELSEWHERE: Final = b"refs/heads/.invalid"
@@ -30,13 +29,10 @@ class Sides(Struct, frozen=True):
     before: Read
     after: Read
     fds: tuple[int, int]
-    """Of the workspace's root and of the layer's, for objects."""
     resolution: Resolution
 
 
 class Naming(Struct, dict=True):
-    """One work tree's names. Paths are relative to it, as bytes."""
-
     tree: WorkTree
     sides: Sides
     _named: dict[frozenset[bytes], frozenset[bytes]] = field(
@@ -44,7 +40,6 @@ class Naming(Struct, dict=True):
     )
 
     def is_only_refreshed(self) -> bool:
-        """Find whether the index has the same entries, and only other times and sizes of files."""
         with _strictly():
             before, after = ({_what(each) for each in one.entries()} for one in self._indexes)
         return before == after
@@ -101,7 +96,6 @@ class Naming(Struct, dict=True):
         return None
 
     def has_moved(self, submodule: bytes) -> bool:
-        """Find whether the index has another commit of it. Raises: HostError."""
         before, after = self._find(frozenset({submodule}))
         return set(map(_what, before)) != set(map(_what, after))
 
@@ -129,7 +123,6 @@ class Naming(Struct, dict=True):
         return self._head(self.sides.before), self._head(self.sides.after)
 
     def _head(self, read: Read) -> bytes | None:
-        """Return the commit; None for no HEAD, or for a branch without a commit."""
         said = read(f"{self.tree.git}/HEAD")
         for _ in range(_HOPS_MAX):
             text = (said or b"").strip()

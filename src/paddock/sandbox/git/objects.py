@@ -24,7 +24,6 @@ from paddock.errors import HostError
 from paddock.pattern import lazy_pattern
 
 SHA1_BYTES: Final = 20
-"""An object's name in a repository of the usual format."""
 SHA256_BYTES: Final = 32
 TREE_MODE: Final = 0o040000
 
@@ -45,7 +44,6 @@ GIT_OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/n
 """Threat: what a repository's configuration has git start, where git is asked in one."""
 _TIMEOUT_S: Final = 10.0
 _BYTES_MAX: Final = 64_000_000
-"""Of all trees that one reader reads."""
 _MEMORY_BYTES: Final = 4_000_000_000
 """Of addresses: a tree that unpacks to more ends git, and not the host."""
 _ANSWER_BYTES_MAX: Final = 4096
@@ -220,7 +218,6 @@ def _start(
 
 
 def _parse(content: bytes, oid_bytes: int) -> Tree:
-    """Read entries `mode SP name NUL oid`, one after another. Source: tree-walk.c of git."""
     tree: dict[bytes, TreeEntry] = {}
     at = 0
     while at < len(content):
@@ -237,5 +234,4 @@ def _parse(content: bytes, oid_bytes: int) -> Tree:
 
 
 def unknown_names(why: str) -> HostError:
-    """Make the error for where nobody can tell what an index or a commit names."""
     return HostError(f"what the repository names is not known: {why}")

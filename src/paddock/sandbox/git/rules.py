@@ -37,7 +37,6 @@ _UPSTREAM: Final = lazy_pattern(
 )
 
 Check = Callable[[bytes, int], bool]
-"""Of a content, in a repository whose objects' names have that many bytes."""
 
 
 class Phase(IntEnum):
@@ -45,10 +44,8 @@ class Phase(IntEnum):
 
     OBJECTS = 0
     STATE = 1
-    """Logs, messages, the index, state of a rebase."""
     REFS = 2
     HEADS = 3
-    """HEAD and its siblings: the last word on where the repository stands."""
     GONE_REFS = 4
     GONE_STATE = 5
     GONE_OBJECTS = 6
@@ -62,7 +59,6 @@ class Ordinary(Struct, frozen=True):
 
 
 def find_ordinary(name: str) -> Ordinary | None:
-    """The kind of file that `name` is; None where no ordinary operation writes it."""
     # Threat: a lock that stays keeps the user's own git from working, and one that goes
     # lets two write at once.
     if name.endswith(".lock"):
@@ -83,7 +79,6 @@ def differ_in_upstreams(before: bytes, after: bytes) -> bool:
 
 
 def _lines(pattern: str) -> Check:
-    """Require this form of every line; there may be none."""
     compiled = lazy_pattern(pattern)
 
     def check(content: bytes, _hash_bytes: int) -> bool:
@@ -231,7 +226,6 @@ ARMING_NAMES: Final = (
 )
 """What is refused or looked into in a repository, and lands anywhere else."""
 BARE_NAMES: Final = ("HEAD", "objects", "refs", "commondir")
-"""What `looks_bare` goes by."""
 
 _TEMPLATE: Final = lazy_pattern(
     r"config|description|branches|hooks(?:/[\w-]+\.sample)?|info/exclude"
@@ -264,7 +258,6 @@ class GitDirectory(Struct, frozen=True):
     """One git directory; `nested` ones stood in it *before* the command (`modules/lib`)."""
 
     path: str
-    """Workspace-relative; `.` where the workspace itself is one."""
     nested: frozenset[str] = frozenset()
     armed_by: str = ""
     """Workspace-relative: what stood there, by which git could run code, in what was no
@@ -275,12 +268,9 @@ class GitDirectory(Struct, frozen=True):
     """Of one that stands outside of the workspace: what of it is this work tree's alone
     (`worktrees/NAME`), empty for the main work tree."""
     folder: str = ""
-    """What the workspace is of its work tree; empty for all of it."""
 
 
 class GitChange(Struct, frozen=True):
-    """One change in a git directory. `name` is relative to it; `.` is itself."""
-
     name: str
     kind: NodeKind
     mode: int = 0o644
@@ -302,11 +292,9 @@ class GitRuling(Struct, frozen=True):
 class GitPlace(Struct, frozen=True):
     directory: str
     name: str
-    """In it; `.` for itself."""
 
 
 def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
-    """Find the outermost git directory that `path` is or lies in, whatever its case."""
     parts = path.split("/")
     for position, part in enumerate(parts):
         if part.casefold() == _GIT:
@@ -324,7 +312,6 @@ def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
 
 
 def bare_paths(directories: Iterable[GitDirectory]) -> list[str]:
-    """Return those of git directories that have no `.git` in their name."""
     paths = (each.path for each in directories)
     return [path for path in paths if path.rpartition("/")[2].casefold() != _GIT]
 

@@ -48,7 +48,6 @@ class TrackedName(Struct, frozen=True):
     object_id: str
     mode: int
     repository: str
-    """The root of its work tree, workspace-relative, `.` for the workspace itself."""
     is_intended: bool
     size_bytes: int
     """Of the file when git last found it to be as the index says; 0 where that is not known."""
@@ -60,7 +59,6 @@ class IndexPlace(Struct, frozen=True, eq=False):
     repository: str
     fd: int
     directory: str
-    """Below that, with a slash, or empty."""
     above: str = ""
     """What the index has before the workspace's own paths, with a slash."""
 
@@ -168,7 +166,6 @@ class _Looking(Struct):
         return IndexPlace(directory, self.root_fd, f"{led_to}/") if led_to else None
 
     def _lead(self, directory: str) -> str | None:
-        """Return the git directory of a work tree; None for none, empty if out of reach."""
         name = ".git" if directory == "." else f"{directory}/.git"
         try:
             fd = detect_resolution().open(self.root_fd, directory, PASS)
@@ -192,7 +189,6 @@ class _Looking(Struct):
 
 
 def list_tracked(root: Path) -> tuple[str, ...]:
-    """List every path of the repository whose work tree has its root there. Raises: OSError."""
     with held_open(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root_fd:
         entries = _find(IndexPlace(".", root_fd, ".git/"), IndexFile.entries)
         return tuple(sorted({os.fsdecode(entry.path) for entry in entries}))
@@ -201,7 +197,6 @@ def list_tracked(root: Path) -> tuple[str, ...]:
 def find_indexed(
     place: IndexPlace, files: frozenset[bytes], directories: frozenset[bytes] = frozenset()
 ) -> tuple[IndexEntry, ...]:
-    """As `IndexFile.find_entries`; nothing where the index cannot be read."""
     return _find(place, lambda index: index.find_entries(files, directories))
 
 
@@ -219,7 +214,6 @@ def _find(
 def _standing(
     root_fd: int, place: IndexPlace, entries: Sequence[IndexEntry]
 ) -> Iterator[TrackedName]:
-    """Yield the entries that are expected in the work tree, and are there, one a path."""
     by_path: dict[bytes, dict[int, IndexEntry]] = {}
     for entry in entries:
         by_path.setdefault(entry.path, {})[entry.stage] = entry

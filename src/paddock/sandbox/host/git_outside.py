@@ -37,8 +37,6 @@ _NAMES: Final = ("HEAD", "objects", "refs")
 
 
 class HeldGit(Struct, frozen=True):
-    """What was found, by a descriptor of its common directory, to be closed."""
-
     outside: GitOutside
     beside: Beside
 
@@ -94,7 +92,6 @@ class _Found:
         self._owner = os.stat(workspace).st_uid
 
     def hold(self, *, is_file: bool) -> HeldGit | None:
-        """None for what is in the workspace, or not said to belong to it."""
         folder = self._workspace[len(self._place) :].strip("/")
         if not is_file:
             if not folder:

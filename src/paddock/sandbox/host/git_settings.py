@@ -91,12 +91,8 @@ _SIGNING: Final = frozenset({"commit.gpgsign", "tag.gpgsign", "tag.forcesignanno
 
 
 class GitSetting(Struct, frozen=True):
-    """One entry, in git's order: of two with the same key the later one counts."""
-
     scope: str
-    """system, global, local, worktree or command."""
     file: str
-    """Absolute; empty where it is of no file."""
     key: str
     value: str
 
@@ -110,7 +106,6 @@ class GitLook(Struct):
     """Real places where a command of this plane can put what it likes, or that are closed."""
     secret_places: tuple[str, ...]
     is_secret: Callable[[str], bool]
-    """Whether policy would call a file of that name secret."""
     resolver: Resolver = field(default_factory=Resolver)
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
 

@@ -17,7 +17,6 @@ from paddock.text.show import quote
 from paddock.workspace.resolve import READ_FILE, Resolution, detect_resolution
 
 Link = tuple[str, str]
-"""(absolute name of a link, the text in it)."""
 
 
 class Standing(Struct, frozen=True):
@@ -32,8 +31,6 @@ class Closed(Struct, frozen=True):
 
 
 class LeftOut(Struct, frozen=True):
-    """A place that was asked for, or found, and is not in the plan: and why."""
-
     path: str
     why: str
 
@@ -56,7 +53,6 @@ class GitOutside(Struct, frozen=True):
     """A git directory outside of the workspace whose repository the workspace belongs to."""
 
     common: str
-    """The real path of the directory with objects, refs and configuration."""
     own: str = ""
     """Of a linked worktree: what of it is the worktree's alone (`worktrees/NAME`)."""
     folder: str = ""
@@ -78,16 +74,12 @@ class GitOutside(Struct, frozen=True):
 class GitFilter(Struct, frozen=True):
     name: str
     is_own: bool
-    """Some of it stands in the repository's own configuration, which a command sees."""
     lines: tuple[tuple[str, str], ...]
-    """`clean`, `smudge` or `process`, and the command line."""
     programs: tuple[tuple[str, ...], ...]
     """For each line where its program may be: real paths, in the order of PATH."""
 
 
 class GitFacts(Struct, frozen=True):
-    """What git on the host is set up to do in the workspace, vetted: see `git_settings`."""
-
     values: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     filters: tuple[GitFilter, ...] = ()
@@ -118,9 +110,7 @@ class HostFacts(Struct, frozen=True):
     git_outside: GitOutside | None = None
     git: GitFacts = GitFacts()
     memory_mb: int = 0
-    """What the machine has."""
     caches: str = ""
-    """Where what commands of this workspace cache lies, real; empty for nowhere."""
     downloads: tuple[str, ...] = ()
     """Of the user's own, real, what holds downloads and nothing else."""
 
@@ -144,7 +134,6 @@ def is_covered(path: str, places: Iterable[str]) -> bool:
 
 
 def directories_above(path: str) -> list[str]:
-    """Return those that a relative path lies in, from the top, without the root."""
     parts = path.split("/")
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
@@ -157,13 +146,11 @@ def is_changeable(standing: Standing, changeable: Iterable[str]) -> bool:
 
 
 def is_led_by(links: Iterable[Link], changeable: Iterable[str]) -> bool:
-    """Return whether a command could have put one of `links` where it stands."""
     places = tuple(changeable)
     return any(is_covered(name, places) for name, _ in links)
 
 
 def topmost(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the same set, sorted, without what lies below another of it."""
     found: list[str] = []
     for path in sorted(set(paths), key=lambda each: each.split("/")):
         if not found or not is_below(path, found[-1]):
@@ -179,8 +166,6 @@ def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
 
 
 class Carving(Struct):
-    """What is left of places around holes; `unknown` were not listed."""
-
     listings: Mapping[str, HostListing]
     holes: tuple[str, ...]
     left: list[str] = field(default_factory=list[str])

@@ -50,8 +50,6 @@ _MORE_MARKS: Final = {"node": ("include/node/node.h",), "go": ("VERSION",)}
 
 
 class Marks(Struct):
-    """Looks for marks; `changeable` are the real places where commands put what they like."""
-
     resolver: Resolver
     changeable: tuple[str, ...]
     _kinds: dict[str, str] = field(default_factory=dict[str, str])
@@ -290,7 +288,6 @@ class _Search(Struct):
                 return
 
     def _rustup(self, directory: str) -> None:
-        """`cargo` and `rustc` are rustup itself, which needs its own home."""
         if not Path(directory, "rustup").exists():
             return
         asked = self.variables.get("RUSTUP_HOME") or f"{self.home}/.rustup"

@@ -22,7 +22,6 @@ from paddock.sandbox.inside.serving import limit_processor_time
 from paddock.sandbox.inside.stages import GIT, WORKSPACE
 
 SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
-"""How a place looks that a command only reads."""
 
 
 def caches_look(base: Base) -> int:

@@ -86,7 +86,6 @@ class First:
         return None if self._wait() else receive_order(self._control)
 
     def _wait(self) -> bool:
-        """Wait until the other side says something or closes; True when the launcher has ended."""
         waiting = select.poll()
         waiting.register(self._control.fileno(), select.POLLIN)
         waiting.register(self._life, select.POLLIN)

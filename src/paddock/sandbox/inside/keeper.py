@@ -47,8 +47,6 @@ _CODE_BYTES = 64
 
 
 class Terms:
-    """What the command is held to besides files."""
-
     __slots__ = ("cpu_s", "file_mb", "gid", "memory_kb", "processes", "scratch", "uid")
 
     def __init__(self, arguments: list[str]) -> None:
@@ -112,7 +110,6 @@ class CommandSupervisor:
         return CommandReport(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
 
     def _become(self, start: Start, streams: list[int], say: int) -> bytes:
-        """In the child be held, then be the command; return what exec refused. Raises: OSError."""
         terms = self._terms
         os.setsid()
         for number, fd in enumerate(streams):

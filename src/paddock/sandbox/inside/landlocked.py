@@ -67,7 +67,6 @@ class Process:
 
 
 def descendants(ancestor: int) -> list[Process]:
-    """Return all processes below `ancestor`, as /proc shows them, zombies among them."""
     found: dict[int, list[Process]] = {}
     for pid in _pids():
         process = _read(pid)

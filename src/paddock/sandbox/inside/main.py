@@ -63,7 +63,6 @@ class Loop:
             self._events.register(fd, select.POLLIN)
 
     def serve(self) -> None:
-        """Serve until the runtime closes its socket or ends; then end every sandbox first."""
         self._listen()
         os.close(self._life_kept)
         for pid in self._sandboxes.values():
@@ -223,7 +222,6 @@ def _program(network: bytes, sockets: int) -> bytes:
 
 
 def _make_id_map() -> int:
-    """Make a user namespace that nobody is in, for its map alone."""
     held, hold = os.pipe()
     pid = mounts.clone_process(mounts.NEW_USER)
     if pid == 0:

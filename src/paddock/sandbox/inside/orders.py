@@ -100,8 +100,6 @@ class Base:
 
 
 class Start:
-    """The command for a sandbox that stands: run once. `directory` is absolute."""
-
     __slots__ = ("argv", "directory", "environment", "timeout_ms")
 
     def __init__(

@@ -17,13 +17,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class UseWatcher(Protocol):
-        """What watches over all that a command started."""
-
         def reap(self) -> object: ...
 
-        def used_kb(self) -> int:
-            """Return how much memory they use, in KiB."""
-            ...
+        def used_kb(self) -> int: ...
 
 
 KILL_SIGNAL = 9
@@ -38,7 +34,6 @@ _TICK_SHARE = 20
 
 
 def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
-    """Return the command, its input and its two outputs; None when nobody wants it any more."""
     content, extra, _, _ = control.recvmsg(16, _socket.CMSG_SPACE(4 * 4), _socket.MSG_CMSG_CLOEXEC)
     if not content:
         return None
@@ -151,7 +146,6 @@ _SHARED_FIELD = b"Pss_Shmem:"
 
 
 def find_processes() -> list[bytes]:
-    """Return every process of the namespace but the first, which is ours."""
     return [name for name in os.listdir(b"/proc") if name.isdigit() and name != b"1"]
 
 

@@ -90,7 +90,6 @@ def remove_tree(parent: int, name: str) -> None:
 
 
 def _dig(parent: int, name: str) -> tuple[str, int]:
-    """Make a directory of ours beside the one that goes."""
     for _ in range(_TRIES_MAX):
         grave = f".{name}-{os.urandom(4).hex()}"
         os.mkdir(grave, 0o700, dir_fd=parent)

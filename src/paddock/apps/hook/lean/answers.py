@@ -27,7 +27,6 @@ TURNS_OFF = (
 )
 """With the first warning of a session. Threat: it is a person who decides; an agent cannot."""
 SILENT = "none"
-"""The client's own settings and prompts decide."""
 MESSAGE_CHARS_MAX = 4000
 """One text of an answer; clients cut at 10,000 characters themselves."""
 
@@ -53,14 +52,12 @@ def find_word(judged: "LeanJudged", engine: "Engine") -> str:
 
 
 def scratch_day(today: str, engine: "Engine") -> str:
-    """Return the day where whoever asks may write in its scratch folder; else nothing."""
     name = f"agent_sandbox/{today}/notes"
     found = (*engine.denials(name, True, False), *engine.profile("file", "create", name))
     return "" if any(each.outcome == DENY for each in found) else today
 
 
 def scratch_hint(today: str) -> str:
-    """Say where scratch work goes; empty without a date."""
     if not today:
         return ""
     return f"Scratch work goes to agent_sandbox/{today}/<topic>/, which is safe to write."
@@ -108,7 +105,6 @@ def permission_refusal(reason: str) -> bytes:
 
 
 def cut(said: str) -> str:
-    """Cut to what clients show, and say what is missing."""
     missing = len(said) - MESSAGE_CHARS_MAX
     if missing <= 0:
         return said

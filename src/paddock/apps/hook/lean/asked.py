@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 PRE_TOOL_USE = "PreToolUse"
 PERMISSION_REQUEST = "PermissionRequest"
 TOOL_EVENTS = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST, "PostToolUse", "PostToolUseFailure"})
-"""Events about one call."""
 SESSION_EVENTS = frozenset({"SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"})
 RECORDED_EVENTS = TOOL_EVENTS | SESSION_EVENTS
 IGNORED_EVENTS = frozenset(
@@ -40,12 +39,9 @@ FILE_TOOLS = {
 }
 """Tool → operation of `tool:file:`, and the argument that holds the path."""
 LOOKING_TOOLS = {"Grep": ("path", "glob"), "Glob": ("path",), "LS": ("path",)}
-"""Tools of clients that look at files, and the arguments that name where."""
 PATHS = ("path", "file_path", "notebook_path")
-"""Arguments by which any tool of a client names a file."""
 SHELL_TOOL = "Bash"
 _NO_COMMAND = ("SlashCommand",)
-"""Tools whose `command` is none of a shell."""
 PATCH_TOOL = "apply_patch"
 MCP_PREFIX = "mcp__"
 
@@ -91,7 +87,6 @@ class Asked:
 
     @property
     def is_judged(self) -> bool:
-        """Whether an answer decides if a call runs."""
         return self.event == PRE_TOOL_USE
 
 

@@ -64,7 +64,6 @@ class Attempt:
 
     @property
     def has_recorded(self) -> bool:
-        """Whether an append was begun: from then on nobody may begin anew."""
         return self.ports is not None and self.ports.has_begun
 
     def answer(self) -> bytes:

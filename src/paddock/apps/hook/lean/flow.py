@@ -22,13 +22,9 @@ if TYPE_CHECKING:
     from paddock.apps.hook.lean.judging import Engine
 
     class EventPorts(Protocol):
-        def append(self, record: records.LeanRecord) -> None:
-            """Make a record durable, or raise."""
-            ...
+        def append(self, record: records.LeanRecord) -> None: ...
 
-        def claim_warning(self, session_id: str, pattern: str) -> bool:
-            """Note that a warning is given in this session; whether it is the first."""
-            ...
+        def claim_warning(self, session_id: str, pattern: str) -> bool: ...
 
         def randomness(self, size: int) -> bytes: ...
 
@@ -107,7 +103,6 @@ def answer_call(
 
 
 def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -> None:
-    """Record how a command would run, and what that makes of a decision to confine."""
     for name, holds in (
         ("sandboxed", is_held),
         ("outside", judged.is_outside),
@@ -129,7 +124,6 @@ def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "Even
 
 
 def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
-    """Refuse what can be refused."""
     if asked is None or asked.is_judged:
         return answers.refusal(reason, answers.scratch_hint(today))
     if asked.event == PERMISSION_REQUEST:

@@ -108,7 +108,6 @@ def is_current(looked: "Json") -> bool:
 
 
 def look_at(path: str) -> "Json":
-    """Return kind and mode, owner, device and inode; None for nothing."""
     try:
         status = posix.lstat(path)
     except (OSError, ValueError):
@@ -125,7 +124,6 @@ def listed_at(path: str) -> "Json":
 
 
 def digest_at(path: str, through_links: bool) -> "Json":
-    """Return the digest; None where nothing stands, else the error's number."""
     try:
         descriptor = posix.open(path, _READ if through_links else _READ | posix.O_NOFOLLOW)
     except FileNotFoundError:
@@ -147,7 +145,6 @@ def digest_at(path: str, through_links: bool) -> "Json":
 
 
 def seal(key: bytes, body: bytes) -> bytes:
-    """HMAC-SHA-256 (RFC 2104) of an image's body."""
     padded = int.from_bytes(key.ljust(64, b"\0"), "big")
     inner = sha256((padded ^ _INNER).to_bytes(64, "big"))
     inner.update(body)

@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from paddock.values.calls import Json
 
 RUN, ONE, DEPTH = 0, 1, 2
-"""`*`, `?`, and `**` as a whole component."""
 
 
 def find_hits(sides: "Json", path: str) -> "list[tuple[int, int]]":
-    """Return (level, number) of every match, as `PathIndex.hits` does for a file."""
     raw, lowered = sides
     hits: list[tuple[int, int]] = []
     if raw is not None:
@@ -112,7 +110,6 @@ def matches_name(segment: "Json", name: str) -> bool:
 
 
 def _width(wanted: "Json", name: str, at: int) -> int:
-    """Return how many characters a piece takes at a place; 0 where it does not match."""
     if type(wanted) is str:
         return len(wanted) if name.startswith(wanted, at) else 0
     if at >= len(name):

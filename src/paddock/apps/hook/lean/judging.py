@@ -40,7 +40,6 @@ HARMLESS = frozenset(
         *("/dev/fd/0", "/dev/fd/1", "/dev/fd/2"),
     }
 )
-"""Targets of a command that are no file."""
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 
@@ -114,8 +113,6 @@ class LeanLine:
 if TYPE_CHECKING:
 
     class Engine(Protocol):
-        """Whoever knows the policy, for one agent."""
-
         @property
         def on_allow(self) -> str: ...
 
@@ -135,29 +132,19 @@ if TYPE_CHECKING:
             """Return what runs commands in the sandbox; None where they are only read."""
             ...
 
-        def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
-            """Ask the path lists and the agent's own, which no profile lifts; see `code`."""
-            ...
+        def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]: ...
 
-        def profile(self, category: str, operation: str, target: str) -> list[LeanFinding]:
-            """What the agent's profiles say to an action that is no command."""
-            ...
+        def profile(self, category: str, operation: str, target: str) -> list[LeanFinding]: ...
 
-        def line(self, text: str, base: str) -> LeanLine:
-            """What the profiles say to a line of shell run in `base`, and what it writes."""
-            ...
+        def line(self, text: str, base: str) -> LeanLine: ...
 
         def held_line(self, text: str, directory: str) -> LeanLine:
             """Judge a line in the sandbox: targets are its redirections, from the workspace."""
             ...
 
-        def is_outside(self, text: str) -> bool:
-            """Whether `outside` names every command of a line exactly."""
-            ...
+        def is_outside(self, text: str) -> bool: ...
 
-        def find_warning(self, path: str) -> str:
-            """Return the pattern that warns; empty for none, or where it is safe."""
-            ...
+        def find_warning(self, path: str) -> str: ...
 
         def is_safe(self, path: str) -> bool: ...
 
@@ -272,7 +259,6 @@ class _Judging:
             self.findings.append(LeanFinding(DENY, PARANOID, reason, rule, "policy.denied"))
 
     def line(self, text: str, base: str) -> None:
-        """Judge a line of shell, and all that can be read off it."""
         self.actions.append(f"tool:shell:run {text}")
         said = self.engine.line(text, base)
         self.findings += said.findings
@@ -294,7 +280,6 @@ class _Judging:
                 self.path(operation, path, here)
 
     def reading(self, text: str, base: str) -> bool:
-        """Refuse what a command reads that is secret; return whether it is."""
         try:
             places = find_places(text, base, self.scene)
         except ShapeError:
@@ -334,7 +319,6 @@ class _Judging:
 
 
 def is_temporary(real: str, scene: Scene) -> bool:
-    """Look for a path in a temporary directory that holds no project or home."""
     for place in TEMPORARY:
         folder = f"{place}/{relative(real, place).partition('/')[0]}"
         if relative(real, place) not in ("", "."):
@@ -399,7 +383,6 @@ def _guarded(tool: str, shown: str, is_write: bool, rule: LeanRule) -> str:
 
 
 def _lifting(shown: str, rule: LeanRule) -> str:
-    """Return the `!` pattern that would take the path out; empty for none that is simple."""
     is_name = not any(char in rule.text for char in "/?[\\")
     if rule.source not in ("paths.secret", "paths.protected") or not is_name:
         return ""

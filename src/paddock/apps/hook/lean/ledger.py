@@ -35,9 +35,7 @@ _BASE = 2560
 _BASE_BYTES = 12
 _PAGE_BYTES = _DURABLE + _SECTOR + _RECORD_BYTES
 SEGMENT_BYTES = 1 << 28
-"""As `paddock.limits.ledger_segment_bytes`: the full path makes the next file."""
 CHECKPOINT_ENTRIES = 1024
-"""As `paddock.limits.checkpoint_entries_max`."""
 _LINE_BYTES = 65_536
 """Of the line before a mark, what is read to compare it; a longer one is declined."""
 _TAIL_BYTES = 128
@@ -90,7 +88,6 @@ def encode_body(record: LeanRecord, random: bytes, seconds: float) -> bytes:
 
 
 def chain_line(body: bytes, seq: int, prev: str) -> "tuple[bytes, str]":
-    """Return the whole line with its LF, and its leaf hash."""
     line = body + f',"seq":{seq},"prev":"{prev}"}}'.encode()
     return line + b"\n", leaf_hash(line)
 
@@ -110,8 +107,6 @@ def format_timestamp(seconds: float) -> str:
 
 
 class LeanMark:
-    """A place in the ledger: see `paddock.ledger.head.Mark`."""
-
     __slots__ = ("boot", "entries", "generation", "leaf", "offset", "poisoned")
 
     def __init__(self, generation: int, entries: int, offset: int, leaf: str, boot: bytes) -> None:
@@ -182,7 +177,6 @@ class _Place:
             raise AppendFailedError("the folder beside the ledger was replaced while in use")
 
     def _is_sealed(self) -> bool:
-        """Find whether the file was full, and has another name since."""
         name = f"{self._ledger.removesuffix('.jsonl')}.{self._base:016}.jsonl"
         try:
             return _identity(name) == self._file
@@ -294,7 +288,6 @@ def _verify(file: int, end: int, leaf: str) -> None:
 
 
 def _marks(head: int) -> "tuple[LeanMark | None, LeanMark | None, int]":
-    """Return the newest append, the newest commit, and the slot for the next commit."""
     page = posix.pread(head, _PAGE_BYTES, 0)
     newest, _ = find_pair(page, 0)
     durable, slot = find_pair(page, _DURABLE)
@@ -302,7 +295,6 @@ def _marks(head: int) -> "tuple[LeanMark | None, LeanMark | None, int]":
 
 
 def find_pair(page: bytes, at: int) -> "tuple[LeanMark | None, int]":
-    """Return the mark of two slots that counts, and which slot it does not stand in."""
     first, second = _decode(page, at), _decode(page, at + _SECTOR)
     if second is None or (first is not None and _rank(first) >= _rank(second)):
         return first, 0 if first is None else 1

@@ -55,7 +55,6 @@ def read_patch(text: str) -> "tuple[tuple[str, str], ...]":
 
 
 def _path(rest: str) -> str:
-    """Take all of it but one blank; `~` means nothing."""
     if not rest.strip():
         raise ShapeError("a header of the patch names no file")
     path = rest.removeprefix(" ")

@@ -95,7 +95,6 @@ def _place(path: str, scene: Scene) -> LeanPlace:
 
 
 def absolute(text: str, base: str, home: str) -> str:
-    """Return `text` from `/`, a leading `~/` replaced; `..` and links stay. Raises: ShapeError."""
     if not text or "\0" in text or len(text) > PATH_CHARS_MAX:
         raise ShapeError("a path is empty, too long or holds a NUL")
     if text[0] == "/":

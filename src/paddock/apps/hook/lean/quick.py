@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from paddock.values.calls import Json
 
 VALUE_CHARS_MAX = 200
-"""As `limits.message_value_chars_max`."""
 OWN, PROTECTED, GENERATED, SECRET, WARNED, SAFE = (
     "own",
     "protected",
@@ -37,8 +36,6 @@ _CODES = {OWN: "protected", PROTECTED: "protected", GENERATED: "generated", SECR
 
 
 class QuickEngine:
-    """Judges with an image's tables. `profiles` are the numbers of the agent's own."""
-
     __slots__ = (
         "_guards",
         "_hits",
@@ -165,7 +162,6 @@ class QuickEngine:
         return False
 
     def _has_narrow_rules(self) -> bool:
-        """Find a rule that is about some commands and not about others."""
         for number in self._profiles:
             _, _, _, (_, narrow, is_wild), _ = self._image["profiles"][number]["heads"][
                 "shell", "run"
@@ -175,7 +171,6 @@ class QuickEngine:
         return False
 
     def _words(self, commands: "list[tuple[str, frozenset[str]]]") -> "list[LeanFinding]":
-        """Ask the profiles about each command of a line."""
         found: list[LeanFinding] = []
         for number in self._profiles:
             profile = self._image["profiles"][number]
@@ -212,7 +207,6 @@ def _client_head(profile: "Json", operation: str) -> "tuple[list[Json], Json]":
 def _said(
     profile: "Json", rules: "list[Json]", otherwise: "Json", asked: str
 ) -> "list[LeanFinding]":
-    """Say what one profile says, as `CompiledProfile` words it."""
     if rules:
         chosen = rules[0]
         for rule in rules:

@@ -26,7 +26,6 @@ KEPT_ARGUMENTS = frozenset(
         *("subagent_type", "edit_mode", "cell_id"),
     }
 )
-"""Arguments whose text is kept as it is, of tools that we know."""
 TEXT_CHARS_MAX = 4096
 NAME_CHARS_MAX = 200
 ACTION_CHARS_MAX = 16384
@@ -155,7 +154,6 @@ def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[
 
 
 def digest_of(value: "Json", randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
-    """Digest salt and bytes; what is no text by its Python form."""
     text = value if type(value) is str else repr(value)
     content = text.encode("utf-8", "surrogatepass")
     salt = randomness(SALT_BYTES)
@@ -223,7 +221,6 @@ def claim_warning(directory: str, session_id: str, pattern: str) -> bool:
 
 
 def forget(path: str) -> None:
-    """Take a mark back: the warning was not given after all."""
     try:
         posix.unlink(path)
     except OSError:

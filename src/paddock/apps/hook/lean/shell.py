@@ -23,7 +23,6 @@ _IN_PROGRAM = _BARE - frozenset(":=@%+,")
 _NOT_IN_DOUBLE = frozenset('$`\\!"')
 _JOINERS = ("&&", "||", ";", "|")
 _ENDINGS = ("2>&1", "2>/dev/null", ">/dev/null", "1>/dev/null")
-"""Redirections that write nothing."""
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _BARE_NAMES = ("HEAD", "objects", "refs")
 _GIT_LONG = (
@@ -42,7 +41,6 @@ _SED_LINES = frozenset("0123456789,$")
 _SED_SPLITS = "/|,#@"
 
 Command = tuple[str, frozenset[str]]
-"""The command's text, and what in its words may be the name of a program."""
 
 
 def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
@@ -90,7 +88,6 @@ def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Comman
 
 
 def named_files(text: str) -> "list[str]":
-    """Return whatever may be the name of a file in a plain line: rather too much of it."""
     found: dict[str, None] = {}
     for word in text.split():
         plain = word.replace("'", "").replace('"', "")
@@ -132,7 +129,6 @@ def _stands(text: str, sign: str, at: int) -> bool:
 
 
 def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
-    """Return the word at `at` without its quotes, and where it ends."""
     made = ""
     start = at
     while at < len(text):
@@ -174,7 +170,6 @@ def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Co
 
 
 def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
-    """Decline a command that is more than its words."""
     special, writing, _, nesting, starting, given = tables
     if is_held:
         special, writing = starting, ()
@@ -221,7 +216,6 @@ def _overlap(option: str, name: str) -> bool:
 
 
 def _look_at_sed(rest: "list[str]", letters: "frozenset[str]") -> None:
-    """Decline all but one script that prints, deletes or substitutes."""
     operands = [word for word in rest if word[:1] != "-"]
     options = [word[1:] for word in rest if word[:1] == "-"]
     if not all(letters.issuperset(option) for option in options):

@@ -23,7 +23,6 @@ ANSWER_TIMEOUT_S = 25
 RECORD_TIMEOUT_S = 5
 """For putting a call on record that was stopped; a client waits long enough for both."""
 INPUT_BYTES_MAX = 64_000_000
-"""As `limits.hook_input_bytes_max`."""
 LOADED = (
     *("asked", "places", "wrap", "indexes", "judging", "records", "answers", "flow"),
     *("image", "ledger", "quick", "door"),
@@ -45,7 +44,6 @@ class StoppedError(BaseException):
 
 
 def main() -> int:
-    """Answer one event; return the exit status."""
     # Nothing here lives long enough to be collected, and looking for it costs time.
     gc.disable()
     try:
@@ -122,7 +120,6 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
 
 
 def _load(name: str) -> None:
-    """Load one lean module from its compiled file, by the interpreter's own rules for it."""
     source = f"{_HERE}/{name}.py"
     compiled = _compiled(name, source)
     if compiled is None:
@@ -226,7 +223,6 @@ def _environment() -> "dict[str, str]":
 
 
 def _refusal(reason: str) -> bytes:
-    """Make a denial in which nothing has to be escaped."""
     said = "".join(c if c.isalnum() or c in " .,:;()_-/" else " " for c in reason[:400])
     return (
         '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny",'

@@ -38,7 +38,6 @@ def find_directory(asked: "Asked", scene: Scene, holding: "Holding | None", base
 
 
 def wants_out(asked: "Asked") -> bool:
-    """Find a command that asks to run outside every sandbox, as clients let a model ask."""
     given = asked.input
     return (
         given.get("dangerouslyDisableSandbox") not in (None, False)
@@ -48,7 +47,6 @@ def wants_out(asked: "Asked") -> bool:
 
 
 def changed_input(asked: "Asked", holding: Holding, directory: str, ticket: str = "") -> str:
-    """Return JSON of the changed input; empty where no shell could take it."""
     command = asked.input.get("command")
     if type(command) is not str or "\0" in command:
         return ""
@@ -70,7 +68,6 @@ def changed_input(asked: "Asked", holding: Holding, directory: str, ticket: str 
 
 
 def changed_line(start: str) -> str:
-    """Start a program, then go where it says on descriptor 3; keep its status."""
     return (
         f"{{ __paddock=$({start} 3>&1 >&4 4>&-); }} 4>&1; __paddock_status=$?; "
         '[ -z "$__paddock" ] || builtin cd -- "$__paddock"; (exit "$__paddock_status")'

@@ -23,13 +23,11 @@ TIMEOUT_S: Final = 60
 SESSION_END_TIMEOUT_S: Final = 3
 """A client that ends waits no longer."""
 LAUNCHER: Final = "/paddock/apps/hook/launch.py"
-"""How the file ends by which an entry is known to be ours."""
 
 MADE: Final = "{\n\n}\n"
 """What a file that we make holds without our entries, as hardly anybody would write it: so an empty
 one of somebody else stays."""
 JUDGED: Final = ("PreToolUse", "PermissionRequest")
-"""Events whose answer decides whether a call runs."""
 _AFTER: Final = ("PostToolUse", "PostToolUseFailure")
 _SESSION: Final = ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop")
 EVENTS: Final = (*JUDGED, *_AFTER, *_SESSION)
@@ -39,16 +37,13 @@ class Program(Struct, frozen=True):
     python: str
     launcher: str
     own: str = ""
-    """The interpreter of our environment, where `python` is another one."""
 
     def arguments(self, client: str) -> tuple[str, ...]:
-        """Return what stands behind the interpreter."""
         own = ("--python", self.own) if self.own else ()
         return ("-I", "-S", self.launcher, "--client", client, *own)
 
 
 def entry_for(event: str, program: Program) -> dict[str, Json]:
-    """Make one entry of `hooks.EVENT`: a matcher with one command."""
     command: dict[str, Json] = {
         "type": "command",
         "command": program.python,
@@ -129,7 +124,6 @@ def sandbox_in(text: str, file: str) -> bool | None:
 
 
 def find_ours(text: str, top: Node) -> list[Way]:
-    """Find a whole matcher, or a command among those of somebody else."""
     found: list[Way] = []
     hooks = top.find("hooks") if top.kind == "object" else None
     for member in hooks.members if hooks is not None else ():
@@ -151,7 +145,6 @@ def find_ours(text: str, top: Node) -> list[Way]:
 
 
 def _texts(text: str, command: Node) -> set[str]:
-    """Return the program of a command and its arguments; a shell line's words."""
     found: set[str] = set()
     said = text_at(text, command.find("command"))
     if said is not None:

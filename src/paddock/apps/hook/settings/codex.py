@@ -27,7 +27,6 @@ CANNOT: Final = (
         " taken from the session's directory."
     ),
 )
-"""What this client cannot honour."""
 
 _EVENTS: Final = tuple(event for event in EVENTS if event != "PostToolUseFailure")
 _BEGIN: Final = "# >>> paddock hook (paddock hook uninstall --client codex takes it out)"
@@ -102,7 +101,6 @@ def uninstalled(text: str, file: str) -> str:
 
 
 def is_installed(text: str, program: Program) -> bool:
-    """Require the block as it would be put in now."""
     found = _BLOCK.search(text)
     return found is not None and found[0].lstrip("\n") in [
         block(program, begin) for begin in _BEGINS
@@ -156,7 +154,6 @@ def _is_sum(whole: dict[str, Any], rest: dict[str, Any], ours: dict[str, Any]) -
 
 
 def _is_sum_of_groups(whole: Any, rest: Any, ours: list[Any]) -> bool:
-    """Require the groups of `rest`, in their order, and ours somewhere in a row."""
     if not ours:
         return repr(whole) == repr(rest)
     if not isinstance(rest, list):

@@ -59,9 +59,7 @@ class InstallState(Struct, frozen=True):
     path: Path
     state: State
     why: str
-    """What is wrong, if anything is."""
     is_there: bool
-    """Whether entries of ours stand there; False where nobody can tell."""
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -128,7 +126,6 @@ def plan_uninstall(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
 
 
 def _has_ours(file: ClientFile, client: Client) -> bool:
-    """Find entries of ours, old ones too. Raises: ConfigError."""
     if file.content is None:
         return False
     if client == "claude":
@@ -155,7 +152,6 @@ def _why_off(places: Places) -> str:
 
 
 def _is_installed(file: ClientFile, client: Client, programs: Sequence[Program]) -> bool:
-    """Require our entries as one of the programs has them. Raises: ConfigError."""
     if file.content is None:
         return False
     if client == "claude":

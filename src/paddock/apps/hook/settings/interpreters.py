@@ -43,7 +43,6 @@ def find_programs(distribution: str = _DISTRIBUTION) -> tuple[Program, ...]:
 
 
 def choose_program(programs: Sequence[Program]) -> Program:
-    """Return the one that starts the quickest; the first, where it hardly matters."""
     own, *others = programs
     if not others:
         return own
@@ -71,7 +70,6 @@ def _is_another(path: str, own: str) -> bool:
 
 
 def _ask(python: str) -> str | None:
-    """Return what it says of its version, if it has what the lean path needs."""
     try:
         said = subprocess.run(
             [python, "-I", "-S", "-c", _ASKED],
@@ -87,7 +85,6 @@ def _ask(python: str) -> str | None:
 
 
 def _time_start(program: Program) -> float:
-    """Return the seconds of one start of the hook; endless for what does not start."""
     # Without a time-out, which is waited for in steps of milliseconds; the hook has its own.
     started = time.perf_counter()
     try:
