@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock import limits
+from paddock.apps.hook.early import entry_of
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.records import LeanRecord, encode_record
-from paddock.apps.hook.records_of import entry_of
 from paddock.ledger.format import line as lines
 from paddock.ledger.format.encoding import EntryRefusedError, encode_body
 from paddock.ledger.format.line import chain_line, format_id, format_timestamp

@@ -334,9 +334,8 @@ def find_decided(
             row = inspect_line(line)
             if isinstance(row, BadLine):
                 yield BadRow(offset, row.fault, row.detail)
-            elif row.entry.event_type in (event_types or (row.entry.event_type,)):
-                if wanted.matches(row):
-                    yield row
+            elif (not event_types or row.entry.event_type in event_types) and wanted.matches(row):
+                yield row
 
 
 # The file is read backwards. A line is parsed if its bytes say that it may be wanted; a
