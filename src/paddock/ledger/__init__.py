@@ -4,8 +4,8 @@
     ports.py       what the runtime asks of a ledger
     tail.py        marks of its end, lines put behind it, and the whole append of the hook
     segments.py    its files, and how it goes on in another one
-    head.py        the head file when open, and the locks of writers
-    recovery.py    open and make its files, put a torn end aside; reserve.py: keep space
+    head.py        the head file when open, the locks of writers, the space they keep
+    recovery.py    open and make its files, put a torn end aside
     append.py      LedgerFile: append by many processes and threads
     read.py        readers; they take no lock
     query.py       questions, from the lines or from index.py (SQLite beside the ledger)

@@ -40,7 +40,7 @@ from paddock.errors import ConfigError, HostError, LedgerFullError
 from paddock.ledger.format.encoding import EntryRefusedError, encode_body
 from paddock.ledger.format.line import ID_BYTES, chain_tail, format_id, format_timestamp
 from paddock.ledger.format.lines import Genesis
-from paddock.ledger.head import Waiting
+from paddock.ledger.head import HeldReservation, Waiting
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.ledger.recovery import (
     LedgerFiles,
@@ -51,7 +51,6 @@ from paddock.ledger.recovery import (
     quarantine,
     verify_marks,
 )
-from paddock.ledger.reserve import HeldReservation
 from paddock.ledger.segments import LedgerPaths, Segment, failing, is_full
 from paddock.ledger.tail import HeadPage, Mark, is_poisoned, put_lines, read_boot
 from paddock.storage.disk import Disk

@@ -58,8 +58,7 @@ from paddock.ledger.format.lines import (
     parse_genesis,
     parse_line,
 )
-from paddock.ledger.head import FileLock, HeadFile, Waiting
-from paddock.ledger.reserve import Ballast
+from paddock.ledger.head import Ballast, FileLock, HeadFile, Waiting
 from paddock.ledger.segments import (
     APPENDING,
     ActiveSegment,

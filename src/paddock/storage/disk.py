@@ -1,8 +1,8 @@
 """Every call that changes a disk, each acting on one component; and what its failure means.
 
 One small object, so that a test can make any one of them fail (`paddock.testing`), and
-so that a reader sees at one glance what a write can do to a file system. No method
-takes a path, only a descriptor and a single name under it; but for `take` and the last ones.
+so that a reader sees at one glance what a write can do to a file system. No method takes
+a path, only a descriptor and a name under it; but for `take`, and where no agent can move it.
 """
 
 import errno
@@ -236,8 +236,6 @@ class Disk:
             times = (modified_ns, modified_ns)
             os.utime(name, dir_fd=dir_fd, follow_symlinks=False, ns=times)
 
-    # Files that stay open, as a ledger's do: by path, where no agent can move them
-
     def open(self, path: str, flags: int, mode: int = PRIVATE_MODE) -> int:
         return os.open(path, flags, mode)
 
@@ -254,10 +252,9 @@ class Disk:
         os.ftruncate(fd, size_bytes)
 
     def fdatasync(self, fd: int) -> None:
-        (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(fd)
+        os.fdatasync(fd)
 
     def allocate(self, fd: int, size_bytes: int) -> None:
-        """The blocks are there, or ENOSPC now (posix_fallocate(3))."""
         os.posix_fallocate(fd, 0, size_bytes)
 
     def lock(self, fd: int, operation: int) -> None:
