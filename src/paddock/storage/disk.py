@@ -100,7 +100,6 @@ class Disk:
     # Waiting for the device
 
     def sync(self, fd: int) -> None:
-        """Wait until the file or the directory is on the device."""
         os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> None:
@@ -135,7 +134,6 @@ class Disk:
         os.link(f"{_BY_DESCRIPTOR}/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
 
     def link(self, from_fd: int | None, name: str, to_fd: int | None, to: str) -> None:
-        """A second name for a file; EEXIST if anything has it."""
         os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
@@ -189,7 +187,6 @@ class Disk:
         os.rename(name, over, src_dir_fd=from_fd, dst_dir_fd=to_fd)
 
     def unlink(self, dir_fd: int | None, name: str) -> None:
-        """Remove a name that is no directory."""
         os.unlink(name, dir_fd=dir_fd)
 
     def make_directory(self, dir_fd: int | None, name: str, mode: int = 0o777) -> None:
