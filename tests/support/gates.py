@@ -19,7 +19,7 @@ from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.signing import make_key
-from paddock.ledger.verify.verifying import Verification, verify
+from paddock.ledger.verify import Verification, verify
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_rows
 from paddock.packages.ledger import PackageLedger

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from paddock import limits
 from paddock.agent.results import TurnOutcome
 from paddock.errors import PaddockError
-from paddock.ledger.format.encoding import encode_text
+from paddock.ledger.format.line import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.text.show import cut
 from paddock.values import entries

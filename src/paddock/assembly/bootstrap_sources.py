@@ -11,7 +11,7 @@ from msgspec import Struct
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import CORE, DEVELOPMENT
 from paddock.errors import ConfigError
-from paddock.ledger.sealing import KeptLedger
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
@@ -177,7 +177,7 @@ class _Opening(Struct, frozen=True):
     layout: PlaneLayout
     environment: Environment
 
-    def open(self) -> KeptLedger:
+    def open(self) -> LedgerFile:
         return open_plane_ledger(self.layout, self.environment, LEDGER)
 
 

@@ -29,7 +29,7 @@ from paddock import limits
 from paddock.errors import ConfigError
 from paddock.gates.ground import NOTHING_INSTALLED, GatesGround
 from paddock.gates.results import G0B, GateResult, Tally
-from paddock.ledger.details import Detail, find_detail
+from paddock.ledger.checkpoint import Detail, find_detail
 from paddock.packages.installed import InstalledPackage, file_problem
 from paddock.packages.manifest import (
     APPROVALS,

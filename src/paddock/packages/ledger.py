@@ -19,7 +19,7 @@ from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.ports import Ledger
 from paddock.ledger.query import Filter, query_lines
-from paddock.ledger.verify.verifying import Verification, verify
+from paddock.ledger.verify import Verification, verify
 from paddock.packages.installed import (
     InstalledPackage,
     InstalledSet,

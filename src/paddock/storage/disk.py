@@ -1,11 +1,12 @@
 """Every call that changes a disk, each acting on one component; and what its failure means.
 
 One small object, so that a test can make any one of them fail (`paddock.testing`), and
-so that a reader sees at one glance what a write can do to a file system. No method
-takes a path, only a descriptor and a single name under it; but for `take`.
+so that a reader sees at one glance what a write can do to a file system. No method takes
+a path, only a descriptor and a name under it; but for `take`, and where no agent can move it.
 """
 
 import errno
+import fcntl
 import functools
 import os
 from collections.abc import Iterable
@@ -68,11 +69,12 @@ class Disk:
         flags = _WRITE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         return os.open(name, flags, mode, dir_fd=dir_fd)
 
-    def write(self, fd: int, content: bytes | memoryview) -> None:
+    def write(self, fd: int, content: bytes | memoryview) -> int:
         # write(2) takes at most 0x7ffff000 bytes at a time and may take less.
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(fd, rest) :]
+        return len(content)
 
     def copy(self, from_fd: int, to_fd: int, size_bytes: int) -> int:
         """The first `size_bytes` of one file behind another's; how many there were."""
@@ -98,7 +100,6 @@ class Disk:
     # Waiting for the device
 
     def sync(self, fd: int) -> None:
-        """Wait until the file or the directory is on the device."""
         os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> None:
@@ -132,8 +133,7 @@ class Disk:
         """
         os.link(f"{_BY_DESCRIPTOR}/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
 
-    def link(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        """A second name for a file; EEXIST if anything has it."""
+    def link(self, from_fd: int | None, name: str, to_fd: int | None, to: str) -> None:
         os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
@@ -183,11 +183,10 @@ class Disk:
         """
         os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
-    def replace(self, from_fd: int, name: str, to_fd: int, over: str) -> None:
+    def replace(self, from_fd: int | None, name: str, to_fd: int | None, over: str) -> None:
         os.rename(name, over, src_dir_fd=from_fd, dst_dir_fd=to_fd)
 
-    def unlink(self, dir_fd: int, name: str) -> None:
-        """Remove a name that is no directory."""
+    def unlink(self, dir_fd: int | None, name: str) -> None:
         os.unlink(name, dir_fd=dir_fd)
 
     def make_directory(self, dir_fd: int | None, name: str, mode: int = 0o777) -> None:
@@ -233,6 +232,36 @@ class Disk:
         else:
             times = (modified_ns, modified_ns)
             os.utime(name, dir_fd=dir_fd, follow_symlinks=False, ns=times)
+
+    def open(self, path: str, flags: int, mode: int = PRIVATE_MODE) -> int:
+        return os.open(path, flags, mode)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        return os.pread(fd, size_bytes, offset)
+
+    def pwrite(self, fd: int, content: bytes, offset: int) -> int:
+        return os.pwrite(fd, content, offset)
+
+    def ftruncate(self, fd: int, size_bytes: int) -> None:
+        os.ftruncate(fd, size_bytes)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def allocate(self, fd: int, size_bytes: int) -> None:
+        os.posix_fallocate(fd, 0, size_bytes)
+
+    def lock(self, fd: int, operation: int) -> None:
+        fcntl.flock(fd, operation)
+
+    def listdir(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def stat(self, path: str | int) -> os.stat_result:
+        return os.stat(path)
 
 
 def _reach(fd: int) -> str | int:

@@ -25,7 +25,7 @@ from paddock.gates.results import (
     count_of,
     not_applicable,
 )
-from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX
+from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, Rows
 from paddock.packages.rows import Failure, PackageRow, State

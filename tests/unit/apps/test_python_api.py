@@ -32,7 +32,7 @@ from paddock.errors import (
     UnknownToolError,
 )
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.providers.scripted import Say, ScriptedModel
 from paddock.tools.arguments import ArgumentType, flag, needed_text
 from tests.support.places import Place, new_place

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.ledger.format.encoding import encode_json
+from paddock.ledger.format.line import encode_json
 from paddock.sandbox.changes.differences import Comparing, OpenLayers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
