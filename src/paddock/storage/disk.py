@@ -7,13 +7,15 @@ takes a path, only a descriptor and a single name under it; but for `take`.
 
 import errno
 import functools
+import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Final
 
 from paddock.errors import HostError, StorageFullError
 from paddock.kernel.files import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2, syncfs
+from paddock.values.entries import DIGEST_PREFIX
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -29,7 +31,7 @@ _NO_KERNEL_COPY: Final = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 20
 _READ_BYTES_MAX: Final = 65_536
 """What is read and written costs less than a copy by the kernel up to here."""
 _SYNCED_ONE_BY_ONE_MAX: Final = 4
@@ -88,7 +90,7 @@ class Disk:
             if failure.errno not in _NO_KERNEL_COPY:
                 raise
         while done < size_bytes:
-            chunk = os.pread(from_fd, min(_CHUNK_BYTES, size_bytes - done), done)
+            chunk = os.pread(from_fd, min(CHUNK_BYTES, size_bytes - done), done)
             if not chunk:
                 break
             self.write(to_fd, chunk)
@@ -245,6 +247,45 @@ def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
     """One wait for each file system: what is mounted in a tree has one of its own."""
     for fd in {os.fstat(fd).st_dev: fd for fd in fds}.values():
         disk.sync_file_system(fd)
+
+
+# Reading
+
+
+def read_bytes(fd: int, size_bytes: int, offset: int = 0) -> bytes:
+    """So many bytes of an open file; fewer only where it ends, or was cut shorter meanwhile."""
+    # One read takes at most 0x7ffff000 bytes, and may take less.
+    content = os.pread(fd, size_bytes, offset) if size_bytes > 0 else b""
+    while content and len(content) < size_bytes:
+        more = os.pread(fd, size_bytes - len(content), offset + len(content))
+        if not more:
+            break
+        content += more
+    return content
+
+
+def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:
+    """An open file's first bytes, in pieces of CHUNK_BYTES; it may end before."""
+    offset = 0
+    while chunk := read_bytes(fd, min(CHUNK_BYTES, size_bytes - offset), offset):
+        yield chunk
+        offset += len(chunk)
+
+
+def digest_of_file(fd: int, size_bytes: int) -> str:
+    digest = hashlib.sha256()
+    for chunk in chunks_of(fd, size_bytes):
+        digest.update(chunk)
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
+def write_chunks(chunks: Iterable[bytes], disk: Disk, fd: int) -> str:
+    """Write the pieces to an open file; the digest of them all."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+        disk.write(fd, chunk)
+    return DIGEST_PREFIX + digest.hexdigest()
 
 
 # Failures

@@ -25,12 +25,12 @@ from msgspec.structs import replace
 
 from paddock.errors import HostError, StorageFullError
 from paddock.storage.atomic import require_private
-from paddock.storage.disk import READ, Disk, converting
+from paddock.storage.disk import READ, Disk, converting, digest_of_file
 from paddock.storage.locks import call_after_fork
 from paddock.storage.notes import CallMark, Doing, Note, Notes
 from paddock.storage.objects import HeldFile, ObjectStore
 from paddock.storage.prune import mark_newest
-from paddock.storage.shelf import OpenObject, Shelf, digest_of_file
+from paddock.storage.shelf import OpenObject, Shelf
 
 
 class Kept:

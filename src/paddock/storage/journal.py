@@ -48,7 +48,13 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PaddockError, StorageFullError
 from paddock.storage.atomic import require_private
-from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, Disk, converting
+from paddock.storage.disk import (
+    DIRECTORY,
+    PRIVATE_DIRECTORY_MODE,
+    Disk,
+    converting,
+    read_bytes,
+)
 from paddock.storage.locks import leads_to, try_lock, unlock
 from paddock.text.show import quote
 from paddock.values.calls import Json
@@ -371,7 +377,7 @@ class JournalEntry:
                     f"journal entry {self.name} has {size_bytes} bytes, "
                     f"over {limits.journal_entry_bytes_max}"
                 )
-            decoded = decode(self.name, _read_all(self._fd, size_bytes))
+            decoded = decode(self.name, read_bytes(self._fd, size_bytes))
             self._disk.sync(self._fd)
         self.records = decoded.records
         self._last_digest = decoded.last_digest
@@ -566,12 +572,3 @@ def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:
         f"the journal entry {name} belongs to user {owner} and cannot be opened: {said}; "
         "it is settled when that user opens the plane"
     )
-
-
-def _read_all(fd: int, size_bytes: int) -> bytes:
-    pieces: list[bytes] = []
-    offset = 0
-    while piece := os.pread(fd, size_bytes - offset, offset):
-        pieces.append(piece)
-        offset += len(piece)
-    return b"".join(pieces)

@@ -21,9 +21,9 @@ from typing import Final, Literal, Self, TypeAlias, cast
 
 from msgspec import Struct, field
 
-from paddock.storage.disk import DIRECTORY, READ, Disk, converting
+from paddock.storage.disk import DIRECTORY, READ, Disk, converting, read_bytes
 from paddock.storage.locks import call_after_fork, try_lock
-from paddock.storage.shelf import Shelf, chunks_of, names_in, open_directory
+from paddock.storage.shelf import Shelf, names_in, open_directory
 from paddock.values.calls import Json
 
 _NOTES: Final = "notes"
@@ -304,9 +304,9 @@ def _end_of(fd: int) -> bytes:
     """The newest lines: of too many, it is the calls at work that are to be found."""
     size_bytes = os.fstat(fd).st_size
     if size_bytes <= _FILE_BYTES_MAX:
-        return b"".join(chunks_of(fd, size_bytes))
+        return read_bytes(fd, size_bytes)
     # One byte more: it tells whether the first line is whole.
-    text = os.pread(fd, _FILE_BYTES_MAX + 1, size_bytes - _FILE_BYTES_MAX - 1)
+    text = read_bytes(fd, _FILE_BYTES_MAX + 1, size_bytes - _FILE_BYTES_MAX - 1)
     return text[text.find(b"\n") + 1 :]
 
 

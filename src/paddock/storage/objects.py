@@ -37,7 +37,7 @@ from msgspec import Struct
 
 from paddock.errors import FileChangedError, HostError, StorageFullError
 from paddock.storage.atomic import require_private
-from paddock.storage.disk import READ, Disk, converting
+from paddock.storage.disk import READ, Disk, converting, digest_of_file
 from paddock.storage.locks import call_after_fork
 from paddock.storage.prune import pinned, prune, remove, remove_pin, write_pin
 from paddock.storage.shelf import (
@@ -47,7 +47,6 @@ from paddock.storage.shelf import (
     StoreLock,
     add_usage,
     content_of,
-    digest_of_file,
     name_of,
     open_object,
     read_usage,

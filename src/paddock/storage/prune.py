@@ -27,14 +27,13 @@ from operator import attrgetter
 from typing import Final
 
 from paddock.errors import InternalError
-from paddock.storage.disk import READ
+from paddock.storage.disk import READ, read_bytes
 from paddock.storage.shelf import (
     PACKED,
     PACKED_BYTES_MAX,
     PACKED_BYTES_MIN,
     ObjectRow,
     Shelf,
-    chunks_of,
     list_objects,
     name_of,
     names_in,
@@ -93,7 +92,7 @@ def newest(shelf: Shelf) -> set[str]:
 def _lines(dir_fd: int, name: str) -> list[str]:
     fd = os.open(name, READ, dir_fd=dir_fd)
     try:
-        text = b"".join(chunks_of(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX)))
+        text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
     finally:
         os.close(fd)
     return text.decode("ascii", "replace").splitlines()
@@ -272,7 +271,7 @@ def _read(dir_fd: int, name: str, now_s: float) -> set[str] | None:
     """Of one pin; None where its time is over. What is no digest in it pins nothing."""
     fd = os.open(name, READ, dir_fd=dir_fd)
     try:
-        text = b"".join(chunks_of(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX)))
+        text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
     finally:
         os.close(fd)
     until, *digests = text.decode("ascii", "replace").splitlines() or [_FOR_EVER]

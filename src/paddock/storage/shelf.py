@@ -24,7 +24,7 @@ import re
 import secrets
 import threading
 import zlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final, Self
 
@@ -32,7 +32,16 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError
-from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, READ, Disk, converting
+from paddock.storage.disk import (
+    CHUNK_BYTES,
+    DIRECTORY,
+    PRIVATE_DIRECTORY_MODE,
+    READ,
+    Disk,
+    chunks_of,
+    converting,
+    write_chunks,
+)
 from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lock
 from paddock.text.show import quote
 from paddock.values.entries import DIGEST_PREFIX
@@ -50,7 +59,6 @@ PACKED_BYTES_MAX: Final = 64_000_000
 _SAMPLE_BYTES: Final = 65_536
 _PAYS_BELOW: Final = 0.8
 _LEVEL: Final = 6
-_CHUNK_BYTES: Final = 1 << 20
 
 
 def name_of(digest: str) -> str:
@@ -64,33 +72,6 @@ def name_of(digest: str) -> str:
     if found is None:
         raise IntegrityError(f"{quote(digest)} is no digest of an object")
     return found[1]
-
-
-def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:
-    """An open file's first bytes, piece by piece; fewer if it ends before."""
-    offset = 0
-    while offset < size_bytes:
-        chunk = os.pread(fd, min(_CHUNK_BYTES, size_bytes - offset), offset)
-        if not chunk:
-            return
-        yield chunk
-        offset += len(chunk)
-
-
-def written(pieces: Iterable[bytes], disk: Disk, fd: int) -> str:
-    """Write the pieces to an open file; the digest of them all."""
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-        disk.write(fd, piece)
-    return DIGEST_PREFIX + digest.hexdigest()
-
-
-def digest_of_file(fd: int, size_bytes: int) -> str:
-    digest = hashlib.sha256()
-    for piece in chunks_of(fd, size_bytes):
-        digest.update(piece)
-    return DIGEST_PREFIX + digest.hexdigest()
 
 
 def pays(fd: int) -> bool:
@@ -122,7 +103,7 @@ def unpacked(fd: int) -> Generator[bytes]:
         rest = chunk
         while rest and not unpacker.eof:
             try:
-                piece = unpacker.decompress(rest, _CHUNK_BYTES)
+                piece = unpacker.decompress(rest, CHUNK_BYTES)
             except zlib.error as failure:
                 raise ValueError(str(failure)) from failure
             total += len(piece)
@@ -258,7 +239,7 @@ class Shelf(Struct, frozen=True):
             size_bytes = os.fstat(fd).st_size
             staged = self.draft()
             try:
-                digest = written(chunks_of(fd, size_bytes), self.disk, staged.fd)
+                digest = write_chunks(chunks_of(fd, size_bytes), self.disk, staged.fd)
                 staged.size_bytes = size_bytes
                 self.disk.sync(staged.fd)
                 more = self.place(staged, name_of(digest))

@@ -4,13 +4,13 @@
     resolve      opening without passing a link; where links lead; the root, held open
     workspace    the face that tools use
     listing      walking directories    read      one open file, or some lines of it
-    write        create, replace, edit  move      move, delete
-    draft        new content on its way to a name, under locks and names that outlive nobody
+    draft        places that are about to change: their locks, and names that outlive nobody
     metadata     what survives a write; directories made on the way
     changes      the nouns and the plan of a set that happens as a whole
     preflight    its first look         build     what is new, beside its place
     exchange     one step of it         trees     directories as a whole
-    apply        the commit             recover   after a crash
+    single       a set of one: create, replace, edit, move, delete
+    apply        a set of many, with the journal      recover   after a crash
     search       a folder of its own: contents and names, by ripgrep
     failures     OSError → paddock.errors, in one place
 
@@ -50,8 +50,8 @@ from paddock.workspace.resolve import (
     WalkResolution,
     detect_resolution,
 )
+from paddock.workspace.single import Edit, Expected, Pieces
 from paddock.workspace.workspace import Workspace
-from paddock.workspace.write import Edit, Expected, Pieces
 
 __all__ = [
     "ROOT",

@@ -63,7 +63,7 @@ from paddock.workspace.changes import (
     Witness,
     plan_changes,
 )
-from paddock.workspace.draft import changed
+from paddock.workspace.draft import Site, changed
 from paddock.workspace.exchange import BoundStep, bind
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, status_at
@@ -72,7 +72,6 @@ from paddock.workspace.preflight import Looked, Preflight, conflict, state_of
 from paddock.workspace.recover import clean_all, left_note, recover, undo_all
 from paddock.workspace.resolve import PASS_DIRECTORY, beside_of, without_beside
 from paddock.workspace.trees import held_in, mark_of, remove_any
-from paddock.workspace.write import Site
 
 _NINE_BITS: Final = 0o777
 

@@ -10,15 +10,13 @@ Also here:
 """
 
 import errno
-import hashlib
 import os
 import stat
 from typing import Final
 
 from msgspec import Struct, field
 
-from paddock.storage.disk import Disk
-from paddock.values.entries import DIGEST_PREFIX
+from paddock.storage.disk import Disk, chunks_of, digest_of_file, write_chunks
 from paddock.workspace.changes import (
     Content,
     CreatedBranch,
@@ -33,13 +31,18 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.draft import changed
 from paddock.workspace.failures import converting
-from paddock.workspace.metadata import FileStatus, carry_metadata, status_at, status_of
+from paddock.workspace.metadata import (
+    FileStatus,
+    carry_metadata,
+    parted_note,
+    status_at,
+    status_of,
+)
 from paddock.workspace.paths import WorkspacePath
 from paddock.workspace.preflight import state_of
-from paddock.workspace.read import version_of, version_of_file
+from paddock.workspace.read import version_of
 from paddock.workspace.resolve import PASS, READ_DIRECTORY, READ_FILE
 from paddock.workspace.trees import require_same
-from paddock.workspace.write import parted_note
 
 # What is taken must look afterwards as a copy would: owner and group of what is made in
 # that directory, no attributes. Where that cannot be had, it is copied.
@@ -139,7 +142,7 @@ class _Adopting:
                 status = status_of(fd)
                 if not status.is_regular or status.links != 1:
                     raise changed(branch.path)
-                version = version_of_file(fd, status.size_bytes)
+                version = digest_of_file(fd, status.size_bytes)
             finally:
                 os.close(fd)
             self._looks[branch.path] = state_of(status, version)
@@ -204,7 +207,6 @@ def _attribute(place: int | str, name: str) -> bytes:
 _NEW_FILE_MODE: Final = 0o666
 """Less the umask, or as the directory's default ACL says."""
 _PRIVATE_MODE: Final = 0o600
-_CHUNK_BYTES: Final = 1 << 20
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 
 
@@ -297,8 +299,7 @@ class Drafts(Struct):
             self.notes += carry_metadata(self.disk, old_fd, fd, path)
         finally:
             os.close(old_fd)
-        if replaced.links > 1:
-            self.notes.append(parted_note(path, replaced.links - 1))
+        self.notes += parted_note(path, replaced)
 
     def _fill(self, content: Content, fd: int) -> str:
         if isinstance(content, StoredContent):
@@ -316,17 +317,11 @@ class Drafts(Struct):
             os.close(source)
 
     def _copy(self, source: int, fd: int) -> str:
-        digest = hashlib.sha256()
-        offset = 0
-        while chunk := os.pread(source, _CHUNK_BYTES, offset):
-            digest.update(chunk)
-            self.disk.write(fd, chunk)
-            offset += len(chunk)
-        return DIGEST_PREFIX + digest.hexdigest()
+        return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
 
     @staticmethod
     def _digest(fd: int) -> str:
-        return version_of_file(fd, os.fstat(fd).st_size)
+        return digest_of_file(fd, os.fstat(fd).st_size)
 
     def _directory(
         self, branch: CreatedBranch, change: MakeDirectory, dir_fd: int, name: str

@@ -53,8 +53,10 @@ class BoundSwap(Struct, frozen=True):
     path: WorkspacePath
     step: SwapStep
     draft: str
-    aside: str
-    going: str
+    aside: str = ""
+    """Empty in a set of one, which no journal undoes: where the file system cannot exchange,
+    one rename over the old entry is whole, and two are not."""
+    going: str = ""
     """Of a displaced directory that was compared once more, and is being removed."""
     sight: str = ""
 
@@ -93,24 +95,30 @@ class BoundSwap(Struct, frozen=True):
             self._require(self.name, old, self.sight)
             if new is not None:
                 self._require(self.draft, new)
-            self._change_places(old, new)
+            if not self._change_places(old, new):
+                return
         if old is not None:
             displaced = self._displaced()
             # Threat: it was rewritten, filled or replaced between the look and the rename.
             if displaced is None or not self._fits(displaced, old):
                 raise changed(self.path)
 
-    def _change_places(self, old: EntryMark | None, new: EntryMark | None) -> None:
+    def _change_places(self, old: EntryMark | None, new: EntryMark | None) -> bool:
+        """Whether what gave way can be looked at."""
         try:
             if old is None:
                 self._move(self.draft, self.name)
             elif new is None:
                 self._move(self.name, self.draft)
             elif not self.disk.exchange(self.dir_fd, self.draft, self.name):
+                if not self.aside:
+                    self.disk.replace(self.dir_fd, self.draft, self.dir_fd, self.name)
+                    return False
                 self._move(self.name, self.aside)
                 self._move(self.draft, self.name)
         except (FileExistsError, FileNotFoundError) as failure:
             raise changed(self.path) from failure
+        return True
 
     def undo(self) -> bool:
         """As it was before. False: somebody has changed it since, and theirs stands."""

@@ -199,6 +199,15 @@ def _set_attribute(disk: Disk, fd: int, name: str, value: bytes, path: Workspace
     return True
 
 
+def parted_note(path: WorkspacePath, replaced: FileStatus) -> tuple[str, ...]:
+    """What is said where a replaced file has other names."""
+    others = replaced.links - 1
+    if not others:
+        return ()
+    names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
+    return (f"{quote(path.relative)} has a copy of its own now; {names} the old content",)
+
+
 # Resolving a path makes nothing; so a refused call leaves nothing. Each directory is made
 # under the descriptor of the one before, without passing a link.
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
+from paddock.storage.disk import digest_of_file
 from paddock.storage.journal import EntryMark
 from paddock.text.show import quote
 from paddock.workspace.changes import (
@@ -30,14 +31,13 @@ from paddock.workspace.changes import (
     SetMetadata,
     SwapPlan,
 )
-from paddock.workspace.draft import changed
+from paddock.workspace.draft import Site, changed
 from paddock.workspace.failures import converting, special_file
-from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
+from paddock.workspace.metadata import FileStatus, require_writable, status_at
 from paddock.workspace.paths import EntryKind, EntryPath, WorkspacePath, child_of
-from paddock.workspace.read import require_versionable, version_of, version_of_file
+from paddock.workspace.read import require_versionable, version_of
 from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE
 from paddock.workspace.trees import HeldTree, mark_of, reading, require_same, sight_of
-from paddock.workspace.write import Site
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 _Replacing = Creation | RemoveFile
@@ -206,7 +206,7 @@ class Preflight(Struct):
         try:
             require_same(fd, status, path)
             if not keeps:
-                return version_of_file(fd, status.size_bytes)
+                return digest_of_file(fd, status.size_bytes)
             version = self.objects.put_file(fd)
             require_same(fd, status, path)
             self.kept.add(path)
@@ -257,7 +257,7 @@ def entry_state(site: Site, entry: EntryPath) -> EntryState | None:
             return None
         try:
             status = status_at(fd, entry.path.name)
-            return None if status is None else _state(entry.path, fd, status)
+            return None if status is None else state_at(entry.path, fd, status)
         finally:
             os.close(fd)
 
@@ -281,7 +281,7 @@ def _parent(site: Site, path: WorkspacePath) -> int | None:
         return None
 
 
-def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
+def state_at(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
     if status.is_directory:
         return state_of(status, None)
     if status.is_link:
@@ -290,10 +290,9 @@ def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
     if not status.is_regular:
         raise special_file(path)
     require_versionable(path, status)
-    fd = os.open(path.name, READ_FILE | os.O_NOFOLLOW, dir_fd=dir_fd)
+    fd = os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)
     try:
-        if status_of(fd) != status:
-            raise changed(path)
-        return state_of(status, version_of_file(fd, status.size_bytes))
+        require_same(fd, status, path)
+        return state_of(status, digest_of_file(fd, status.size_bytes))
     finally:
         os.close(fd)

@@ -14,14 +14,11 @@ Also here:
 - What was found out about large files before: their version and where their lines are.
 """
 
-import hashlib
 import os
-import queue
-import threading
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, Self
 
 from msgspec import Struct
@@ -29,8 +26,9 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
+from paddock.storage.disk import chunks_of, digest_of_file, read_bytes
 from paddock.text.show import quote
-from paddock.values.entries import DIGEST_PREFIX, digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.paths import WorkspacePath
@@ -44,8 +42,6 @@ from paddock.workspace.resolve import READ_FILE, Resolution
 # can be kept: with them, another window of the same file costs no pass.
 
 _CHUNK_BYTES_WINDOW: Final = 262_144
-_PIECE_BYTES: Final = 2 * _CHUNK_BYTES_WINDOW
-"""What is read at once."""
 _LF: Final = b"\n"
 
 
@@ -120,16 +116,8 @@ class LineIndex(Struct, frozen=True):
         return start + position
 
 
-def read_chunks(fd: int, size_bytes: int) -> Iterator[bytes]:
-    """An open file's first `size_bytes` bytes, in pieces of one size; it may end before."""
-    offset = 0
-    while chunk := _read_whole(fd, min(_PIECE_BYTES, size_bytes - offset), offset):
-        yield chunk
-        offset += len(chunk)
-
-
 def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
-    """Count the line ends in what `read_chunks` reads, in one pass."""
+    """Count the line ends in what `chunks_of` reads, in one pass."""
     before: list[int] = []
     ends = offset = 0
     piece = b""
@@ -141,17 +129,6 @@ def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
             ends += len(chunk) - len(chunk.replace(_LF, b""))
         offset += len(piece)
     return LineIndex(offset, tuple(before), ends + (piece[-1:] not in {b"", _LF}))
-
-
-def _read_whole(fd: int, size_bytes: int, offset: int) -> bytes:
-    """So many bytes, fewer only where the file ends: each chunk but the last has one size."""
-    content = os.pread(fd, size_bytes, offset) if size_bytes else b""
-    while content and len(content) < size_bytes:
-        more = os.pread(fd, size_bytes - len(content), offset + len(content))
-        if not more:
-            break  # cut shorter meanwhile
-        content += more
-    return content
 
 
 def read_window(
@@ -309,13 +286,6 @@ class KnownFiles:
             self._files.popitem(last=False)
 
 
-_CHUNK_BYTES: Final = 2_097_152
-_HASHED_ALONGSIDE_BYTES: Final = 4_194_304
-"""From here on a thread costs less than it saves."""
-_PIECES_AHEAD: Final = 3
-"""Read and not hashed yet."""
-
-
 def version_of(*pieces: bytes | memoryview) -> str:
     """`sha256:` and the hexadecimal digest of these bytes, one piece after the other."""
     return digest_of(*pieces)
@@ -346,32 +316,6 @@ def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
             f"files over {limits.versioned_file_bytes_max} are not read to their end",
             hint="where it is no more than a name, remove it or move it away by hand",
         )
-
-
-def version_of_file(fd: int, size_bytes: int) -> str:
-    """The version of an open file's first `size_bytes` bytes, streamed."""
-    digest = hashlib.sha256()
-    buffer = bytearray(min(_CHUNK_BYTES, size_bytes) or 1)
-    view = memoryview(buffer)
-    offset = 0
-    while offset < size_bytes:
-        count = os.preadv(fd, [view[: size_bytes - offset]], offset)
-        if count == 0:
-            break  # cut shorter meanwhile; the caller sees it by the status
-        digest.update(view[:count])
-        offset += count
-    return DIGEST_PREFIX + digest.hexdigest()
-
-
-def read_bytes(fd: int, size_bytes: int) -> bytes:
-    """An open file's first `size_bytes` bytes, fewer if it ends before."""
-    pieces: list[bytes] = []
-    offset = 0
-    # One read takes at most 0x7ffff000 bytes, and may take less.
-    while offset < size_bytes and (piece := os.pread(fd, size_bytes - offset, offset)):
-        pieces.append(piece)
-        offset += len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class FileContent(Struct, frozen=True):
@@ -454,15 +398,11 @@ class OpenFile:
             return known
         require_versionable(self.path, self.status)
         with converting(self.path, "read"):
-            version = version_of_file(self._fd, self.size_bytes)
+            version = digest_of_file(self._fd, self.size_bytes)
             self._keep(KnownFile(version, None))
         return version
 
     def window_with_version(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        known = self._known.find(self.status)
-        if self.size_bytes > _HASHED_ALONGSIDE_BYTES and known == NOTHING_KNOWN:
-            index, version = self._index_and_version()
-            return replace(self._window(index, first_line, line_count, shown), version=version)
         return replace(self.window(first_line, line_count, shown), version=self.version())
 
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
@@ -471,7 +411,7 @@ class OpenFile:
         if index is None:
             require_versionable(self.path, self.status)
             with converting(self.path, "read"):
-                index = build_line_index(read_chunks(self._fd, self.size_bytes))
+                index = build_line_index(chunks_of(self._fd, self.size_bytes))
             self._keep(KnownFile(None, index))
         return self._window(index, first_line, line_count, shown)
 
@@ -482,19 +422,6 @@ class OpenFile:
             window = read_window(self._fd, index, first_line, line_count, shown)
             return window.seen_changed() if self._has_changed() else window
 
-    def _index_and_version(self) -> tuple[LineIndex, str]:
-        """Both in one pass: a second thread hashes what this one reads and counts."""
-        require_versionable(self.path, self.status)
-        hashing = _Hashing()
-        hashing.start()
-        try:
-            with converting(self.path, "read"):
-                index = build_line_index(hashing.passing(read_chunks(self._fd, self.size_bytes)))
-        finally:
-            version = hashing.finish()
-        self._keep(KnownFile(version, index))
-        return index, version
-
     def _keep(self, found: KnownFile) -> None:
         if not self._has_changed():
             self._known.keep(self.status, found, self._opened_ns)
@@ -502,36 +429,6 @@ class OpenFile:
     def _has_changed(self) -> bool:
         now = status_of(self._fd)
         return now.content_mark != self.status.content_mark
-
-
-class _Hashing(threading.Thread):
-    """Hashes what passes by, a few pieces behind: hashing is slower than counting lines.
-
-    It does not hold the interpreter's lock while it hashes.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(name="paddock-version", daemon=True)
-        self._digest = hashlib.sha256()
-        self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._room = threading.Semaphore(_PIECES_AHEAD)
-
-    def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self._room.acquire()
-            self._pieces.put(piece)
-            yield piece
-
-    def run(self) -> None:
-        while piece := self._pieces.get():
-            self._digest.update(piece)
-            self._room.release()
-
-    def finish(self) -> str:
-        """The version of all that passed."""
-        self._pieces.put(b"")
-        self.join()
-        return DIGEST_PREFIX + self._digest.hexdigest()
 
 
 def open_file(

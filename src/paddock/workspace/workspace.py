@@ -26,10 +26,9 @@ from paddock.workspace.changes import (
     Seen,
     Witness,
 )
-from paddock.workspace.draft import sweep
+from paddock.workspace.draft import Site, sweep
 from paddock.workspace.failures import converting
 from paddock.workspace.listing import Tree, list_directory
-from paddock.workspace.move import delete, entry_version, move
 from paddock.workspace.paths import (
     ROOT,
     AskedPath,
@@ -64,7 +63,15 @@ from paddock.workspace.resolve import (
     find_real,
     open_root,
 )
-from paddock.workspace.write import Edit, Expected, Site, edit_file, write_file
+from paddock.workspace.single import (
+    Edit,
+    Expected,
+    delete,
+    edit_file,
+    entry_version,
+    move,
+    write_file,
+)
 
 _EVERY_ENTRY: Final = EveryEntry()
 

@@ -21,8 +21,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from paddock import limits
+from paddock.storage.disk import read_bytes
 from paddock.text.show import BOM
-from paddock.workspace.read import OpenFile, read_bytes
+from paddock.workspace.read import OpenFile
 from paddock.workspace.search.until import Until
 
 _SPLIT_BYTES: Final = 1_048_576

@@ -20,9 +20,9 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
+from paddock.storage.disk import read_bytes
 from paddock.workspace.listing import Tree
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
-from paddock.workspace.read import read_bytes
 from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
 from paddock.workspace.search.globs import SearchGlob
 from paddock.workspace.search.ignore import (
