@@ -17,7 +17,7 @@ from typing import Final
 
 from paddock.sandbox.inside.stages import remove_tree
 from paddock.storage.disk import DIRECTORY
-from paddock.storage.locks import leads_to, try_lock
+from paddock.storage.locks import open_locked
 from paddock.workspace.resolve import held_open
 
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -61,8 +61,8 @@ def claim(parent: int, prefix: str) -> Claim:
     for _ in range(_TRIES_MAX):
         name = prefix + secrets.token_hex(8)
         os.mkdir(name, 0o700, dir_fd=parent)
-        fd = _hold(parent, name)
-        if fd >= 0:
+        fd = open_locked(parent, name, DIRECTORY)
+        if fd is not None:
             return Claim(parent, name, fd)
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -97,8 +97,8 @@ def sweep(parent: int, prefix: str) -> None:
         with contextlib.suppress(OSError):
             if os.stat(name, dir_fd=parent, follow_symlinks=False).st_uid != os.geteuid():
                 continue
-            fd = _hold(parent, name)
-            if fd >= 0:
+            fd = open_locked(parent, name, DIRECTORY)
+            if fd is not None:
                 Claim(parent, name, fd).release()
 
 
@@ -106,19 +106,3 @@ def _claimed(names: list[str], prefix: str) -> Iterator[str]:
     for name in names:
         if name.startswith(prefix) and _TOKEN.fullmatch(name.removeprefix(prefix)):
             yield name
-
-
-def _hold(parent: int, name: str) -> int:
-    """A descriptor of the directory with its lock; -1 where another has it, or it is gone."""
-    try:
-        fd = os.open(name, DIRECTORY, dir_fd=parent)
-    except FileNotFoundError:
-        return -1
-    try:
-        if try_lock(fd) and leads_to(parent, name, fd):
-            return fd
-    except BaseException:
-        os.close(fd)
-        raise
-    os.close(fd)
-    return -1

@@ -31,7 +31,7 @@ _NO_KERNEL_COPY: Final = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 19
 _READ_BYTES_MAX: Final = 65_536
 """What is read and written costs less than a copy by the kernel up to here."""
 _SYNCED_ONE_BY_ONE_MAX: Final = 4

@@ -65,6 +65,28 @@ def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
     return True
 
 
+def open_locked(dir_fd: int | None, name: str | Path, flags: int) -> int | None:
+    """Open a file or directory and take its lock; None where another has it, or it is gone.
+
+    Raises: OSError.
+    """
+    try:
+        fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
+    except FileNotFoundError:
+        if flags & os.O_CREAT:
+            raise
+        return None
+    try:
+        # Looked at again under the lock: its holder may have removed it before we had it.
+        if try_lock(fd) and leads_to(dir_fd, name, fd):
+            return fd
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
 def unlock(fd: int) -> None:
     """Give the lock up and close; a child forked meanwhile holds a copy, and would keep it."""
     try:

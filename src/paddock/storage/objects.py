@@ -37,7 +37,7 @@ from msgspec import Struct
 
 from paddock.errors import FileChangedError, HostError, StorageFullError
 from paddock.storage.atomic import require_private
-from paddock.storage.disk import READ, Disk, converting, digest_of_file
+from paddock.storage.disk import PRIVATE_MODE, READ, Disk, converting, digest_of_file
 from paddock.storage.locks import call_after_fork
 from paddock.storage.prune import pinned, prune, remove, remove_pin, write_pin
 from paddock.storage.shelf import (
@@ -46,11 +46,10 @@ from paddock.storage.shelf import (
     Staged,
     StoreLock,
     add_usage,
-    content_of,
     name_of,
     open_object,
-    read_usage,
 )
+from paddock.text.show import quote
 from paddock.values.entries import digest_of
 
 #     link to incoming/ → fsync → (the writer exchanges the files) → nobody has it open for
@@ -71,35 +70,11 @@ _NOT_HERE: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOENT}
 )
 """link(2): another file system or mount, no hard links there, no /proc."""
-_PRIVATE_MODE: Final = 0o600
-
-
-def can_be_held(fd: int) -> bool:
-    """Whether an open file could become an object once it has lost its place."""
-    status = os.fstat(fd)
-    return (
-        stat.S_ISREG(status.st_mode)
-        and status.st_size >= HELD_BYTES_MIN
-        and status.st_nlink == 1
-        and status.st_uid == os.geteuid()
-    )
-
-
-def hold(shelf: Shelf, fd: int) -> tuple[str, int] | None:
-    """See `Shelf.hold`; None where the file gets no second name."""
-    try:
-        return shelf.hold(fd)
-    except OSError as failure:
-        if failure.errno in _NOT_HERE:
-            return None
-        raise
 
 
 class HeldFile(Struct):
     """A large file that is about to lose its place. End it with `settle` or `release`."""
 
-    shelf: Shelf
-    lock: StoreLock
     store: "ObjectStore"
     digest: str
     name: str | None
@@ -108,12 +83,8 @@ class HeldFile(Struct):
     """The file's change time when it got that name."""
 
     def require_untouched(self) -> None:
-        """Asked before the file loses its place: its digest is known from before.
-
-        Raises:
-            FileChangedError: somebody has written to it.
-        """
-        name, incoming_fd = self.name, self.shelf.incoming_fd
+        """Asked before the file loses its place, since its digest is known from before."""
+        name, incoming_fd = self.name, self.store.shelf.incoming_fd
         if name is None:
             return
         if os.stat(name, dir_fd=incoming_fd, follow_symlinks=False).st_ctime_ns != self.changed_ns:
@@ -122,11 +93,8 @@ class HeldFile(Struct):
     def settle(self) -> None:
         """The file has lost its place: it becomes the object, durably.
 
-        Where that fails it keeps its name in `incoming/`, and is made an object by the
-        next who sweeps: it is kept in any case.
-
-        Raises:
-            FileChangedError: somebody writes to it, and it is not what was read any more.
+        Where that fails it keeps its name in `incoming/`, and whoever sweeps next makes it
+        one. FileChangedError: somebody writes to it, and it is not what was read any more.
         """
         if self.name is None:
             return
@@ -136,10 +104,10 @@ class HeldFile(Struct):
         except (OSError, StorageFullError, HostError):
             return
         finally:
-            self.lock.release()
+            self.store.lock.release()
 
     def _make_object(self, held: str) -> None:
-        shelf = self.shelf
+        shelf = self.store.shelf
         fd = os.open(held, READ, dir_fd=shelf.incoming_fd)
         try:
             if _nobody_writes(fd):
@@ -153,13 +121,13 @@ class HeldFile(Struct):
             os.close(fd)
 
     def _rename(self, held: str, fd: int) -> None:
-        shelf, name = self.shelf, name_of(self.digest)
+        shelf, name = self.store.shelf, name_of(self.digest)
         more = os.fstat(fd).st_size - shelf.size_of(name)
         shelf.disk.replace(shelf.incoming_fd, held, shelf.fd, name)
         shelf.disk.sync(shelf.fd)
         # Its age is that of the file that it was, and its mode may let others in.
         shelf.disk.touch(shelf.fd, name)
-        shelf.disk.set_mode(fd, _PRIVATE_MODE)
+        shelf.disk.set_mode(fd, PRIVATE_MODE)
         self.store.count(more)
 
     def release(self) -> None:
@@ -168,11 +136,11 @@ class HeldFile(Struct):
             return
         held, self.name = self.name, None
         try:
-            self.shelf.disk.unlink(self.shelf.incoming_fd, held)
+            self.store.shelf.disk.unlink(self.store.shelf.incoming_fd, held)
         except OSError:
             return  # swept later: it is one more copy of a content, and no less of any
         finally:
-            self.lock.release()
+            self.store.lock.release()
 
 
 def _changed() -> FileChangedError:
@@ -214,21 +182,21 @@ class ObjectStore:
     __slots__ = (
         "__weakref__",
         "_bytes_max",
-        "_lock",
         "_mutex",
-        "_shelf",
         "_staged",
         "_swept",
         "_told_at_bytes",
         "_uncounted",
         "_uncounted_bytes",
         "_usage_bytes",
+        "lock",
+        "shelf",
     )
 
     def __init__(self, shelf: Shelf, bytes_max: int) -> None:
-        self._shelf = shelf
+        self.shelf = shelf
         self._bytes_max = bytes_max
-        self._lock = StoreLock(shelf.fd)
+        self.lock = StoreLock(shelf.fd)
         self._mutex = threading.RLock()
         self._staged: dict[str, Staged] = {}
         self._swept = False
@@ -268,12 +236,8 @@ class ObjectStore:
             try:
                 self._tell()
             finally:
-                self._lock.close()
-                self._shelf.close()
-
-    @property
-    def shelf(self) -> Shelf:
-        return self._shelf
+                self.lock.close()
+                self.shelf.close()
 
     # Putting
 
@@ -284,7 +248,7 @@ class ObjectStore:
             if digest not in self._staged:
                 draft = self._new_draft()
                 try:
-                    self._shelf.disk.write(draft.fd, content)
+                    self.shelf.disk.write(draft.fd, content)
                 except BaseException:
                     self._abandon(draft)
                     raise
@@ -307,7 +271,7 @@ class ObjectStore:
                 if known not in self._staged:
                     draft = self._new_draft()
                     try:
-                        draft.size_bytes = self._shelf.disk.copy(fd, draft.fd, size_bytes)
+                        draft.size_bytes = self.shelf.disk.copy(fd, draft.fd, size_bytes)
                         if draft.size_bytes != size_bytes:
                             raise HostError("a file became shorter while the history kept it")
                     except BaseException:
@@ -322,7 +286,7 @@ class ObjectStore:
         The caller's to close. None where the file system lacks O_TMPFILE.
         """
         with converting(_KEEP):
-            return self._shelf.disk.open_unnamed(self._shelf.fd)
+            return self.shelf.disk.open_unnamed(self.shelf.fd)
 
     def adopt(self, fd: int, digest: str) -> None:
         """Keep a filled draft of `open_draft`: it becomes the object itself, nothing is copied.
@@ -347,13 +311,13 @@ class ObjectStore:
     def _new_draft(self) -> Staged:
         self._begin_draft()
         try:
-            return self._shelf.draft()
+            return self.shelf.draft()
         except BaseException:
             self._end()
             raise
 
     def _abandon(self, draft: Staged) -> None:
-        self._shelf.discard(draft)
+        self.shelf.discard(draft)
         self._end()
 
     def hold_file(self, fd: int, digest: str) -> HeldFile | None:
@@ -363,41 +327,45 @@ class ObjectStore:
         pruned until what is returned is over; it is kept for good when that is settled.
         """
         with converting(_KEEP):
-            if not can_be_held(fd):
+            status = os.fstat(fd)
+            is_large = stat.S_ISREG(status.st_mode) and status.st_size >= HELD_BYTES_MIN
+            if not is_large or status.st_nlink != 1 or status.st_uid != os.geteuid():
                 return None
             with self._mutex:
                 self._begin()
                 try:
-                    held = hold(self._shelf, fd)
-                    if held is None:
+                    name, changed_ns = self.shelf.hold(fd)
+                    self.lock.acquire()
+                except OSError as failure:
+                    if failure.errno in _NOT_HERE:
                         return None
-                    self._lock.acquire()
+                    raise
                 finally:
                     self._end()
-            return HeldFile(self._shelf, self._lock, self, digest, *held)
+            return HeldFile(self, digest, name, changed_ns)
 
     def recover(self) -> None:
         """Keep what killed processes were about to. The first put does it."""
         with self._mutex, converting("keep what a killed process left"):
             self._swept = True
-            with self._lock.alone() as is_alone:
+            with self.lock.alone() as is_alone:
                 if is_alone:
-                    self.count(self._shelf.sweep())
+                    self.count(self.shelf.sweep())
 
     def _begin(self) -> None:
         """Share the lock from the first put on until `sync`."""
         if not self._swept:
             self.recover()
         if not self._staged:
-            self._lock.acquire()
+            self.lock.acquire()
 
     def _end(self) -> None:
         if not self._staged:
-            self._lock.release()
+            self.lock.release()
 
     def sync(self) -> None:
         """Give everything that was put its name, and wait until it is on the device."""
-        shelf = self._shelf
+        shelf = self.shelf
         with self._mutex, converting(_KEEP):
             try:
                 if self._staged:
@@ -414,12 +382,12 @@ class ObjectStore:
             drafts = list(self._staged.values())
             self._staged.clear()
             for draft in drafts:
-                self._shelf.discard(draft)
-            self._lock.release()
+                self.shelf.discard(draft)
+            self.lock.release()
 
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no process prunes: until what was put is named by something."""
-        return self._lock.shared()
+        return self.lock.shared()
 
     # Reading
 
@@ -469,16 +437,25 @@ class ObjectStore:
         What was written when it raises is to be thrown away.
         """
         for piece in self._content(digest):
-            self._shelf.disk.write(fd, piece)
+            self.shelf.disk.write(fd, piece)
 
     def _find(self, digest: str) -> OpenObject | None:
-        return open_object(self._shelf.fd, digest)
+        return open_object(self.shelf.fd, digest)
 
     def _content(self, digest: str) -> Generator[bytes]:
         if digest in self._staged:
             self.sync()
         with converting("read the history"):
-            yield from content_of(self._find(digest), digest)
+            found = self._find(digest)
+            if found is None:
+                raise HostError(
+                    f"the history does not keep the content {quote(digest)} any more",
+                    hint="it was pruned to keep to [history] bytes_max",
+                )
+            try:
+                yield from found.content()
+            finally:
+                os.close(found.fd)
 
     # Size
 
@@ -493,7 +470,7 @@ class ObjectStore:
     def _tell(self) -> None:
         more, self._uncounted_bytes, self._uncounted = self._uncounted_bytes, 0, 0
         if more:
-            self._usage_bytes = add_usage(self._shelf.fd, more)
+            self._usage_bytes = add_usage(self.shelf.fd, more)
 
     @property
     def bytes_max(self) -> int:
@@ -503,7 +480,7 @@ class ObjectStore:
         """What the objects take together on the disk."""
         with self._mutex, converting("read the history"):
             self._tell()
-            return read_usage(self._shelf.fd)
+            return add_usage(self.shelf.fd, 0)
 
     def is_over(self) -> bool:
         """Whether `prune` would do something, by what was known when it was told last."""
@@ -520,12 +497,12 @@ class ObjectStore:
         """
         self.sync()
         with self.held(), converting(_KEEP):
-            write_pin(self._shelf, name, digests, until_s)
+            write_pin(self.shelf, name, digests, until_s)
 
     def unpin(self, name: str) -> None:
         """What was pinned under this name may be pruned; no such pin is fine."""
         with converting("let a content go"):
-            remove_pin(self._shelf, name)
+            remove_pin(self.shelf, name)
 
     def forget(self, digest: str) -> bool:
         """Remove this content, durably, whether it is pinned or not; whether it was there.
@@ -537,7 +514,7 @@ class ObjectStore:
         """
         self.sync()
         with self._mutex, converting("remove a content"):
-            freed = remove(self._shelf, digest)
+            freed = remove(self.shelf, digest)
             self.count(-(freed or 0))
         return freed is not None
 
@@ -547,11 +524,11 @@ class ObjectStore:
         `keep`: digests that stay, whatever the size, as what is pinned does. Does nothing, and
         frees 0, while anybody else is putting: the next one prunes.
         """
-        with self._mutex, converting("prune the history"), self._lock.alone() as is_alone:
+        with self._mutex, converting("prune the history"), self.lock.alone() as is_alone:
             if not is_alone:
                 return 0
             self._uncounted_bytes = self._uncounted = 0
-            spared = pinned(self._shelf, time.time())
-            freed = prune(self._shelf, self._bytes_max, keep, spared)
-            self._usage_bytes = read_usage(self._shelf.fd)
+            spared = pinned(self.shelf, time.time())
+            freed = prune(self.shelf, self._bytes_max, keep, spared)
+            self._usage_bytes = add_usage(self.shelf.fd, 0)
             return freed

@@ -34,13 +34,13 @@ from paddock.storage.shelf import (
     PACKED_BYTES_MIN,
     ObjectRow,
     Shelf,
+    add_usage,
     list_objects,
     name_of,
     names_in,
     open_directory,
     pack,
     pays,
-    reset_usage,
 )
 from paddock.text.show import quote
 
@@ -120,7 +120,7 @@ def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collectio
             spared = {*map(name_of, keep), *pinned, *newest(shelf)}
             total -= _forget_oldest(shelf, rows, total - goal, spared)
         shelf.disk.sync(shelf.fd)
-    reset_usage(shelf.fd, total)
+    add_usage(shelf.fd, 0, total)
     return before - total
 
 

@@ -303,27 +303,23 @@ class OpenObject(Struct, frozen=True):
             IntegrityError: at the end, if it is not what the digest says.
         """
         hashed = hashlib.sha256()
-        pieces = unpacked(self.fd) if self.is_packed else chunks_of(self.fd, _size(self.fd))
+        pieces = (
+            unpacked(self.fd) if self.is_packed else chunks_of(self.fd, os.fstat(self.fd).st_size)
+        )
         try:
             for piece in pieces:
                 hashed.update(piece)
                 yield piece
         except ValueError as failure:
-            raise damaged(self.digest, str(failure)) from failure
+            raise self._damaged(str(failure)) from failure
         if DIGEST_PREFIX + hashed.hexdigest() != self.digest:
-            raise damaged(self.digest, "its content has another digest")
+            raise self._damaged("its content has another digest")
 
-
-def _size(fd: int) -> int:
-    return os.fstat(fd).st_size
-
-
-def damaged(digest: str, why: str) -> IntegrityError:
-    """The refusal of an object that is not what its name says."""
-    return IntegrityError(
-        f"the object {digest} of the history is damaged: {why}",
-        hint="restore it from a backup; what refers to it cannot be undone",
-    )
+    def _damaged(self, why: str) -> IntegrityError:
+        return IntegrityError(
+            f"the object {self.digest} of the history is damaged: {why}",
+            hint="restore it from a backup; what refers to it cannot be undone",
+        )
 
 
 def open_object(dir_fd: int, digest: str) -> OpenObject | None:
@@ -342,24 +338,6 @@ def open_object(dir_fd: int, digest: str) -> OpenObject | None:
         except FileNotFoundError:
             continue
     return None
-
-
-def content_of(found: OpenObject | None, digest: str) -> Generator[bytes]:
-    """The content with this digest, as it was found, piece by piece, checked at the end.
-
-    Raises:
-        IntegrityError: it is damaged.
-        HostError: it is not there.
-    """
-    if found is None:
-        raise HostError(
-            f"the history does not keep the content {quote(digest)} any more",
-            hint="it was pruned to keep to [history] bytes_max",
-        )
-    try:
-        yield from found.content()
-    finally:
-        os.close(found.fd)
 
 
 class StoreLock:
@@ -459,27 +437,14 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIGITS: Final = 20
 
 
-def add_usage(dir_fd: int, size_bytes: int) -> int:
-    """Move the number by `size_bytes`, which may be negative; return what it is then."""
-    return _set(dir_fd, size_bytes, None)
-
-
-def read_usage(dir_fd: int) -> int:
-    """The number as it stands; counted if there is none."""
-    return _set(dir_fd, 0, None)
-
-
-def reset_usage(dir_fd: int, size_bytes: int) -> None:
-    _set(dir_fd, 0, size_bytes)
-
-
-def _set(dir_fd: int, more: int, counted: int | None) -> int:
+def add_usage(dir_fd: int, size_bytes: int, counted: int | None = None) -> int:
+    """Move the number by `size_bytes`, from what was `counted`; return what it is then."""
     fd = os.open(_NAME, _FLAGS, 0o600, dir_fd=dir_fd)
     try:
         wait_for_store(fd, fcntl.LOCK_EX)
         base = _parsed(os.pread(fd, _DIGITS + 1, 0)) if counted is None else counted
         # When it is counted, what is added stands there already.
-        total = count_usage(dir_fd) if base is None else max(0, base + more)
+        total = count_usage(dir_fd) if base is None else max(0, base + size_bytes)
         os.pwrite(fd, f"{total:0{_DIGITS}d}\n".encode(), 0)
         return total
     finally:

@@ -47,16 +47,15 @@ from paddock.storage.journal import (
 )
 from paddock.storage.locks import identity_of
 from paddock.storage.notes import Doing
+from paddock.storage.objects import ObjectStore
 from paddock.workspace.build import Drafts
 from paddock.workspace.changes import (
-    UNCONDITIONAL,
     UNWITNESSED,
     ChangedPath,
     ChangePlan,
     ChangeReceipt,
     Condition,
     EntryState,
-    Objects,
     Phases,
     SetMetadata,
     SwapPlan,
@@ -86,11 +85,11 @@ class SetName(Struct, frozen=True):
 def commit(
     site: Site,
     phases: Phases,
-    objects: Objects,
+    objects: ObjectStore,
     journal: Journal,
     about: SetName,
     witness: Witness = UNWITNESSED,
-    condition: Condition = UNCONDITIONAL,
+    condition: Condition | None = None,
 ) -> ChangeReceipt:
     """Make the changes; what a crash left of other sets of this journal is settled first.
 
@@ -114,10 +113,12 @@ def commit(
     directories = plan.directories()
     if not directories:
         return ChangeReceipt(())
-    directories = tuple(dict.fromkeys((*directories, *condition.directories())))
+    if condition is not None:
+        directories = tuple(dict.fromkeys((*directories, *condition.directories())))
     with converting(directories[0], "write"), site.lock(*directories) as fds, objects.held():
         held = dict(zip(directories, fds, strict=True))
-        condition.verify()
+        if condition is not None:
+            condition.verify()
         work = _Commit(site, plan, held, Preflight(objects), witness)
         try:
             work.look()

@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.storage.disk import Disk, chunks_of, digest_of_file, write_chunks
+from paddock.storage.objects import ObjectStore
 from paddock.workspace.changes import (
     Content,
     CreatedBranch,
@@ -24,7 +25,6 @@ from paddock.workspace.changes import (
     GivenContent,
     MakeDirectory,
     MakeLink,
-    Objects,
     OpenContent,
     StoredContent,
     WriteFile,
@@ -214,7 +214,7 @@ class Drafts(Struct):
     """Builds, and remembers what was built, for the receipt."""
 
     disk: Disk
-    objects: Objects
+    objects: ObjectStore
     after: dict[WorkspacePath, EntryState] = field(default_factory=dict[WorkspacePath, EntryState])
     notes: list[str] = field(default_factory=list[str])
 

@@ -15,7 +15,6 @@ Also here:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -226,40 +225,7 @@ class Condition(Protocol):
         ...
 
 
-class Unconditional:
-    """Nothing else has to hold."""
-
-    def directories(self) -> Sequence[WorkspacePath]:
-        return ()
-
-    def verify(self) -> None:
-        """See `Condition`."""
-
-
 UNWITNESSED: Final = Witness()
-UNCONDITIONAL: Final[Condition] = Unconditional()
-
-
-class Objects(Protocol):
-    """What a set of changes needs of the object store."""
-
-    def put_file(self, fd: int, *, digest: str | None = None) -> str:
-        """Keep an open file's content; its digest."""
-        ...
-
-    def put_bytes(self, content: bytes) -> str: ...
-
-    def copy_to(self, digest: str, fd: int) -> None:
-        """Write an object's content to an open file."""
-        ...
-
-    def sync(self) -> None:
-        """Wait until everything that was put is on the device."""
-        ...
-
-    def held(self) -> AbstractContextManager[None]:
-        """While it lasts nothing is pruned."""
-        ...
 
 
 # A new directory with all that is to be in it is built beside its place and appears in one

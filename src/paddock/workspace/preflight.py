@@ -17,13 +17,13 @@ from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
 from paddock.storage.disk import digest_of_file
 from paddock.storage.journal import EntryMark
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
     Creation,
     EntryState,
-    Objects,
     Old,
     RemovedBranch,
     RemoveFile,
@@ -55,7 +55,7 @@ class Looked(Struct, frozen=True):
 class Preflight(Struct):
     """One look at everything: what stood there, and who was in the way."""
 
-    objects: Objects
+    objects: ObjectStore
     before: dict[WorkspacePath, EntryState] = field(default_factory=dict[WorkspacePath, EntryState])
     kept: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])

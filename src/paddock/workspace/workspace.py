@@ -13,15 +13,14 @@ from paddock.errors import (
 from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
 from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote, show_name
 from paddock.workspace.apply import SetName, commit
 from paddock.workspace.changes import (
-    UNCONDITIONAL,
     UNWITNESSED,
     ChangeReceipt,
     Condition,
     EntryState,
-    Objects,
     Phases,
     Seen,
     Witness,
@@ -389,12 +388,12 @@ class Workspace:
     def commit(
         self,
         phases: Phases,
-        objects: Objects,
+        objects: ObjectStore,
         journal: Journal,
         *,
         label: str = "",
         witness: Witness = UNWITNESSED,
-        condition: Condition = UNCONDITIONAL,
+        condition: Condition | None = None,
     ) -> ChangeReceipt:
         """Make many changes, all of them or none; see `changes` and, for the rest, `apply`.
 
