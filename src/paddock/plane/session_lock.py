@@ -25,9 +25,7 @@ def session_lock(
     The lock's file stands with the user's own state, where no agent works. flock(2)
     goes with the descriptor, so a killed holder leaves none behind.
 
-    Raises:
-        UsageError: it is open in another process, or a second time in this one.
-        HostError: the lock's file cannot be made.
+    Raises: UsageError, open in another process or a second time in this one; HostError.
     """
     directory = environment.paddock_home / "sessions"
     file = directory / f"{path_id(layout.root)}-{session_id}.lock"
@@ -45,9 +43,8 @@ def session_lock(
 def _acquire(file: Path) -> int:
     while True:
         with host_errors("locking", file):
-            descriptor = open_locked(None, file, _FLAGS)
-        if descriptor is not None:
-            return descriptor
+            if (descriptor := open_locked(None, file, _FLAGS)) is not None:
+                return descriptor
         # Gone: its holder has just ended, and removed it.
         if os.path.lexists(file):
             raise UsageError(

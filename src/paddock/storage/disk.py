@@ -100,7 +100,6 @@ class Disk:
     # Waiting for the device
 
     def sync(self, fd: int) -> None:
-        """Wait until the file or the directory is on the device."""
         os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> None:
@@ -135,7 +134,6 @@ class Disk:
         os.link(f"{_BY_DESCRIPTOR}/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
 
     def link(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        """A second name for a file; EEXIST if anything has it."""
         os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
@@ -189,18 +187,15 @@ class Disk:
         os.rename(name, over, src_dir_fd=from_fd, dst_dir_fd=to_fd)
 
     def unlink(self, dir_fd: int, name: str) -> None:
-        """Remove a name that is no directory."""
         os.unlink(name, dir_fd=dir_fd)
 
     def make_directory(self, dir_fd: int | None, name: str, mode: int = 0o777) -> None:
-        """A new directory, `mode` less the umask; EEXIST if anything has the name."""
         os.mkdir(name, mode, dir_fd=dir_fd)
 
     def remove_directory(self, dir_fd: int, name: str) -> None:
         os.rmdir(name, dir_fd=dir_fd)
 
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
-        """A symbolic link with that text: a whole record in one call."""
         os.symlink(text, name, dir_fd=dir_fd)
 
     # Metadata
@@ -292,12 +287,7 @@ def write_chunks(chunks: Iterable[bytes], disk: Disk, fd: int) -> str:
 
 
 class converting:  # noqa: N801 - used as a statement; a generator would cost thrice as much
-    """Convert whatever `OSError` the block raises; `act` is what was about to be done.
-
-    Raises:
-        StorageFullError: no space or no quota: nothing is changed that cannot be kept.
-        HostError: anything else.
-    """
+    """Convert whatever `OSError` the block raises; `act` is what was about to be done."""
 
     __slots__ = ("_act",)
 

@@ -5,10 +5,6 @@
     kept.settle()                    or, if the act did not happen, kept.release()
 
 A write whose old content cannot be kept does not happen: keeping comes first and raises.
-
-Also here:
-
-- Looking at a history without touching it: nothing is made, tidied or opened for writing.
 """
 
 import contextlib
@@ -42,18 +38,10 @@ class Kept:
     __slots__ = ()
 
     def require_untouched(self) -> None:
-        """Asked last before the act.
-
-        Raises:
-            FileChangedError: somebody wrote to it since it was kept.
-        """
+        """Asked last before the act."""
 
     def settle(self) -> None:
-        """The act took place.
-
-        Raises:
-            FileChangedError: somebody wrote to what lost its place; put it back.
-        """
+        """The act took place."""
 
     def release(self) -> None:
         """The act did not take place, or was undone. A second time does nothing."""
@@ -65,17 +53,15 @@ NOTHING_KEPT: Final = Kept()
 class Keeper:
     """Keeps what is about to be replaced; this one, of a workspace without a history, nothing.
 
-    Raises, each method: StorageFullError, HostError; then the act must not happen.
+    Where it raises (StorageFullError, HostError), the act must not happen.
     """
 
     __slots__ = ()
 
     def keep_file(self, doing: Doing, fd: int) -> Kept:
-        """A file's content, `doing.before` being its version."""
         return NOTHING_KEPT
 
     def keep_link(self, doing: Doing, text: bytes) -> Kept:
-        """A symbolic link's text, `doing.before` being its version."""
         return NOTHING_KEPT
 
     def note(self, doing: Doing) -> Kept:
@@ -195,12 +181,10 @@ class History(CallHistory):
 
     @property
     def store(self) -> ObjectStore:
-        """The contents. Raises: ConfigError, StorageFullError, HostError."""
         return self._open()[0]
 
     @property
     def notes(self) -> Notes:
-        """What calls noted; raises as `store` does."""
         return self._open()[1]
 
     def _open(self) -> tuple[ObjectStore, Notes]:
@@ -226,10 +210,7 @@ class History(CallHistory):
             _RUNNING.reset(token)
 
     def note_all(self, running: Running, doings: Sequence[Doing]) -> None:
-        """Note a set of changes that another keeps: all of them, with one sync.
-
-        Raises: StorageFullError, HostError.
-        """
+        """Note a set of changes that another keeps: all of them, with one sync."""
         running.notes += self.notes.write(running.mark, *doings)
         running.kept |= {doing.before for doing in doings if doing.before is not None}
 
@@ -266,10 +247,7 @@ class History(CallHistory):
             mark_newest(store.shelf, kept)
 
     def keep_for_ledger(self, content: bytes) -> str:
-        """Keep what a ledger entry is about to name, however full the store is; its digest.
-
-        Raises: StorageFullError, HostError.
-        """
+        """Keep what a ledger entry is about to name, however full the store is; its digest."""
         store = self.store
         with store.held():
             digest = store.put_bytes(content)
@@ -278,7 +256,6 @@ class History(CallHistory):
         return digest
 
     def keeper(self, exempt: Exempt | None = None) -> "HistoryKeeper":
-        """What a workspace is opened with."""
         return HistoryKeeper(self, exempt)
 
 
@@ -349,18 +326,12 @@ class SeenStore(ObjectStore):
 
     @classmethod
     def look(cls, directory: str) -> Self:
-        """Look at the store in `directory`; where none is, there is nothing in it.
-
-        Raises:
-            ConfigError: a link or no directory stands there, or others may write to it.
-            HostError: it cannot be opened.
-        """
+        """Look at the store in `directory`; where none is, there is nothing in it."""
         require_private(Path(directory))
         with converting("read the history"):
             return cls(Shelf.look(Disk(), directory, _NOWHERE), 0)
 
     def notes(self) -> tuple[Note, ...]:
-        """See `Notes.read_all`. Raises: HostError."""
         return Notes.look(self.shelf)
 
     def _find(self, digest: str) -> OpenObject | None:

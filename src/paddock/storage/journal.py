@@ -26,10 +26,6 @@ Rules kept here:
 
 An owner's forked child shares the lock, so an entry of a killed owner waits for such a
 child to end or to execute another program.
-
-Also here:
-
-- What stands in one entry of the journal, and how it is told from what a crash tore.
 """
 
 import contextlib
@@ -171,19 +167,19 @@ class Intent(Struct, frozen=True, tag_field="record", tag="intent"):
     beside: SecondRoot | None = None
 
 
-class Commit(Struct, frozen=True, tag_field="record", tag="commit"):
+class CommitRecord(Struct, frozen=True, tag_field="record", tag="commit"):
     steps: tuple[Step, ...]
 
 
-class Undo(Struct, frozen=True, tag_field="record", tag="undo"):
+class UndoRecord(Struct, frozen=True, tag_field="record", tag="undo"):
     pass
 
 
-class End(Struct, frozen=True, tag_field="record", tag="end"):
+class EndRecord(Struct, frozen=True, tag_field="record", tag="end"):
     pass
 
 
-Record = Intent | Commit | Undo | End
+Record = Intent | CommitRecord | UndoRecord | EndRecord
 
 
 class Records(Struct, frozen=True):
@@ -198,12 +194,12 @@ class Records(Struct, frozen=True):
         """With one more; None where it comes out of order."""
         if isinstance(record, Intent):
             return Records(record) if self.intent is None else None
-        if isinstance(record, Commit):
+        if isinstance(record, CommitRecord):
             is_next = self.intent is not None and self.steps is None
             return Records(self.intent, record.steps) if is_next else None
-        if self.steps is None or (isinstance(record, Undo) and self.is_ended):
+        if self.steps is None or (isinstance(record, UndoRecord) and self.is_ended):
             return None
-        if isinstance(record, Undo):
+        if isinstance(record, UndoRecord):
             return replace(self, is_undone=True)
         return replace(self, is_ended=True)
 
@@ -300,12 +296,7 @@ class JournalEntry:
         self._offset = 0
 
     def load(self) -> None:
-        """Read what the owner before us wrote, and put it on the device.
-
-        Raises:
-            IntegrityError: it cannot be read; see `decode`.
-            HostError: the disk fails.
-        """
+        """Read what the owner before us wrote, and put it on the device."""
         with converting("read the journal"):
             size_bytes = os.fstat(self._fd).st_size
             if size_bytes > limits.journal_entry_bytes_max:
@@ -326,13 +317,9 @@ class JournalEntry:
             self._disk.sync(self._dir_fd)
 
     def commit(self, steps: tuple[Step, ...]) -> None:
-        """The commit point: when this returns, the set is complete or undone as a whole.
-
-        Raises:
-            StorageFullError, HostError: it is not committed, and `abandon` is to follow.
-        """
+        """The commit point: when this returns, the set is complete or undone as a whole."""
         try:
-            self._append(Commit(steps), RESERVE)
+            self._append(CommitRecord(steps), RESERVE)
         except PaddockError:
             # The record may be there, whole, though its sync failed: nobody must find it.
             with contextlib.suppress(OSError):
@@ -341,11 +328,11 @@ class JournalEntry:
 
     def undo(self) -> None:
         """Whoever comes after us undoes the set, and does not complete it."""
-        self._append(Undo())
+        self._append(UndoRecord())
 
     def end(self) -> None:
         """Nothing is left to decide. Only now what was displaced may be removed."""
-        self._append(End())
+        self._append(EndRecord())
 
     def forget(self) -> None:
         """Remove the entry: nothing that it speaks of is left in the tree."""
@@ -404,12 +391,7 @@ class Journal:
 
     @classmethod
     def open(cls, directory: str, disk: Disk) -> Self:
-        """Open the journal in `directory`, which is made where it is missing; its parent is not.
-
-        Raises:
-            ConfigError: a link or no directory stands there, or others may write to it.
-            HostError: it cannot be opened.
-        """
+        """Open the journal in `directory`, which is made where it is missing; its parent is not."""
         with converting(f"open the journal {quote(directory)}"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(directory, PRIVATE_DIRECTORY_MODE)
@@ -425,17 +407,12 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Let the directory go; a second time does nothing."""
         if self._dir_fd >= 0:
             fd, self._dir_fd = self._dir_fd, -1
             os.close(fd)
 
     def new_entry(self) -> JournalEntry:
-        """An empty entry, ours; its `begin` comes next.
-
-        Raises:
-            StorageFullError, HostError.
-        """
+        """An empty entry, ours; its `begin` comes next."""
         with converting("write the journal"):
             for _ in range(_NAMES_TRIED_MAX):
                 name = secrets.token_hex(16) + _SUFFIX
@@ -452,9 +429,6 @@ class Journal:
         Nothing of them was read yet; see `JournalEntry.load`. An entry that the caller
         neither forgets nor releases is released when the next one is asked for. What
         cannot be opened is told, and stops nobody.
-
-        Raises:
-            HostError: the journal cannot be listed.
         """
         with converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))

@@ -23,11 +23,9 @@ _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
 
 Identity = tuple[int, int]
-"""Device and inode."""
 
 
 def identity_of(fd: int) -> Identity:
-    """What a descriptor stands for."""
     status = os.fstat(fd)
     return status.st_dev, status.st_ino
 
@@ -66,10 +64,7 @@ def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
 
 
 def open_locked(dir_fd: int | None, name: str | Path, flags: int) -> int | None:
-    """Open a file or directory and take its lock; None where another has it, or it is gone.
-
-    Raises: OSError.
-    """
+    """Open a file or directory and take its lock; None where another has it, or it is gone."""
     try:
         fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -97,11 +92,7 @@ def unlock(fd: int) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Generator[None, None, None]:
-    """Hold the exclusive lock of `directory`.
-
-    Raises:
-        HostError: not had within `limits.path_lock_timeout_s`.
-    """
+    """Hold the exclusive lock of `directory`."""
     with _opened(directory) as fd:
         _acquire(fd, directory, fcntl.LOCK_EX)
         yield

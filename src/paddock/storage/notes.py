@@ -54,9 +54,7 @@ class CallMark(Struct, frozen=True, array_like=True):
 DoingKind: TypeAlias = Literal[
     "created", "overwritten", "edited", "moved", "deleted", "mode", "touched"
 ]
-"""What is done to an entry, as notes, the ledger and a call's result tell it."""
 DoingEntry: TypeAlias = Literal["file", "link", "directory"]
-"""What it is done to."""
 
 
 class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -121,10 +119,7 @@ class Notes:
             os.close(self._dir_fd)
 
     def write(self, call: CallMark, *doings: Doing) -> list[int]:
-        """Note what is about to be done, durably; the notes' numbers, for `over`.
-
-        Raises: StorageFullError, HostError.
-        """
+        """Note what is about to be done, durably; the notes' numbers, for `over`."""
         with self._mutex, converting("note a call in the history"):
             own = self._file
             if own is None:

@@ -12,10 +12,6 @@ what was put, which costs less than checking it.
 Where a file system lacks O_TMPFILE the file has a name in `incoming/` meanwhile, which
 the next user of the store removes. See `HeldFile` for large files, `prune` for the size.
 
-Also here:
-
-- Keeping a large file without copying it: the file that is displaced becomes the object.
-
 Dangers: whoever can write to the store can forge what undo brings back, so every object
 is checked against its name when it is read; undo writes through the workspace like any
 tool, so it reaches nothing that the fence does not.
@@ -76,6 +72,7 @@ class HeldFile(Struct):
     """A large file that is about to lose its place. End it with `settle` or `release`."""
 
     store: "ObjectStore"
+    share: int
     digest: str
     name: str | None
     """In `incoming/`; None once it is over."""
@@ -104,7 +101,7 @@ class HeldFile(Struct):
         except (OSError, StorageFullError, HostError):
             return
         finally:
-            self.store.lock.release()
+            self.store.lock.release(self.share)
 
     def _make_object(self, held: str) -> None:
         shelf = self.store.shelf
@@ -140,7 +137,7 @@ class HeldFile(Struct):
         except OSError:
             return  # swept later: it is one more copy of a content, and no less of any
         finally:
-            self.store.lock.release()
+            self.store.lock.release(self.share)
 
 
 def _changed() -> FileChangedError:
@@ -165,8 +162,6 @@ def _nobody_writes(fd: int) -> bool:
 
 _STAGED_MAX: Final = 64
 """Puts that wait for `sync` at most, each holding a descriptor."""
-_UNCOUNTED_MAX: Final = 64
-_UNCOUNTED_BYTES_MAX: Final = 4_000_000
 _KEEP: Final = "keep what is about to be replaced"
 
 
@@ -175,19 +170,15 @@ class ObjectStore:
 
     What is put is on the device, and found by others, after the next `sync`. One object
     serves any number of threads, and any number of processes may have one store open.
-
-    Raises, each method: StorageFullError (no space), HostError (anything else of the host).
     """
 
     __slots__ = (
         "__weakref__",
         "_bytes_max",
         "_mutex",
+        "_share",
         "_staged",
         "_swept",
-        "_told_at_bytes",
-        "_uncounted",
-        "_uncounted_bytes",
         "_usage_bytes",
         "lock",
         "shelf",
@@ -200,8 +191,8 @@ class ObjectStore:
         self._mutex = threading.RLock()
         self._staged: dict[str, Staged] = {}
         self._swept = False
-        self._uncounted = self._uncounted_bytes = self._usage_bytes = 0
-        self._told_at_bytes = min(_UNCOUNTED_BYTES_MAX, bytes_max // 16)
+        self._share: int | None = None
+        self._usage_bytes = 0
         call_after_fork(self, ObjectStore._after_fork)
 
     def _after_fork(self) -> None:
@@ -210,15 +201,11 @@ class ObjectStore:
         staged, self._staged = self._staged, {}
         for draft in staged.values():
             os.close(draft.fd)
-        self._uncounted = self._uncounted_bytes = 0
+        self._share = None
 
     @classmethod
     def open(cls, directory: str, *, bytes_max: int, disk: Disk | None = None) -> Self:
-        """Open the store in `directory`, made if it is missing; its parent is there.
-
-        Raises:
-            ConfigError: a link or no directory stands there, or others may write to it.
-        """
+        """Open the store in `directory`, made if it is missing; its parent is there."""
         require_private(Path(directory))
         with converting("open the history"):
             return cls(Shelf.open(disk or Disk(), directory), bytes_max)
@@ -233,11 +220,8 @@ class ObjectStore:
         """Let the store go, and what was put and not synced. Nothing works afterwards."""
         with self._mutex, converting("close the history"):
             self._drop()
-            try:
-                self._tell()
-            finally:
-                self.lock.close()
-                self.shelf.close()
+            self.lock.close()
+            self.shelf.close()
 
     # Putting
 
@@ -260,9 +244,6 @@ class ObjectStore:
         """Keep an open file's content, from its first byte; its digest.
 
         With a `digest` that is known the bytes are only copied, by the kernel where it can.
-
-        Raises:
-            HostError: the file became shorter meanwhile.
         """
         with converting(_KEEP):
             size_bytes = os.fstat(fd).st_size
@@ -335,14 +316,14 @@ class ObjectStore:
                 self._begin()
                 try:
                     name, changed_ns = self.shelf.hold(fd)
-                    self.lock.acquire()
+                    share = self.lock.acquire()
                 except OSError as failure:
                     if failure.errno in _NOT_HERE:
                         return None
                     raise
                 finally:
                     self._end()
-            return HeldFile(self, digest, name, changed_ns)
+            return HeldFile(self, share, digest, name, changed_ns)
 
     def recover(self) -> None:
         """Keep what killed processes were about to. The first put does it."""
@@ -356,12 +337,13 @@ class ObjectStore:
         """Share the lock from the first put on until `sync`."""
         if not self._swept:
             self.recover()
-        if not self._staged:
-            self.lock.acquire()
+        if self._share is None:
+            self._share = self.lock.acquire()
 
     def _end(self) -> None:
-        if not self._staged:
-            self.lock.release()
+        if not self._staged and self._share is not None:
+            self.lock.release(self._share)
+            self._share = None
 
     def sync(self) -> None:
         """Give everything that was put its name, and wait until it is on the device."""
@@ -383,7 +365,7 @@ class ObjectStore:
             self._staged.clear()
             for draft in drafts:
                 self.shelf.discard(draft)
-            self.lock.release()
+        self._end()
 
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no process prunes: until what was put is named by something."""
@@ -392,11 +374,7 @@ class ObjectStore:
     # Reading
 
     def has(self, digest: str) -> bool:
-        """Whether the content is there; it is not read.
-
-        Raises:
-            IntegrityError: `digest` is none.
-        """
+        """Whether the content is there; it is not read."""
         if digest in self._staged:
             return True
         with converting("read the history"):
@@ -418,16 +396,9 @@ class ObjectStore:
                 os.close(found.fd)
 
     def read(self, digest: str) -> bytes:
-        """The content.
-
-        Raises:
-            IntegrityError: it is damaged; the message names it.
-            HostError: it is not there (any more).
-        """
         return b"".join(self._content(digest))
 
     def verify(self, digest: str) -> None:
-        """Read the content and throw it away; raises as `read` does."""
         for _ in self._content(digest):
             continue
 
@@ -460,26 +431,16 @@ class ObjectStore:
     # Size
 
     def count(self, size_bytes: int) -> None:
-        """So many bytes more are there. Told to others now and then, for it costs a lock."""
-        with self._mutex:
-            self._uncounted_bytes += size_bytes
-            self._uncounted += 1
-            if self._uncounted > _UNCOUNTED_MAX or self._uncounted_bytes > self._told_at_bytes:
-                self._tell()
-
-    def _tell(self) -> None:
-        more, self._uncounted_bytes, self._uncounted = self._uncounted_bytes, 0, 0
-        if more:
-            self._usage_bytes = add_usage(self.shelf.fd, more)
+        """So many bytes more are there."""
+        if size_bytes:
+            self._usage_bytes = add_usage(self.shelf.fd, size_bytes)
 
     @property
     def bytes_max(self) -> int:
         return self._bytes_max
 
     def usage_bytes(self) -> int:
-        """What the objects take together on the disk."""
         with self._mutex, converting("read the history"):
-            self._tell()
             return add_usage(self.shelf.fd, 0)
 
     def is_over(self) -> bool:
@@ -491,16 +452,12 @@ class ObjectStore:
 
         `until_s`: in seconds since 1970, after which the pin is nothing; None: until
         `unpin`. To be called inside the `held` in which the contents were put, or found.
-
-        Raises:
-            IntegrityError: one of them is no digest.
         """
         self.sync()
         with self.held(), converting(_KEEP):
             write_pin(self.shelf, name, digests, until_s)
 
     def unpin(self, name: str) -> None:
-        """What was pinned under this name may be pruned; no such pin is fine."""
         with converting("let a content go"):
             remove_pin(self.shelf, name)
 
@@ -508,9 +465,6 @@ class ObjectStore:
         """Remove this content, durably, whether it is pinned or not; whether it was there.
 
         Its name goes. What a device, a snapshot or a backup still holds of it, stays there.
-
-        Raises:
-            IntegrityError: `digest` is none.
         """
         self.sync()
         with self._mutex, converting("remove a content"):
@@ -527,7 +481,6 @@ class ObjectStore:
         with self._mutex, converting("prune the history"), self.lock.alone() as is_alone:
             if not is_alone:
                 return 0
-            self._uncounted_bytes = self._uncounted = 0
             spared = pinned(self.shelf, time.time())
             freed = prune(self.shelf, self._bytes_max, keep, spared)
             self._usage_bytes = add_usage(self.shelf.fd, 0)

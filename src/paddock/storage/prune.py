@@ -10,11 +10,6 @@ Rules kept here:
 A content that alone is larger than the bound is kept all the same: a write whose old
 content cannot be brought back would be worse than a store that is too large for a
 while. It is the first to go once something newer is kept.
-
-Also here:
-
-- What the newest call replaced: it stays, however full the store is.
-- Contents that are not pruned though no call at work needs them: what waits for an answer.
 """
 
 import contextlib
@@ -125,10 +120,7 @@ def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collectio
 
 
 def remove(shelf: Shelf, digest: str) -> int | None:
-    """Remove one object, durably; how many bytes that freed, None where it was not there.
-
-    Raises: IntegrityError where `digest` is none; OSError.
-    """
+    """Remove one object, durably; how many bytes that freed, None where it was not there."""
     name, freed = name_of(digest), None
     for stands in (name, name + PACKED):
         with contextlib.suppress(FileNotFoundError):
@@ -208,7 +200,6 @@ _FOR_EVER: Final = "-"
 
 
 def write_pin(shelf: Shelf, name: str, digests: Collection[str], until_s: float | None) -> None:
-    """Pin these under a name, whatever it held before; see `ObjectStore.pin`. Raises: OSError."""
     _require_name(name)
     for digest in digests:
         name_of(digest)  # IntegrityError where it is none
@@ -235,7 +226,6 @@ def write_pin(shelf: Shelf, name: str, digests: Collection[str], until_s: float 
 
 
 def remove_pin(shelf: Shelf, name: str) -> None:
-    """Unpin; no such pin is fine. Raises: OSError."""
     _require_name(name)
     dir_fd = open_directory(shelf.disk, shelf.fd, _PINS)
     try:
@@ -249,9 +239,6 @@ def pinned(shelf: Shelf, now_s: float) -> set[str]:
     """The names of the objects that are pinned now; pins whose time is over go.
 
     To be called by whoever has the store's lock alone: a draft is a dead process's then.
-
-    Raises:
-        OSError: a pin cannot be read: then nothing may be pruned.
     """
     dir_fd = open_directory(shelf.disk, shelf.fd, _PINS)
     try:

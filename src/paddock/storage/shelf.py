@@ -7,13 +7,6 @@ What stands there:
     usage, notes/, pins/     see there
     incoming/<random>.part   a draft, where the file system lacks O_TMPFILE
     incoming/<random>.held   a second name of a large file that is about to be replaced
-
-Also here:
-
-- How an object stands on the disk: as it is, or packed by zlib under a name that says so.
-- Reading one object, checked against its name.
-- How many bytes the store holds, without counting them each time.
-- Who may change the store when: many put at once, one prunes alone.
 """
 
 import contextlib
@@ -22,7 +15,6 @@ import hashlib
 import os
 import re
 import secrets
-import threading
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -62,13 +54,9 @@ _LEVEL: Final = 6
 
 
 def name_of(digest: str) -> str:
-    """The name under which the content with this digest stands, as it is.
-
-    Raises:
-        IntegrityError: it is no digest. Threat: one read from a record that somebody
-            wrote could be a path.
-    """
+    """The name under which the content with this digest stands, as it is."""
     found = _DIGEST.fullmatch(digest)
+    # Threat: one read from a record that somebody wrote could be a path.
     if found is None:
         raise IntegrityError(f"{quote(digest)} is no digest of an object")
     return found[1]
@@ -92,11 +80,7 @@ def pack(disk: Disk, from_fd: int, to_fd: int, size_bytes: int) -> str:
 
 
 def unpacked(fd: int) -> Generator[bytes]:
-    """The content of a packed object, piece by piece.
-
-    Raises:
-        ValueError: it is not what zlib made, is cut, or holds more than PACKED_BYTES_MAX.
-    """
+    """The content of a packed object, piece by piece."""
     unpacker = zlib.decompressobj()
     total = 0
     for chunk in chunks_of(fd, os.fstat(fd).st_size):
@@ -138,7 +122,6 @@ class Shelf(Struct, frozen=True):
 
     @classmethod
     def open(cls, disk: Disk, directory: str) -> Self:
-        """Open them, made where they are missing. Raises: OSError."""
         fd = open_directory(disk, None, directory)
         try:
             return cls(disk, fd, open_directory(disk, fd, _INCOMING))
@@ -148,10 +131,7 @@ class Shelf(Struct, frozen=True):
 
     @classmethod
     def look(cls, disk: Disk, directory: str, nowhere: str) -> Self:
-        """Open them for reading; what is missing is not made: `nowhere` stands for it.
-
-        Raises: OSError.
-        """
+        """Open them for reading; what is missing is not made: `nowhere` stands for it."""
         fd = _open_or(nowhere, directory, None)
         try:
             return cls(disk, fd, _open_or(nowhere, _INCOMING, fd))
@@ -164,7 +144,6 @@ class Shelf(Struct, frozen=True):
         os.close(self.fd)
 
     def draft(self) -> Staged:
-        """A new file that nobody sees."""
         fd = self.disk.open_unnamed(self.fd)
         if fd is not None:
             return Staged(fd, None)
@@ -198,7 +177,6 @@ class Shelf(Struct, frozen=True):
         return more
 
     def size_of(self, name: str) -> int:
-        """The bytes of one object on the disk; 0 where there is none."""
         try:
             return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size
         except FileNotFoundError:
@@ -297,11 +275,7 @@ class OpenObject(Struct, frozen=True):
     is_packed: bool
 
     def content(self) -> Generator[bytes]:
-        """The content, piece by piece.
-
-        Raises:
-            IntegrityError: at the end, if it is not what the digest says.
-        """
+        """The content, piece by piece."""
         hashed = hashlib.sha256()
         pieces = (
             unpacked(self.fd) if self.is_packed else chunks_of(self.fd, os.fstat(self.fd).st_size)
@@ -323,12 +297,7 @@ class OpenObject(Struct, frozen=True):
 
 
 def open_object(dir_fd: int, digest: str) -> OpenObject | None:
-    """The object with this digest, None where there is none.
-
-    Raises:
-        IntegrityError: `digest` is none.
-        OSError: the disk fails.
-    """
+    """The object with this digest, None where there is none."""
     name = name_of(digest)
     # Packing names the packed object before it removes the other, so a second look at
     # the first would find no more than one at the second does.
@@ -341,83 +310,63 @@ def open_object(dir_fd: int, digest: str) -> OpenObject | None:
 
 
 class StoreLock:
-    """flock(2) on the store's directory, which a put shares until its content has a name.
+    """flock(2) on the store's directory: whoever puts shares it, whoever prunes has it alone.
 
-    flock belongs to the open file, so a process has one of its own for this, which its
-    threads share and count; a forked child opens another.
+    Each share has an open file of its own, since a lock belongs to that. A forked child lets
+    go of its parent's, which would last as long as the child.
     """
 
-    __slots__ = ("__weakref__", "_count", "_dir_fd", "_fd", "_mutex")
+    __slots__ = ("__weakref__", "_dir_fd", "_shares")
 
     def __init__(self, dir_fd: int) -> None:
         self._dir_fd = dir_fd
-        self._mutex = threading.Lock()
-        self._count = 0
-        self._fd = -1
+        self._shares: set[int] = set()
         call_after_fork(self, StoreLock._after_fork)
 
     def _after_fork(self) -> None:
-        # The parent keeps its lock, with all the shares in it.
-        self._mutex = threading.Lock()
-        fd, self._fd, self._count = self._fd, -1, 0
-        if fd >= 0:
-            os.close(fd)
+        while self._shares:
+            os.close(self._shares.pop())
 
     def close(self) -> None:
-        with self._mutex:
-            if self._fd >= 0:
-                fd, self._fd = self._fd, -1
-                unlock(fd)
+        while self._shares:
+            unlock(self._shares.pop())
 
     @contextmanager
     def shared(self) -> Generator[None]:
         """While it lasts nothing is pruned. May be taken again inside itself."""
-        self.acquire()
+        share = self.acquire()
         try:
             yield
         finally:
-            self.release()
+            self.release(share)
 
-    def acquire(self) -> None:
-        """Share the lock until `release`. Raises: HostError, not in time."""
-        with self._mutex:
-            if self._count == 0:
-                self._open()
-                with converting("lock the history"):
-                    wait_for_store(self._fd, fcntl.LOCK_SH)
-            self._count += 1
+    def acquire(self) -> int:
+        """Share the lock until what is returned is released. Raises: HostError, not in time."""
+        with converting("lock the history"):
+            fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
+            try:
+                wait_for_store(fd, fcntl.LOCK_SH)
+            except BaseException:
+                os.close(fd)
+                raise
+        self._shares.add(fd)
+        return fd
 
-    def release(self) -> None:
-        """Give one share back."""
-        with self._mutex:
-            # None is left where a child was forked while it had this one.
-            self._count = max(0, self._count - 1)
-            if self._count == 0:
-                self._unlock()
+    def release(self, share: int) -> None:
+        # It is not there in a child that was forked while its parent had it.
+        if share in self._shares:
+            self._shares.remove(share)
+            unlock(share)
 
     @contextmanager
     def alone(self) -> Generator[bool]:
         """The lock for ourselves if it is free right now: whether it was."""
-        with self._mutex:
-            is_alone = not self._count and self._try_alone()
-            try:
-                yield is_alone
-            finally:
-                if is_alone:
-                    self._unlock()
-
-    def _open(self) -> None:
-        if self._fd < 0:
-            with converting("lock the history"):
-                self._fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
-
-    def _try_alone(self) -> bool:
-        self._open()
-        return try_lock(self._fd)
-
-    def _unlock(self) -> None:
-        if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        with converting("lock the history"):
+            fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
+        try:
+            yield try_lock(fd)
+        finally:
+            unlock(fd)
 
 
 def wait_for_store(fd: int, kind: int) -> None:

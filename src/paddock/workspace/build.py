@@ -3,20 +3,18 @@
 In the directory where it will stand, because only there inherited group, default ACL and
 file system are right. Nothing is synced one by one: one wait for the whole set comes
 after all of it (see `apply`).
-
-Also here:
-
-- Taking what a command left as the new entry itself, instead of copying it.
 """
 
 import errno
 import os
 import stat
-from typing import Final
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from paddock.storage.disk import Disk, chunks_of, digest_of_file, write_chunks
+from paddock.storage.disk import PRIVATE_MODE, Disk, chunks_of, digest_of_file, write_chunks
 from paddock.storage.objects import ObjectStore
 from paddock.workspace.changes import (
     Content,
@@ -29,7 +27,7 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.draft import changed
+from paddock.workspace.exchange import require_same
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import (
     FileStatus,
@@ -39,10 +37,10 @@ from paddock.workspace.metadata import (
     status_of,
 )
 from paddock.workspace.paths import WorkspacePath
+from paddock.workspace.places import LockedPlace, changed
 from paddock.workspace.preflight import state_of
 from paddock.workspace.read import version_of
 from paddock.workspace.resolve import PASS, READ_DIRECTORY, READ_FILE
-from paddock.workspace.trees import require_same
 
 # What is taken must look afterwards as a copy would: owner and group of what is made in
 # that directory, no attributes. Where that cannot be had, it is copied.
@@ -60,7 +58,7 @@ _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
 def take_file(disk: Disk, given: GivenContent, dir_fd: int, name: str) -> int | None:
     """Move the file to `name`; a descriptor to read it, or None where it has to be copied.
 
-    Raises: OSError; it may stand under `name` by then.
+    Also where it raises it may stand under `name` by then.
     """
     found = os.stat(given.path, dir_fd=given.dir_fd, follow_symlinks=False)
     # Threat: a second name of it, which could be written through later.
@@ -85,10 +83,6 @@ def take_tree(
     """Move the directory to `name` with all that it holds; how everything looks.
 
     None where it has to be built anew.
-
-    Raises:
-        FileChangedError: it does not hold what it was to hold.
-        OSError; it may stand under `name` by then.
     """
     found = os.stat(given.path, dir_fd=given.dir_fd, follow_symlinks=False)
     directory = os.fstat(dir_fd)
@@ -204,15 +198,55 @@ def _attribute(place: int | str, name: str) -> bytes:
         raise
 
 
-_NEW_FILE_MODE: Final = 0o666
+NEW_FILE_MODE: Final = 0o666
 """Less the umask, or as the directory's default ACL says."""
-_PRIVATE_MODE: Final = 0o600
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 
 
-class Drafts(Struct):
-    """Builds, and remembers what was built, for the receipt."""
+Pieces: TypeAlias = Sequence[bytes | memoryview]
 
+
+class Draft(Struct, frozen=True):
+    """New content that nobody sees yet; `name` where the file system lacks O_TMPFILE."""
+
+    place: LockedPlace
+    fd: int
+    name: str | None
+
+    def fill(self, pieces: Pieces) -> None:
+        for piece in pieces:
+            self.place.site.disk.write(self.fd, piece)
+        self.place.site.disk.sync(self.fd)
+
+    def appear(self) -> None:
+        disk, dir_fd = self.place.site.disk, self.place.dir_fd
+        # link(2) never replaces, so a file that appeared meanwhile is not lost.
+        if self.name is None:
+            disk.link_open(self.fd, dir_fd, self.place.name)
+        else:
+            disk.move_new(dir_fd, self.name, dir_fd, self.place.name)
+
+    def vanish(self) -> None:
+        # Also if placing it failed: a file system across a network may have done it.
+        now, own = self.place.status(), status_of(self.fd)
+        if now is not None and (now.device, now.inode) == (own.device, own.inode):
+            self.place.site.disk.unlink(self.place.dir_fd, self.place.name)
+
+
+@contextmanager
+def open_draft(place: LockedPlace, mode: int) -> Generator[Draft]:
+    """Leaving the context without placing it leaves nothing."""
+    disk, name = place.site.disk, None
+    with ExitStack() as held:
+        fd = disk.open_unnamed(place.dir_fd, mode)
+        if fd is None:
+            name = held.enter_context(place.temporary())
+            fd = disk.create(place.dir_fd, name, mode)
+        held.callback(os.close, fd)
+        yield Draft(place, fd, name)
+
+
+class Drafts(Struct):
     disk: Disk
     objects: ObjectStore
     after: dict[WorkspacePath, EntryState] = field(default_factory=dict[WorkspacePath, EntryState])
@@ -221,14 +255,7 @@ class Drafts(Struct):
     def build(
         self, branch: CreatedBranch, dir_fd: int, name: str, replaced: FileStatus | None
     ) -> FileStatus:
-        """Build it under `name`; `replaced` is what stands at its own name in the same directory.
-
-        Raises:
-            FileChangedError: what is replaced is not what was looked at.
-            ReadOnlyPathError: its owner or an attribute cannot be kept by this user.
-            IntegrityError, HostError: the content is not in the store.
-            ToolError or HostError: the disk fails; something may stand under `name`.
-        """
+        """Build it under `name`; `replaced` stands at its own name in the same directory."""
         change = branch.change
         with converting(change.path, "write"):
             if isinstance(change, WriteFile):
@@ -289,7 +316,7 @@ class Drafts(Struct):
             if fd is not None:
                 return fd, True
         # Nobody may read a replacement until it has the old file's permissions.
-        return self.disk.create(dir_fd, name, _NEW_FILE_MODE if is_new else _PRIVATE_MODE), False
+        return self.disk.create(dir_fd, name, NEW_FILE_MODE if is_new else PRIVATE_MODE), False
 
     def _carry(self, change: WriteFile, dir_fd: int, fd: int, replaced: FileStatus) -> None:
         path = change.path

@@ -8,10 +8,6 @@ Each change says what it believes to stand at its path. For one path a removal m
 given together with a creation: then the removal's belief counts, and the creation says
 `Absent`. A new directory is given before what it is to hold; a directory that is removed
 comes with a removal for everything in it, because each was judged by its own name.
-
-Also here:
-
-- From a set of changes to steps: which names change places, in which order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -137,8 +133,6 @@ class MakeLink(Struct, frozen=True):
 
 
 class RemoveFile(Struct, frozen=True):
-    """A file or a link goes away."""
-
     path: WorkspacePath
     old: Seen | AtVersion
     keeps_old: bool = True
@@ -176,7 +170,6 @@ Phases = Sequence[Sequence[StagedChange]]
 class EntryState(Struct, frozen=True):
     kind: ChangeableKind
     mode: int
-    """Nine bits."""
     size_bytes: int
     modified_ns: int
     version: str | None
@@ -194,8 +187,6 @@ class ChangedPath(Struct, frozen=True):
 
 
 class ChangeReceipt(Struct, frozen=True):
-    """The whole set happened, and is on the device."""
-
     changes: tuple[ChangedPath, ...]
     """By path, in byte order."""
     notes: tuple[str, ...] = ()
@@ -218,10 +209,7 @@ class Condition(Protocol):
         ...
 
     def verify(self) -> None:
-        """Asked under the locks, before anything is built; where this raises, nothing happens.
-
-        Raises: FileChangedError: it does not hold any more.
-        """
+        """Asked under the locks, before anything is built; where this raises, nothing happens."""
         ...
 
 
@@ -273,8 +261,6 @@ class ChangePlan(Struct, frozen=True):
 
 
 class _Sorted(Struct):
-    """The changes of a set by kind and path, and in which phase each path changes last."""
-
     created: dict[WorkspacePath, Creation]
     removed: dict[WorkspacePath, Removal]
     metadata: dict[WorkspacePath, SetMetadata]
@@ -282,12 +268,7 @@ class _Sorted(Struct):
 
 
 def plan_changes(phases: Phases) -> ChangePlan:
-    """The steps of a set.
-
-    Raises:
-        InternalError: the changes contradict each other; see `changes` for what fits.
-        InvalidPathError: too many paths, the root itself, or a path that is too deep.
-    """
+    """The steps of a set."""
     found = _Sorted({}, {}, {}, {})
     for phase, changes in enumerate(phases):
         for change in changes:
@@ -331,7 +312,6 @@ def _sort(found: _Sorted, change: StagedChange, phase: int) -> None:
 
 
 def _check(found: _Sorted) -> None:
-    """Refuse changes that contradict each other."""
     for path, change in found.created.items():
         if path in found.removed and not isinstance(change.old, Absent):
             raise _contradiction(path, "is removed first, and still expected")

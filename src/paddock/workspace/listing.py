@@ -121,8 +121,6 @@ def _require_search(fd: int) -> None:
 
     Threat: every entry would seem to have gone away, and the directory empty.
     path_resolution(7): "." below a descriptor asks for search permission of its directory.
-
-    Raises: PermissionError.
     """
     os.stat(".", dir_fd=fd)
 
@@ -153,8 +151,6 @@ def _byte_order(path: WorkspacePath) -> bytes:
 
 
 class _Walk(Struct):
-    """Collects the names; opens directories only."""
-
     about: EntryFilter
     depth: int
     found: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
@@ -199,8 +195,6 @@ def _names(fd: int) -> Iterator[tuple[str, bool]]:
 
 
 class _Shown:
-    """Looks closely at the entries that are shown; keeps the last parent open."""
-
     __slots__ = ("_fd", "_parent", "_tree")
 
     def __init__(self, tree: Tree) -> None:

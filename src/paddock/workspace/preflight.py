@@ -2,10 +2,6 @@
 
 Nothing is changed here but the store, which gets what will be replaced. So a set that is
 refused here has left no trace in the tree.
-
-Also here:
-
-- What stands at a path, whatever it is: looked at, and not followed.
 """
 
 import os
@@ -31,13 +27,13 @@ from paddock.workspace.changes import (
     SetMetadata,
     SwapPlan,
 )
-from paddock.workspace.draft import Site, changed
+from paddock.workspace.exchange import HeldTree, mark_of, reading, require_same, sight_of
 from paddock.workspace.failures import converting, special_file
 from paddock.workspace.metadata import FileStatus, require_writable, status_at
 from paddock.workspace.paths import EntryKind, EntryPath, WorkspacePath, child_of
+from paddock.workspace.places import Site, changed
 from paddock.workspace.read import require_versionable, version_of
 from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE
-from paddock.workspace.trees import HeldTree, mark_of, reading, require_same, sight_of
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 _Replacing = Creation | RemoveFile
@@ -53,21 +49,13 @@ class Looked(Struct, frozen=True):
 
 
 class Preflight(Struct):
-    """One look at everything: what stood there, and who was in the way."""
-
     objects: ObjectStore
     before: dict[WorkspacePath, EntryState] = field(default_factory=dict[WorkspacePath, EntryState])
     kept: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
     def at_swap(self, plan: SwapPlan, dir_fd: int) -> Looked | None:
-        """What gives way at one step, None where nothing does.
-
-        Raises:
-            SpecialFileError, PathNotAFileError, ReadOnlyPathError: it cannot give way.
-            HostError, StorageFullError: it cannot be kept.
-            OSError: it cannot be read.
-        """
+        """What gives way at one step, None where nothing does."""
         path, name = plan.path, plan.path.name
         status = status_at(dir_fd, name)
         if plan.removed is not None:
@@ -99,11 +87,6 @@ class Preflight(Struct):
         return status
 
     def require_no_conflict(self) -> None:
-        """Refuse the whole set if anything in it is not what it was.
-
-        Raises:
-            FileChangedError: it names the paths.
-        """
         if self.conflicts:
             raise conflict(self.conflicts)
 
@@ -216,7 +199,6 @@ class Preflight(Struct):
 
 
 def conflict(paths: list[WorkspacePath]) -> FileChangedError:
-    """The refusal of a set because of others' changes."""
     unique = sorted(set(paths), key=lambda path: path.relative)
     if len(unique) == 1:
         return changed(unique[0])

@@ -7,11 +7,6 @@ Rules kept here:
   * a file that is rewritten in place while we read can't be held still. At most the
     bytes that it had when it was opened are read, and the answer says that it changed
     meanwhile. Its version is that of the bytes read, so a later `if_version` fails.
-
-Also here:
-
-- Some lines out of a file of any size, at constant memory.
-- What was found out about large files before: their version and where their lines are.
 """
 
 import os
@@ -139,10 +134,6 @@ def read_window(
     A line over `line_bytes_max` is cut between characters; when `bytes_max` is
     reached, whole lines are left out (the first one is cut instead). A first
     line behind the end gives no lines; `lines_total` says how many there are.
-
-    Raises:
-        ValueError: `first_line` or a limit below 1, a negative count: a caller's defect.
-        OSError: the disk fails.
     """
     if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
         raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
@@ -245,8 +236,6 @@ _SETTLED_NS: Final = 1_000_000_000
 
 
 class KnownFile(Struct, frozen=True):
-    """Of one file at one moment."""
-
     version: str | None
     lines: LineIndex | None
 
@@ -292,12 +281,6 @@ def version_of(*pieces: bytes | memoryview) -> str:
 
 
 def require_regular(path: WorkspacePath, status: FileStatus) -> None:
-    """Refuse what is not an ordinary file.
-
-    Raises:
-        PathNotAFileError: a directory.
-        SpecialFileError: a FIFO, socket or device.
-    """
     if status.is_directory:
         raise PathNotAFileError(f"{quote(path.relative)} is a directory", hint=NOT_A_FILE_HINT)
     if not status.is_regular:
@@ -305,11 +288,7 @@ def require_regular(path: WorkspacePath, status: FileStatus) -> None:
 
 
 def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
-    """Refuse a file that would be read for longer than anybody waits; see `limits`.
-
-    Raises:
-        TextTooLargeError: over limits.versioned_file_bytes_max.
-    """
+    """Refuse a file that would be read for longer than anybody waits; see `limits`."""
     if status.size_bytes > limits.versioned_file_bytes_max:
         raise TextTooLargeError(
             f"{quote(path.relative)} has {status.size_bytes} bytes; "

@@ -12,12 +12,6 @@ Rules kept here, by both:
 
 A path with links is first taken apart by `find_real`, which yields one without; what was
 judged is then opened here, and a link that appeared meanwhile fails.
-
-Also here:
-
-- Where a path with links leads, found out component by component.
-- The root of a workspace: opened once, and held by its descriptor.
-- A directory that lies elsewhere, under a name at the root of a workspace.
 """
 
 import errno
@@ -202,8 +196,6 @@ def detect_resolution() -> Resolution:
 
 
 class Found(Struct, frozen=True):
-    """What a path came to."""
-
     asked: WorkspacePath
     real: WorkspacePath
     mode: int
@@ -223,14 +215,7 @@ class Found(Struct, frozen=True):
 
 
 def find_real(root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, last: bool) -> Found:
-    """Where `asked` leads under `root_fd`; a link in the last place is followed if `last`.
-
-    Raises:
-        PathTraversalError: it leads out of the root, by `..` or by a link.
-        InvalidPathError: more links than limits.link_hops_max, or one that no
-            workspace path can name.
-        OSError: a directory on the way cannot be searched, or the disk fails.
-    """
+    """Where `asked` leads under `root_fd`; a link in the last place is followed if `last`."""
     trail = _Trail(root_fd, asked, roots, follow_last=last)
     try:
         return trail.walk()
@@ -362,12 +347,6 @@ class Root(NamedTuple):
 
 
 def open_root(root: str, resolution: Resolution, name: str | None = None) -> Root:
-    """Open the directory at `root`; `name` is another name of it, if it has one.
-
-    Raises:
-        ConfigError: it is no directory, or cannot be opened.
-        HostError: file names are not UTF-8 in this process.
-    """
     if sys.getfilesystemencoding() != "utf-8":
         raise HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
     try:
@@ -460,10 +439,7 @@ def without_beside(resolution: Resolution) -> Resolution:
 
 
 def find_beside(beside: Beside, asked: AskedPath, *, last: bool) -> Found:
-    """Where a path leads that begins with the name of the other root; see `links.find_real`.
-
-    Raises: as that. A `..` is not resolved here: it is none of ours (PathTraversalError).
-    """
+    """Where a path leads that begins with the name of the other root; see `links.find_real`."""
     if ".." in asked.parts:
         raise escapes_root(asked.text)
     found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), last=last)

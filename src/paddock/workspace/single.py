@@ -30,7 +30,8 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import Enum
-from typing import Final, Protocol, TypeAlias
+from functools import partial
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -44,14 +45,14 @@ from paddock.errors import (
     PathNotFoundError,
     TextTooLargeError,
 )
-from paddock.storage.disk import digest_of_file, read_bytes
+from paddock.storage.disk import PRIVATE_MODE, Disk, digest_of_file, read_bytes
 from paddock.storage.history import Kept
 from paddock.storage.journal import SwapStep
 from paddock.storage.notes import Doing, DoingKind
 from paddock.text.show import quote
+from paddock.workspace.build import NEW_FILE_MODE, Draft, Pieces, open_draft
 from paddock.workspace.changes import EntryState
-from paddock.workspace.draft import Place, Site, changed
-from paddock.workspace.exchange import BoundSwap
+from paddock.workspace.exchange import BoundSwap, mark_of, require_same
 from paddock.workspace.failures import NOT_A_FILE_HINT, NOT_FOUND_HINT, converting
 from paddock.workspace.metadata import (
     FileStatus,
@@ -72,6 +73,7 @@ from paddock.workspace.paths import (
     WritePath,
     WriteReceipt,
 )
+from paddock.workspace.places import LockedDirectories, LockedPlace, Site, changed
 from paddock.workspace.preflight import state_at
 from paddock.workspace.read import (
     require_regular,
@@ -79,13 +81,9 @@ from paddock.workspace.read import (
     version_of,
 )
 from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
-from paddock.workspace.trees import mark_of, require_same
 
 _PARENT_ROUNDS_MAX: Final = 16
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
-_NEW_FILE_MODE: Final = 0o666
-"""Less the umask, or as the directory's default ACL says."""
-_PRIVATE_MODE: Final = 0o600
 _ROOT_HINT: Final = "name something in it"
 DIRECTORY_VERSION: Final = "directory"
 """Stands for the content of a directory, which is empty whenever it matters."""
@@ -100,10 +98,6 @@ class Expected(Enum):
     """Nothing: exclusive creation. Anything there is a PathExistsError."""
     ANYTHING = "anything"
     """A file or nothing, whichever it is when the lock is held: the last writer wins."""
-
-
-Pieces: TypeAlias = Sequence[bytes | memoryview]
-"""A content in pieces that follow one another."""
 
 
 class Edit(Protocol):
@@ -125,15 +119,7 @@ def _locked(
         return
     locked = site.lock(directory, *others)
     try:
-        # A writer that failed may take a directory back just before we lock it.
-        for attempt in range(_PARENT_ROUNDS_MAX):
-            parents.ensure(directory)
-            try:
-                fds = locked.acquire()
-                break
-            except FileNotFoundError:
-                if attempt == _PARENT_ROUNDS_MAX - 1:
-                    raise
+        fds = _ensured(parents, directory, locked)
         try:
             # Before the file appears: a name in a directory that a crash forgets is lost.
             parents.sync()
@@ -143,6 +129,19 @@ def _locked(
     except BaseException:
         parents.take_back()
         raise
+
+
+def _ensured(
+    parents: Parents, directory: WorkspacePath, locked: LockedDirectories
+) -> tuple[int, ...]:
+    # A writer that failed may take a directory back just before we lock it.
+    for _ in range(_PARENT_ROUNDS_MAX):
+        parents.ensure(directory)
+        try:
+            return locked.acquire()
+        except FileNotFoundError:
+            continue
+    return locked.acquire()
 
 
 # Writing
@@ -163,7 +162,7 @@ def write_file(
         converting(target, "write"),
         _locked(site, parents if create_parents else None, target.parent) as (dir_fd,),
     ):
-        place = Place(site, target, dir_fd)
+        place = LockedPlace(site, target, dir_fd)
         before = place.status()
         _require_expected(path, before, if_version, expected)
         if before is None:
@@ -178,7 +177,7 @@ def write_file(
 def edit_file(site: Site, path: WritePath, change: Edit, if_version: str | None) -> WriteReceipt:
     target = _require_file_path(path)
     with converting(target, "edit"), site.lock(target.parent) as (dir_fd,):
-        place = Place(site, target, dir_fd)
+        place = LockedPlace(site, target, dir_fd)
         before = place.status()
         if before is None:
             raise PathNotFoundError(
@@ -228,7 +227,7 @@ def _require_version(path: WorkspacePath, wanted: str | None, found: str) -> Non
 
 
 @contextmanager
-def _old_file(place: Place, before: FileStatus) -> Generator[int]:
+def _old_file(place: LockedPlace, before: FileStatus) -> Generator[int]:
     """The file that is to be replaced, open; refused where it may not be written."""
     if before.is_link:
         # It was no link when the path was resolved, or the path would be another.
@@ -243,57 +242,17 @@ def _old_file(place: Place, before: FileStatus) -> Generator[int]:
         os.close(fd)
 
 
-class _Draft(Struct, frozen=True):
-    """New content that nobody sees yet; `name` where the file system lacks O_TMPFILE."""
-
-    place: Place
-    fd: int
-    name: str | None
-
-    def fill(self, pieces: Pieces) -> None:
-        for piece in pieces:
-            self.place.site.disk.write(self.fd, piece)
-        self.place.site.disk.sync(self.fd)
-
-    def appear(self) -> None:
-        disk, dir_fd = self.place.site.disk, self.place.dir_fd
-        # link(2) never replaces, so a file that appeared meanwhile is not lost.
-        if self.name is None:
-            disk.link_open(self.fd, dir_fd, self.place.name)
-        else:
-            disk.move_new(dir_fd, self.name, dir_fd, self.place.name)
-
-    def vanish(self) -> None:
-        # Also if placing it failed: a file system across a network may have done it.
-        now, own = self.place.status(), status_of(self.fd)
-        if now is not None and (now.device, now.inode) == (own.device, own.inode):
-            self.place.site.disk.unlink(self.place.dir_fd, self.place.name)
-
-
-@contextmanager
-def _draft(place: Place, mode: int) -> Generator[_Draft]:
-    """Leaving the context without placing it leaves nothing."""
-    disk, name = place.site.disk, None
-    with ExitStack() as held:
-        fd = disk.open_unnamed(place.dir_fd, mode)
-        if fd is None:
-            name = held.enter_context(place.temporary())
-            fd = disk.create(place.dir_fd, name, mode)
-        held.callback(os.close, fd)
-        yield _Draft(place, fd, name)
-
-
 def _create(
-    place: Place, content: bytes, expected: Expected, made: Sequence[WorkspacePath]
+    place: LockedPlace, content: bytes, expected: Expected, made: Sequence[WorkspacePath]
 ) -> WriteReceipt:
     version = version_of(content)
-    with _draft(place, _NEW_FILE_MODE) as draft:
+    with open_draft(place, NEW_FILE_MODE) as draft:
         draft.fill((content,))
         directories = tuple(directory.relative for directory in made)
         doing = Doing(place.path.relative, "created", after=version, made=directories)
         try:
             kept = place.site.keeper.note(doing)
-            _happen(place, kept, draft.appear, draft.vanish, place.dir_fd)
+            _happen(place.site.disk, kept, draft.appear, draft.vanish, place.dir_fd)
         except FileExistsError as failure:
             if expected is Expected.ABSENT:
                 raise
@@ -310,7 +269,7 @@ def _create(
 
 
 def _replace(
-    place: Place,
+    place: LockedPlace,
     before: FileStatus,
     old_fd: int,
     content: Pieces,
@@ -319,7 +278,7 @@ def _replace(
 ) -> WriteReceipt:
     version = version_of(*content)
     # Nobody may read the draft until it has the old file's permissions.
-    with _draft(place, _PRIVATE_MODE) as draft:
+    with open_draft(place, PRIVATE_MODE) as draft:
         notes = carry_metadata(place.site.disk, old_fd, draft.fd, place.path)
         draft.fill(content)
         doing = Doing(place.path.relative, kind, before=version_before, after=version)
@@ -343,13 +302,17 @@ def _replace(
 
 
 def _happen(
-    place: Place, kept: Kept, do: Callable[[], object], undo: Callable[[], object], *synced: int
+    disk: Disk,
+    kept: Kept,
+    do: Callable[[], object],
+    undo: Callable[[], object],
+    *synced: int,
 ) -> None:
     """All of it, on the device, or nothing of it; and so with what was `kept` for it."""
     try:
         do()
         for fd in synced:
-            place.site.disk.sync(fd)
+            disk.sync(fd)
         # Last: nothing may fail once what was displaced belongs to the history.
         kept.settle()
     except BaseException:
@@ -361,7 +324,7 @@ def _happen(
 
 
 def _give_way(
-    place: Place, old: FileStatus, keep: Callable[[], Kept], draft: _Draft | None
+    place: LockedPlace, old: FileStatus, keep: Callable[[], Kept], draft: Draft | None
 ) -> None:
     """What stands there is kept, and gives way to the draft, or to nothing."""
     disk, dir_fd = place.site.disk, place.dir_fd
@@ -380,10 +343,10 @@ def _give_way(
                 _require_untouched(place, old, kept)
             swap.do()
 
-        _happen(place, kept, do, swap.undo, dir_fd)
+        _happen(disk, kept, do, swap.undo, dir_fd)
 
 
-def _require_untouched(place: Place, old: FileStatus, kept: Kept) -> None:
+def _require_untouched(place: LockedPlace, old: FileStatus, kept: Kept) -> None:
     """The last look at what is about to lose its place, with the change time.
 
     Threat: rewritten in place since it was kept, with as many bytes, and its old
@@ -405,8 +368,6 @@ def _require_untouched(place: Place, old: FileStatus, kept: Kept) -> None:
 
 
 class _Judged(Struct, frozen=True):
-    """An entry as it was looked at, under the lock of its directory."""
-
     status: FileStatus
     state: EntryState
 
@@ -438,12 +399,11 @@ class _Judged(Struct, frozen=True):
 
     def is_still(self, now: FileStatus | None) -> bool:
         """Whether `now` is the same thing, unchanged."""
-        if now is None or not self.status.is_regular:
-            return now is not None and now.content_mark[:2] == self.status.content_mark[:2]
-        return now.content_mark == self.status.content_mark
+        counts = 4 if self.status.is_regular else 2
+        return now is not None and now.content_mark[:counts] == self.status.content_mark[:counts]
 
 
-def _judge(place: Place) -> _Judged:
+def _judge(place: LockedPlace) -> _Judged:
     status = place.status()
     if status is None:
         raise _not_found(place.path)
@@ -458,7 +418,7 @@ def entry_version(site: Site, entry: EntryPath) -> EntryVersion:
     with converting(entry.path, "look at"):
         fd = site.resolution.open(site.root_fd, entry.path.parent.relative, PASS_DIRECTORY)
         try:
-            return _judge(Place(site, entry.path, fd)).version
+            return _judge(LockedPlace(site, entry.path, fd)).version
         finally:
             os.close(fd)
 
@@ -475,20 +435,20 @@ def move(
         converting(target, "move to"),
         _locked(site, parents, target.parent, *others) as (to_fd, from_fd, *_),
     ):
-        old, new = Place(site, path, from_fd), Place(site, target, to_fd)
+        old, new = LockedPlace(site, path, from_fd), LockedPlace(site, target, to_fd)
         judged = _judge(old)
         _require_at(path, if_version, judged)
         kept = site.keeper.note(judged.doing(path, "moved", target, parents.made))
         moving = _Moving(judged, old, new)
-        _happen(old, kept, moving.do, moving.undo, *dict.fromkeys((to_fd, from_fd)))
+        _happen(site.disk, kept, moving.do, moving.undo, *dict.fromkeys((to_fd, from_fd)))
     state = judged.state
     return MoveReceipt(path, target, state.kind, state.version, tuple(parents.made))
 
 
 class _Moving(Struct):
     judged: _Judged
-    old: Place
-    new: Place
+    old: LockedPlace
+    new: LockedPlace
     is_taken: bool = False
     """Somebody else's entry has the new name: nothing of ours is to be undone."""
 
@@ -513,12 +473,11 @@ class _Moving(Struct):
 
 
 def _require_at(path: WorkspacePath, wanted: str | EntryVersion | None, judged: _Judged) -> None:
-    """Refuse what has another version than `wanted`, or is of another kind where that names one."""
-    found = judged.version
+    """Of another kind than `wanted` names, it is at another version whatever it holds."""
     if not isinstance(wanted, EntryVersion):
-        _require_version(path, wanted, found.version)
-    elif wanted != found:
-        _require_version(path, str(wanted), str(found))
+        _require_version(path, wanted, judged.version.version)
+    elif wanted != judged.version:
+        _require_version(path, str(wanted), str(judged.version))
 
 
 def _require_movable(path: WorkspacePath, to: WritePath) -> None:
@@ -540,13 +499,14 @@ def delete(site: Site, entry: EntryPath, if_version: str | EntryVersion | None) 
     if path.is_root:
         raise InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
     with converting(path, "delete"), site.lock(*_directories_of(site, path)) as (dir_fd, *_):
-        place = Place(site, path, dir_fd)
+        place = LockedPlace(site, path, dir_fd)
         judged = _judge(place)
         _require_at(path, if_version, judged)
         if judged.status.is_directory:
             # It goes only while it is empty (rmdir(2)), so there is nothing to look at after it.
-            remove, kept = site.disk.remove_directory, _keep(place, judged)
-            _happen(place, kept, lambda: remove(dir_fd, path.name), lambda: None, dir_fd)
+            disk, kept = site.disk, _keep(place, judged)
+            remove = partial(disk.remove_directory, dir_fd, path.name)
+            _happen(disk, kept, remove, lambda: None, dir_fd)
         else:
             _give_way(place, judged.status, lambda: _keep(place, judged), None)
     state = judged.state
@@ -554,7 +514,7 @@ def delete(site: Site, entry: EntryPath, if_version: str | EntryVersion | None) 
     return DeleteReceipt(path, state.kind, state.version, bytes_before, judged.mode)
 
 
-def _keep(place: Place, judged: _Judged) -> Kept:
+def _keep(place: LockedPlace, judged: _Judged) -> Kept:
     keeper, doing = place.site.keeper, judged.doing(place.path, "deleted")
     if judged.status.is_directory:
         return keeper.note(doing)
@@ -586,7 +546,7 @@ def _not_found(path: WorkspacePath) -> PathNotFoundError:
     )
 
 
-def _require_empty(place: Place) -> None:
+def _require_empty(place: LockedPlace) -> None:
     fd = os.open(place.name, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.dir_fd)
     try:
         with os.scandir(fd) as entries:

@@ -25,7 +25,6 @@ from paddock.workspace.changes import (
     Seen,
     Witness,
 )
-from paddock.workspace.draft import Site, sweep
 from paddock.workspace.failures import converting
 from paddock.workspace.listing import Tree, list_directory
 from paddock.workspace.paths import (
@@ -47,6 +46,7 @@ from paddock.workspace.paths import (
     same_path,
     unchecked_path,
 )
+from paddock.workspace.places import Site, sweep
 from paddock.workspace.preflight import entry_seen, entry_state
 from paddock.workspace.read import FileContent, KnownFiles, OpenFile, open_file
 from paddock.workspace.resolve import (

@@ -8,8 +8,8 @@ from paddock.errors import IntegrityError
 from paddock.storage.journal import (
     FORMAT,
     RESERVE,
-    Commit,
-    End,
+    CommitRecord,
+    EndRecord,
     EntryMark,
     Intent,
     MarkKind,
@@ -17,7 +17,7 @@ from paddock.storage.journal import (
     MetadataStep,
     Records,
     SwapStep,
-    Undo,
+    UndoRecord,
     decode,
     encode_line,
     payload_of,
@@ -45,9 +45,9 @@ def entry(*payloads) -> bytes:
 
 WHOLE = entry(
     payload_of(INTENT),
-    payload_of(Commit(STEPS)),
-    payload_of(Undo()),
-    payload_of(End()),
+    payload_of(CommitRecord(STEPS)),
+    payload_of(UndoRecord()),
+    payload_of(EndRecord()),
 )
 
 
@@ -92,10 +92,10 @@ def test_a_line_of_another_entry_does_not_count():
 @pytest.mark.parametrize(
     "payloads",
     [
-        [payload_of(Commit(()))],
+        [payload_of(CommitRecord(()))],
         [payload_of(INTENT), payload_of(INTENT)],
-        [payload_of(INTENT), payload_of(End())],
-        [payload_of(INTENT), payload_of(Undo())],
+        [payload_of(INTENT), payload_of(EndRecord())],
+        [payload_of(INTENT), payload_of(UndoRecord())],
         [{"record": "other"}],
         [["record"]],
         [payload_of(INTENT) | {"format": "paddock-journal/2"}],

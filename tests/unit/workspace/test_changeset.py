@@ -36,9 +36,9 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.draft import LockedDirectories
 from paddock.workspace.paths import ROOT, EntryKind
 from paddock.workspace.paths import unchecked_path as at
+from paddock.workspace.places import LockedDirectories
 from tests.support.changes import (
     MODIFIED_NS,
     File,

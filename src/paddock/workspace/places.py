@@ -54,11 +54,6 @@ _USED_AT_MOST: Final = 128
 
 
 def lock_directory(fd: int, path: WorkspacePath, wait_s: float) -> None:
-    """Wait for the exclusive lock, at most `wait_s`.
-
-    Raises:
-        PathError: the time is over.
-    """
     if not wait_for_lock(fd, fcntl.LOCK_EX, wait_s):
         raise PathError(
             f"directory {quote(path.relative)} is locked by another write, for over {wait_s:g} s",
@@ -70,9 +65,6 @@ def _require_descriptors(wanted: int) -> None:
     """Refuse what would leave no descriptor for the work itself: before anything changes.
 
     A lock lasts as long as its descriptor, so none of them can be closed and opened again.
-
-    Raises:
-        StorageFullError: this process may not open so many files at once.
     """
     if wanted <= _CHECKED_FROM:
         return
@@ -120,14 +112,6 @@ class LockedDirectories:
         self.release()
 
     def acquire(self) -> tuple[int, ...]:
-        """Open and lock all of them; `release` gives them up again.
-
-        Raises:
-            PathError: a lock is not free in time.
-            StorageFullError: this process may not open so many.
-            FileChangedError: a directory is replaced faster than it can be locked.
-            OSError: one of them cannot be opened.
-        """
         _require_descriptors(len(self._paths))
         for _ in range(_REOPENS_MAX):
             found = self._lock_all()
@@ -168,7 +152,6 @@ class LockedDirectories:
             os.close(fd)
 
     def release(self) -> None:
-        """Give all of them up; a second time does nothing."""
         while self._fds:
             unlock(self._fds.popitem()[1])
 
@@ -228,7 +211,6 @@ class TemporaryName:
         self._record: str | None = None
 
     def __enter__(self) -> str:
-        """Record the name and return it; nothing stands there yet."""
         if not self._directory.is_root:
             record = TEMPORARY_PREFIX + self._token + _RECORD
             try:
@@ -326,8 +308,6 @@ def _stands(dir_fd: int, name: str) -> bool:
 
 
 class Site(Struct, frozen=True):
-    """Where acts take place: the root's descriptor, the way to open, the disk, the keeper."""
-
     root_fd: int
     resolution: Resolution
     disk: Disk
@@ -337,9 +317,7 @@ class Site(Struct, frozen=True):
         return LockedDirectories(self.root_fd, self.resolution, *directories)
 
 
-class Place(Struct, frozen=True):
-    """A name in a directory that is open and locked."""
-
+class LockedPlace(Struct, frozen=True):
     site: Site
     path: WorkspacePath
     dir_fd: int
