@@ -26,7 +26,7 @@ from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.sandbox.values import ShownFile
 from paddock.storage.atomic import host_error
-from paddock.workspace.resolve import held_open
+from paddock.storage.disk import held_open
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREFIX: Final = "launcher-"

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from paddock.sandbox.inside.stages import remove_tree
-from paddock.storage.disk import DIRECTORY
+from paddock.storage.disk import DIRECTORY, held_open
 from paddock.storage.locks import open_locked
-from paddock.workspace.resolve import held_open
 
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _TOKEN: Final = re.compile("[0-9a-f]{16}")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError
+from paddock.storage.disk import held_open
 from paddock.text.show import quote
 
 DIRECTORY_MODE: Final = 0o700
@@ -244,11 +245,8 @@ def make_directories(path: Path) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make the names in `directory` durable: fsync(2) on the directory itself."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with held_open(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:

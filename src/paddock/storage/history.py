@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from paddock.errors import HostError, StorageFullError
 from paddock.storage.atomic import require_private
-from paddock.storage.disk import READ, Disk, converting, digest_of_file
+from paddock.storage.disk import READ, Disk, converting, digest_of_file, held_open
 from paddock.storage.locks import call_after_fork
 from paddock.storage.notes import CallMark, Doing, Note, Notes
 from paddock.storage.objects import HeldFile, ObjectStore
@@ -355,10 +355,9 @@ def _held_by_digest(shelf: Shelf) -> dict[str, str]:
     """The names of what is held, each read once."""
     found: dict[str, str] = {}
     for name in shelf.held_names():
-        with contextlib.suppress(FileNotFoundError):
-            fd = os.open(name, READ, dir_fd=shelf.incoming_fd)
-            try:
-                found[digest_of_file(fd, os.fstat(fd).st_size)] = name
-            finally:
-                os.close(fd)
+        with (
+            contextlib.suppress(FileNotFoundError),
+            held_open(os.open(name, READ, dir_fd=shelf.incoming_fd)) as fd,
+        ):
+            found[digest_of_file(fd, os.fstat(fd).st_size)] = name
     return found

@@ -9,13 +9,14 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from paddock import limits
 from paddock.errors import HostError
 from paddock.storage.atomic import host_errors
+from paddock.storage.disk import held_open
 from paddock.text.show import quote
 
 T = TypeVar("T")
@@ -90,61 +91,51 @@ def unlock(fd: int) -> None:
         os.close(fd)
 
 
+def locked(directory: Path) -> AbstractContextManager[None]:
+    """Hold the exclusive lock of `directory`. HostError: not in path_lock_timeout_s."""
+    return _waited(directory, fcntl.LOCK_EX)
+
+
+def shared(directory: Path) -> AbstractContextManager[None]:
+    """Keep whoever wants the exclusive lock out; any number may at once."""
+    return _waited(directory, fcntl.LOCK_SH)
+
+
+def try_locked(directory: Path) -> AbstractContextManager[bool]:
+    """As `locked` without waiting: whether the lock is ours."""
+    return _tried(directory, fcntl.LOCK_EX)
+
+
+def try_shared(directory: Path) -> AbstractContextManager[bool]:
+    return _tried(directory, fcntl.LOCK_SH)
+
+
 @contextmanager
-def locked(directory: Path) -> Generator[None, None, None]:
-    """Hold the exclusive lock of `directory`."""
-    with _opened(directory) as fd:
-        _acquire(fd, directory, fcntl.LOCK_EX)
+def _waited(directory: Path, kind: int) -> Generator[None]:
+    with held_open(_open(directory)) as fd:
+        with host_errors("locking", directory):
+            is_ours = wait_for_lock(fd, kind)
+        if not is_ours:
+            raise HostError(
+                f"{quote(str(directory))} was locked by another process"
+                f" for {limits.path_lock_timeout_s:g} s",
+                where=str(directory),
+                hint="end the other paddock process, then try again",
+            )
         yield
 
 
 @contextmanager
-def try_locked(directory: Path) -> Generator[bool, None, None]:
-    """The same without waiting: whether the lock is ours. Raises: HostError."""
-    with _opened(directory) as fd:
-        yield _try(fd, directory, fcntl.LOCK_EX)
+def _tried(directory: Path, kind: int) -> Generator[bool]:
+    with held_open(_open(directory)) as fd:
+        with host_errors("locking", directory):
+            is_ours = try_lock(fd, kind)
+        yield is_ours
 
 
-@contextmanager
-def shared(directory: Path) -> Generator[None, None, None]:
-    """Keep whoever wants the exclusive lock out; any number may at once. Raises: as `locked`."""
-    with _opened(directory) as fd:
-        _acquire(fd, directory, fcntl.LOCK_SH)
-        yield
-
-
-@contextmanager
-def try_shared(directory: Path) -> Generator[bool, None, None]:
-    """The same without waiting: False where somebody has the exclusive lock. Raises: HostError."""
-    with _opened(directory) as fd:
-        yield _try(fd, directory, fcntl.LOCK_SH)
-
-
-@contextmanager
-def _opened(directory: Path) -> Generator[int, None, None]:
+def _open(directory: Path) -> int:
     with host_errors("locking", directory):
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _try(fd: int, directory: Path, kind: int) -> bool:
-    with host_errors("locking", directory):
-        return try_lock(fd, kind)
-
-
-def _acquire(fd: int, directory: Path, kind: int) -> None:
-    with host_errors("locking", directory):
-        is_ours = wait_for_lock(fd, kind)
-    if not is_ours:
-        raise HostError(
-            f"{quote(str(directory))} was locked by another process"
-            f" for {limits.path_lock_timeout_s:g} s",
-            where=str(directory),
-            hint="end the other paddock process, then try again",
-        )
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 _anew: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.WeakKeyDictionary()

@@ -33,7 +33,7 @@ from msgspec import Struct
 
 from paddock.errors import FileChangedError, HostError, StorageFullError
 from paddock.storage.atomic import require_private
-from paddock.storage.disk import PRIVATE_MODE, READ, Disk, converting, digest_of_file
+from paddock.storage.disk import PRIVATE_MODE, READ, Disk, converting, digest_of_file, held_open
 from paddock.storage.locks import call_after_fork
 from paddock.storage.prune import pinned, prune, remove, remove_pin, write_pin
 from paddock.storage.shelf import (
@@ -105,8 +105,7 @@ class HeldFile(Struct):
 
     def _make_object(self, held: str) -> None:
         shelf = self.store.shelf
-        fd = os.open(held, READ, dir_fd=shelf.incoming_fd)
-        try:
+        with held_open(os.open(held, READ, dir_fd=shelf.incoming_fd)) as fd:
             if _nobody_writes(fd):
                 self._rename(held, fd)
                 return
@@ -114,8 +113,6 @@ class HeldFile(Struct):
                 raise _changed()
             self.store.sync()
             shelf.disk.unlink(shelf.incoming_fd, held)
-        finally:
-            os.close(fd)
 
     def _rename(self, held: str, fd: int) -> None:
         shelf, name = self.store.shelf, name_of(self.digest)

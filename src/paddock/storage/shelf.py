@@ -32,6 +32,7 @@ from paddock.storage.disk import (
     Disk,
     chunks_of,
     converting,
+    held_open,
     write_chunks,
 )
 from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lock
@@ -212,8 +213,7 @@ class Shelf(Struct, frozen=True):
         return more
 
     def _keep_held(self, name: str) -> int:
-        fd = os.open(name, READ, dir_fd=self.incoming_fd)
-        try:
+        with held_open(os.open(name, READ, dir_fd=self.incoming_fd)) as fd:
             size_bytes = os.fstat(fd).st_size
             staged = self.draft()
             try:
@@ -225,8 +225,6 @@ class Shelf(Struct, frozen=True):
                 return more
             finally:
                 self.discard(staged)
-        finally:
-            os.close(fd)
 
 
 def _open_or(nowhere: str, directory: str, dir_fd: int | None) -> int:
@@ -238,11 +236,8 @@ def _open_or(nowhere: str, directory: str, dir_fd: int | None) -> int:
 
 def names_in(dir_fd: int) -> list[str]:
     # Opened anew: a descriptor that threads share has one place in the listing for all.
-    fd = os.open(".", DIRECTORY, dir_fd=dir_fd)
-    try:
+    with held_open(os.open(".", DIRECTORY, dir_fd=dir_fd)) as fd:
         return os.listdir(fd)
-    finally:
-        os.close(fd)
 
 
 def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
@@ -256,11 +251,8 @@ def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
             return os.open(name, DIRECTORY, dir_fd=dir_fd)
     fd = os.open(name, DIRECTORY, dir_fd=dir_fd)
     try:
-        parent = os.open("..", DIRECTORY, dir_fd=fd)
-        try:
+        with held_open(os.open("..", DIRECTORY, dir_fd=fd)) as parent:
             disk.sync(parent)
-        finally:
-            os.close(parent)
     except BaseException:
         os.close(fd)
         raise
@@ -388,16 +380,13 @@ _DIGITS: Final = 20
 
 def add_usage(dir_fd: int, size_bytes: int, counted: int | None = None) -> int:
     """Move the number by `size_bytes`, from what was `counted`; return what it is then."""
-    fd = os.open(_NAME, _FLAGS, 0o600, dir_fd=dir_fd)
-    try:
+    with held_open(os.open(_NAME, _FLAGS, 0o600, dir_fd=dir_fd)) as fd:
         wait_for_store(fd, fcntl.LOCK_EX)
         base = _parsed(os.pread(fd, _DIGITS + 1, 0)) if counted is None else counted
         # When it is counted, what is added stands there already.
         total = count_usage(dir_fd) if base is None else max(0, base + size_bytes)
         os.pwrite(fd, f"{total:0{_DIGITS}d}\n".encode(), 0)
         return total
-    finally:
-        os.close(fd)
 
 
 def _parsed(text: bytes) -> int | None:

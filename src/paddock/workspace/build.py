@@ -14,7 +14,14 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from paddock.storage.disk import PRIVATE_MODE, Disk, chunks_of, digest_of_file, write_chunks
+from paddock.storage.disk import (
+    PRIVATE_MODE,
+    Disk,
+    chunks_of,
+    digest_of_file,
+    held_open,
+    write_chunks,
+)
 from paddock.storage.objects import ObjectStore
 from paddock.workspace.changes import (
     Content,
@@ -23,7 +30,6 @@ from paddock.workspace.changes import (
     GivenContent,
     MakeDirectory,
     MakeLink,
-    OpenContent,
     StoredContent,
     WriteFile,
 )
@@ -110,8 +116,7 @@ class _Adopting:
         self._looks = looks
 
     def directory(self, branch: CreatedBranch, dir_fd: int, name: str) -> None:
-        fd = os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)) as fd:
             children = {child.path.name: child for child in branch.children}
             # Threat: something in there that nobody judged.
             if set(os.listdir(fd)) != children.keys():
@@ -120,8 +125,6 @@ class _Adopting:
                 self._child(child, fd, child_name)
             _make_plain(self._disk, fd, self._owner)
             self._looks[branch.path] = state_of(status_of(fd), None)
-        finally:
-            os.close(fd)
 
     def _child(self, branch: CreatedBranch, dir_fd: int, name: str) -> None:
         change = branch.change
@@ -130,15 +133,12 @@ class _Adopting:
         elif isinstance(change, MakeLink):
             self._link(change, dir_fd, name)
         else:
-            fd = os.open(name, _OPEN_FILE, dir_fd=dir_fd)
-            try:
+            with held_open(os.open(name, _OPEN_FILE, dir_fd=dir_fd)) as fd:
                 _make_plain(self._disk, fd, self._owner)
                 status = status_of(fd)
                 if not status.is_regular or status.links != 1:
                     raise changed(branch.path)
                 version = digest_of_file(fd, status.size_bytes)
-            finally:
-                os.close(fd)
             self._looks[branch.path] = state_of(status, version)
 
     def _link(self, change: MakeLink, dir_fd: int, name: str) -> None:
@@ -297,7 +297,11 @@ class Drafts(Struct):
         try:
             if kept is not None:
                 self._carry(change, dir_fd, fd, kept)
-            version = self._digest(fd) if is_taken else self._fill(change.content, fd)
+            version = (
+                digest_of_file(fd, os.fstat(fd).st_size)
+                if is_taken
+                else self._fill(change.content, fd)
+            )
             if change.mode is not None:
                 self.disk.set_mode(fd, change.mode & _NINE_BITS)
             if change.modified_ns is not None:
@@ -320,42 +324,27 @@ class Drafts(Struct):
 
     def _carry(self, change: WriteFile, dir_fd: int, fd: int, replaced: FileStatus) -> None:
         path = change.path
-        old_fd = os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)) as old_fd:
             require_same(old_fd, replaced, path)
             self.notes += carry_metadata(self.disk, old_fd, fd, path)
-        finally:
-            os.close(old_fd)
         self.notes += parted_note(path, replaced)
 
     def _fill(self, content: Content, fd: int) -> str:
         if isinstance(content, StoredContent):
             self.objects.copy_to(content.digest, fd)
             return content.digest
-        if isinstance(content, OpenContent):
-            return self._copy(content.fd, fd)
         if isinstance(content, GivenContent):
             source = os.open(content.path, _OPEN_ENTRY, dir_fd=content.dir_fd)
         else:
             source = content.opener.open()
-        try:
-            return self._copy(source, fd)
-        finally:
-            os.close(source)
-
-    def _copy(self, source: int, fd: int) -> str:
-        return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
-
-    @staticmethod
-    def _digest(fd: int) -> str:
-        return digest_of_file(fd, os.fstat(fd).st_size)
+        with held_open(source):
+            return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
 
     def _directory(
         self, branch: CreatedBranch, change: MakeDirectory, dir_fd: int, name: str
     ) -> None:
         self.disk.make_directory(dir_fd, name)
-        fd = os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)) as fd:
             for child in branch.children:
                 self.build(child, fd, child.path.name, None)
             # Last: a directory may forbid what was just done in it.
@@ -364,14 +353,9 @@ class Drafts(Struct):
                 self.disk.set_mode(fd, change.mode & _NINE_BITS | inherited)
             if change.modified_ns is not None:
                 self.disk.set_modified(fd, change.modified_ns)
-        finally:
-            os.close(fd)
 
     def _set_modified(self, dir_fd: int, name: str, modified_ns: int | None) -> None:
         if modified_ns is None:
             return
-        fd = os.open(name, PASS | os.O_NOFOLLOW, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(name, PASS | os.O_NOFOLLOW, dir_fd=dir_fd)) as fd:
             self.disk.set_modified(fd, modified_ns)
-        finally:
-            os.close(fd)

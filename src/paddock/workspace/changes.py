@@ -59,12 +59,6 @@ class Opener(Protocol):
         ...
 
 
-class OpenContent(Struct, frozen=True):
-    """Content of an open file, from its first byte; it stays open and stays the caller's."""
-
-    fd: int
-
-
 class LazyContent(Struct, frozen=True):
     opener: Opener
 
@@ -85,7 +79,7 @@ class GivenContent(Struct, frozen=True):
     path: str
 
 
-Content = OpenContent | LazyContent | StoredContent | GivenContent
+Content = LazyContent | StoredContent | GivenContent
 
 
 class WriteFile(Struct, frozen=True):

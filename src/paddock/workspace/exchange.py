@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidPathError
-from paddock.storage.disk import Disk
+from paddock.storage.disk import Disk, held_open
 from paddock.storage.journal import EntryMark, MarkKind, Metadata, MetadataStep, Step, SwapStep
 from paddock.storage.locks import unlock
 from paddock.text.show import quote
@@ -492,12 +492,9 @@ def remove_any(disk: Disk, dir_fd: int, name: str) -> None:
     if not status.is_directory:
         _insisting(dir_fd, lambda: disk.unlink(dir_fd, name))
         return
-    fd = _open_to_empty(disk, dir_fd, name)
-    try:
+    with held_open(_open_to_empty(disk, dir_fd, name)) as fd:
         for child in os.listdir(fd):
             remove_any(disk, fd, child)
-    finally:
-        os.close(fd)
     _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
 
 
@@ -556,12 +553,9 @@ def _open_to_empty(disk: Disk, dir_fd: int, name: str) -> int:
         return os.open(name, _OPEN, dir_fd=dir_fd)
     except PermissionError:
         # Threat: a link that takes the name meanwhile. What was opened is what is changed.
-        fd = os.open(name, PASS_DIRECTORY | os.O_NOFOLLOW, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(name, PASS_DIRECTORY | os.O_NOFOLLOW, dir_fd=dir_fd)) as fd:
             disk.set_mode_held(fd, stat.S_IRWXU)
             return os.open(".", READ_DIRECTORY, dir_fd=fd)
-        finally:
-            os.close(fd)
 
 
 def require_same(fd: int, status: FileStatus, path: WorkspacePath) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.errors import PathError, PathTraversalError
+from paddock.storage.disk import held_open
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, status_at
 from paddock.workspace.paths import (
@@ -91,11 +92,8 @@ def first_entries(
     """
     real = directory.real if isinstance(directory, ReadPath) else directory
     with converting(real, "list"):
-        fd = _open_directory(tree, real)
-        try:
+        with held_open(_open_directory(tree, real)) as fd:
             names = os.listdir(fd)
-        finally:
-            os.close(fd)
         wanted, has_more = _first_shown(names, real, entries_max, about)
         shown = _Shown(tree)
         try:

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.errors import ReadOnlyPathError
-from paddock.storage.disk import Disk
+from paddock.storage.disk import Disk, held_open
 from paddock.storage.locks import try_lock, unlock
 from paddock.text.show import quote
 from paddock.workspace.failures import converted
@@ -238,11 +238,10 @@ class Parents(Struct):
 
     def sync(self) -> None:
         for path in reversed(self.made):
-            fd = self.resolution.open(self.root_fd, path.parent.relative, READ_DIRECTORY)
-            try:
+            with held_open(
+                self.resolution.open(self.root_fd, path.parent.relative, READ_DIRECTORY)
+            ) as fd:
                 self.disk.sync(fd)
-            finally:
-                os.close(fd)
 
     def take_back(self) -> None:
         """Remove the directories made, as far as nobody uses them."""
@@ -262,10 +261,9 @@ class Parents(Struct):
         fd = self.resolution.open(self.root_fd, path.relative, READ_DIRECTORY)
         try:
             if try_lock(fd):
-                parent = self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY)
-                try:
+                with held_open(
+                    self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY)
+                ) as parent:
                     self.disk.remove_directory(parent, path.name)
-                finally:
-                    os.close(parent)
         finally:
             unlock(fd)

@@ -95,10 +95,6 @@ class ReadPath(NamedTuple):
     real: WorkspacePath
 
 
-def same_path(path: WorkspacePath) -> ReadPath:
-    return ReadPath(path, path)
-
-
 class WritePath(NamedTuple):
     """A path to write: as asked, the file that would be written, whether it stood there.
 

@@ -8,13 +8,14 @@ import fcntl
 import os
 import resource
 import secrets
+from contextlib import AbstractContextManager
 from typing import Final
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import FileChangedError, PaddockError, PathError, StorageFullError
-from paddock.storage.disk import Disk
+from paddock.storage.disk import Disk, held_open
 from paddock.storage.history import Keeper
 from paddock.storage.locks import Identity, identity_of, unlock, wait_for_lock
 from paddock.text.show import quote
@@ -315,6 +316,10 @@ class Site(Struct, frozen=True):
 
     def lock(self, *directories: WorkspacePath) -> LockedDirectories:
         return LockedDirectories(self.root_fd, self.resolution, *directories)
+
+    def parent(self, path: WorkspacePath) -> AbstractContextManager[int]:
+        """The directory that holds it, held open and not locked. Raises: OSError."""
+        return held_open(self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY))
 
 
 class LockedPlace(Struct, frozen=True):

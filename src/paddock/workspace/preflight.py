@@ -5,13 +5,15 @@ refused here has left no trace in the tree.
 """
 
 import os
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
-from paddock.storage.disk import digest_of_file
+from paddock.storage.disk import digest_of_file, held_open
 from paddock.storage.journal import EntryMark
 from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote
@@ -33,7 +35,7 @@ from paddock.workspace.metadata import FileStatus, require_writable, status_at
 from paddock.workspace.paths import EntryKind, EntryPath, WorkspacePath, child_of
 from paddock.workspace.places import Site, changed
 from paddock.workspace.read import require_versionable, version_of
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE
+from paddock.workspace.resolve import READ_FILE
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 _Replacing = Creation | RemoveFile
@@ -185,8 +187,7 @@ class Preflight(Struct):
 
     def _read(self, path: WorkspacePath, dir_fd: int, status: FileStatus, *, keeps: bool) -> str:
         require_versionable(path, status)
-        fd = os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)) as fd:
             require_same(fd, status, path)
             if not keeps:
                 return digest_of_file(fd, status.size_bytes)
@@ -194,8 +195,6 @@ class Preflight(Struct):
             require_same(fd, status, path)
             self.kept.add(path)
             return version
-        finally:
-            os.close(fd)
 
 
 def conflict(paths: list[WorkspacePath]) -> FileChangedError:
@@ -233,34 +232,24 @@ def state_of(status: FileStatus, version: str | None, text: str | None = None) -
 
 
 def entry_state(site: Site, entry: EntryPath) -> EntryState | None:
-    with converting(entry.path, "look at"):
-        fd = _parent(site, entry.path)
-        if fd is None:
-            return None
-        try:
-            status = status_at(fd, entry.path.name)
-            return None if status is None else state_at(entry.path, fd, status)
-        finally:
-            os.close(fd)
+    with _found(site, entry.path) as (dir_fd, status):
+        return None if status is None else state_at(entry.path, dir_fd, status)
 
 
 def entry_seen(site: Site, entry: EntryPath) -> Seen | None:
-    with converting(entry.path, "look at"):
-        fd = _parent(site, entry.path)
-        if fd is None:
-            return None
+    with _found(site, entry.path) as (_, status):
+        return None if status is None else Seen(status)
+
+
+@contextmanager
+def _found(site: Site, path: WorkspacePath) -> Generator[tuple[int, FileStatus | None]]:
+    with converting(path, "look at"), ExitStack() as held:
         try:
-            status = status_at(fd, entry.path.name)
-        finally:
-            os.close(fd)
-    return None if status is None else Seen(status)
-
-
-def _parent(site: Site, path: WorkspacePath) -> int | None:
-    try:
-        return site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+            dir_fd = held.enter_context(site.parent(path))
+        except (FileNotFoundError, NotADirectoryError):
+            yield -1, None
+        else:
+            yield dir_fd, status_at(dir_fd, path.name)
 
 
 def state_at(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
@@ -272,9 +261,6 @@ def state_at(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState
     if not status.is_regular:
         raise special_file(path)
     require_versionable(path, status)
-    fd = os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)
-    try:
+    with held_open(os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)) as fd:
         require_same(fd, status, path)
         return state_of(status, digest_of_file(fd, status.size_bytes))
-    finally:
-        os.close(fd)

@@ -76,10 +76,6 @@ class Window(Struct, frozen=True):
         """Whether the file goes on behind the window, or a line of it is cut."""
         return self.next_line is not None or any(line.is_cut for line in self.lines)
 
-    def seen_changed(self) -> "Window":
-        """The same window of a file that was rewritten while it was read."""
-        return replace(self, changed_while_reading=True)
-
 
 class WindowLimits(Struct, frozen=True):
     """How much a window may hold: in all, and of one line. At least 1 each."""
@@ -243,10 +239,6 @@ class KnownFile(Struct, frozen=True):
 NOTHING_KNOWN: Final = KnownFile(None, None)
 
 
-def wall_clock_ns() -> int:
-    return time.time_ns()
-
-
 class KnownFiles:
     """The last files, for one workspace. Each call is atomic under the interpreter's lock.
 
@@ -255,7 +247,7 @@ class KnownFiles:
 
     __slots__ = ("_files", "now_ns")
 
-    def __init__(self, now_ns: Callable[[], int] = wall_clock_ns) -> None:
+    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.now_ns = now_ns
         self._files: OrderedDict[FileStatus, KnownFile] = OrderedDict()
 
@@ -399,7 +391,7 @@ class OpenFile:
     ) -> Window:
         with converting(self.path, "read"):
             window = read_window(self._fd, index, first_line, line_count, shown)
-            return window.seen_changed() if self._has_changed() else window
+            return replace(window, changed_while_reading=self._has_changed())
 
     def _keep(self, found: KnownFile) -> None:
         if not self._has_changed():

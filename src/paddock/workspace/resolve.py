@@ -18,8 +18,6 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol, Self
 
 from msgspec import Struct, field
@@ -33,6 +31,7 @@ from paddock.kernel.files import (
     RESOLVE_NO_SYMLINKS,
     OpenHow,
 )
+from paddock.storage.disk import held_open
 from paddock.text.show import quote
 from paddock.workspace.paths import (
     AskedPath,
@@ -58,15 +57,6 @@ READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # EINTR: a slow file system was interrupted; os.open repeats by itself, ctypes does not.
 _AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
-
-
-@contextmanager
-def held_open(fd: int) -> Generator[int]:
-    """A descriptor that is closed with the block."""
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 class Resolution(Protocol):
@@ -359,11 +349,8 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
 
 def _open_real(real_root: str, resolution: Resolution) -> int:
     """A descriptor of the directory at a path without links. Raises: OSError."""
-    slash = os.open("/", PASS_DIRECTORY)
-    try:
+    with held_open(os.open("/", PASS_DIRECTORY)) as slash:
         return resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
-    finally:
-        os.close(slash)
 
 
 def _name_as_given(root: str, real_root: str, fd: int) -> str:

@@ -45,7 +45,7 @@ from paddock.errors import (
     PathNotFoundError,
     TextTooLargeError,
 )
-from paddock.storage.disk import PRIVATE_MODE, Disk, digest_of_file, read_bytes
+from paddock.storage.disk import PRIVATE_MODE, Disk, digest_of_file, held_open, read_bytes
 from paddock.storage.history import Kept
 from paddock.storage.journal import SwapStep
 from paddock.storage.notes import Doing, DoingKind
@@ -80,7 +80,7 @@ from paddock.workspace.read import (
     require_versionable,
     version_of,
 )
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
+from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
 
 _PARENT_ROUNDS_MAX: Final = 16
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
@@ -234,12 +234,9 @@ def _old_file(place: LockedPlace, before: FileStatus) -> Generator[int]:
         raise changed(place.path)
     require_regular(place.path, before)
     require_writable(place.path, before, place.dir_fd, place.name)
-    fd = os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)
-    try:
+    with held_open(os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
         require_same(fd, before, place.path)
         yield fd
-    finally:
-        os.close(fd)
 
 
 def _create(
@@ -415,12 +412,8 @@ def _judge(place: LockedPlace) -> _Judged:
 
 
 def entry_version(site: Site, entry: EntryPath) -> EntryVersion:
-    with converting(entry.path, "look at"):
-        fd = site.resolution.open(site.root_fd, entry.path.parent.relative, PASS_DIRECTORY)
-        try:
-            return _judge(LockedPlace(site, entry.path, fd)).version
-        finally:
-            os.close(fd)
+    with converting(entry.path, "look at"), site.parent(entry.path) as fd:
+        return _judge(LockedPlace(site, entry.path, fd)).version
 
 
 def move(
@@ -520,21 +513,15 @@ def _keep(place: LockedPlace, judged: _Judged) -> Kept:
         return keeper.note(doing)
     if judged.state.link_text is not None:
         return keeper.keep_link(doing, os.fsencode(judged.state.link_text))
-    fd = os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)
-    try:
+    with held_open(os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
         require_same(fd, judged.status, place.path)
         return keeper.keep_file(doing, fd)
-    finally:
-        os.close(fd)
 
 
 def _directories_of(site: Site, path: WorkspacePath) -> tuple[WorkspacePath, ...]:
     """Those that an act on the entry locks: a directory is locked itself, too."""
-    fd = site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
-    try:
+    with site.parent(path) as fd:
         status = status_at(fd, path.name)
-    finally:
-        os.close(fd)
     if status is None:
         raise _not_found(path)
     return (path.parent, path) if status.is_directory else (path.parent,)
@@ -547,13 +534,10 @@ def _not_found(path: WorkspacePath) -> PathNotFoundError:
 
 
 def _require_empty(place: LockedPlace) -> None:
-    fd = os.open(place.name, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.dir_fd)
-    try:
-        with os.scandir(fd) as entries:
-            if next(entries, None) is not None:
-                raise DirectoryNotEmptyError(
-                    f"directory {quote(place.path.relative)} is not empty",
-                    hint="move or delete what it holds first",
-                )
-    finally:
-        os.close(fd)
+    flags = READ_DIRECTORY | os.O_NOFOLLOW
+    with held_open(os.open(place.name, flags, dir_fd=place.dir_fd)) as fd, os.scandir(fd) as found:
+        if next(found, None) is not None:
+            raise DirectoryNotEmptyError(
+                f"directory {quote(place.path.relative)} is not empty",
+                hint="move or delete what it holds first",
+            )

@@ -43,7 +43,6 @@ from paddock.workspace.paths import (
     WriteReceipt,
     is_plain,
     parse_asked,
-    same_path,
     unchecked_path,
 )
 from paddock.workspace.places import Site, sweep
@@ -184,7 +183,7 @@ class Workspace:
         """
         here = self._find_plain(path)
         if here is not None:
-            return same_path(here)
+            return ReadPath(here, here)
         asked = parse_asked(path, self._names)
         found = self._find(asked, last=True)
         _require_directory_form(asked, found)
