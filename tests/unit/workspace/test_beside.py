@@ -22,10 +22,10 @@ AFTER = {"ws/a": "b", "ws/.git": "gitdir: elsewhere\n", "git/HEAD": "new", "git/
 
 
 def lay_out(base: Path) -> None:
-    for name, content in BEFORE.items():
+    for name, text in BEFORE.items():
         path = base / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+        path.write_text(text)
 
 
 def stands(base: Path) -> dict[str, str]:
