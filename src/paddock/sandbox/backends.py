@@ -48,7 +48,7 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import BackendVerdict, CommandRequest, Ending, Enforced, Enforcement
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open
 from paddock.values.decisions import Agent
 from paddock.workspace import detect_resolution
 

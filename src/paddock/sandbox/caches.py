@@ -22,8 +22,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import HostError
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, remove_tree
-from paddock.storage.atomic import host_errors
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open, host_errors
 from paddock.storage.locks import shared, try_locked
 
 FOLDER: Final = "caches"

@@ -33,7 +33,7 @@ from paddock.sandbox.values import (
     Enforcement,
     SandboxPlan,
 )
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open
 
 BACKEND: Final = "stage"
 _TIMEOUT_S: Final = 10.0

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from paddock.sandbox.inside.stages import remove_tree
-from paddock.storage.disk import DIRECTORY, held_open
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import DIRECTORY
 from paddock.storage.locks import open_locked
 
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC

@@ -16,7 +16,7 @@ from paddock.sandbox.capture import Capture, Spool
 from paddock.sandbox.inside import orders
 from paddock.sandbox.inside.orders import CommandReport, Start
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, OnOutput, Progress
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open
 from paddock.values.calls import Cancel
 
 HOME: Final = "/run/home"

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError
-from paddock.storage.disk import held_open
 from paddock.text.show import quote
 
 DIRECTORY_MODE: Final = 0o700
@@ -32,6 +31,15 @@ _NO_HARD_LINKS: Final = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )
 """link(2) on a file system without hard links: vfat says EPERM, others the rest."""
+
+
+@contextmanager
+def held_open(fd: int) -> Generator[int]:
+    """A descriptor that is closed with the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Final
 
@@ -243,15 +242,6 @@ def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
     """One wait for each file system: what is mounted in a tree has one of its own."""
     for fd in {os.fstat(fd).st_dev: fd for fd in fds}.values():
         disk.sync_file_system(fd)
-
-
-@contextmanager
-def held_open(fd: int) -> Generator[int]:
-    """A descriptor that is closed with the block."""
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 # Reading

@@ -20,8 +20,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import HostError, StorageFullError
-from paddock.storage.atomic import require_private
-from paddock.storage.disk import READ, Disk, converting, digest_of_file, held_open
+from paddock.storage.atomic import held_open, require_private
+from paddock.storage.disk import READ, Disk, converting, digest_of_file
 from paddock.storage.locks import call_after_fork
 from paddock.storage.notes import CallMark, Doing, Note, Notes
 from paddock.storage.objects import HeldFile, ObjectStore
@@ -38,10 +38,10 @@ class Kept:
     __slots__ = ()
 
     def require_untouched(self) -> None:
-        """Asked last before the act."""
+        """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
 
     def settle(self) -> None:
-        """The act took place."""
+        """The act took place. FileChangedError: what lost its place was written to; put it back."""
 
     def release(self) -> None:
         """The act did not take place, or was undone. A second time does nothing."""

@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.storage.atomic import host_errors
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open, host_errors
 from paddock.text.show import quote
 
 T = TypeVar("T")

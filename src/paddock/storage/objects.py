@@ -32,8 +32,8 @@ from typing import Final, Self
 from msgspec import Struct
 
 from paddock.errors import FileChangedError, HostError, StorageFullError
-from paddock.storage.atomic import require_private
-from paddock.storage.disk import PRIVATE_MODE, READ, Disk, converting, digest_of_file, held_open
+from paddock.storage.atomic import held_open, require_private
+from paddock.storage.disk import PRIVATE_MODE, READ, Disk, converting, digest_of_file
 from paddock.storage.locks import call_after_fork
 from paddock.storage.prune import pinned, prune, remove, remove_pin, write_pin
 from paddock.storage.shelf import (

@@ -22,7 +22,8 @@ from operator import attrgetter
 from typing import Final
 
 from paddock.errors import InternalError
-from paddock.storage.disk import READ, held_open, read_bytes
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import READ, read_bytes
 from paddock.storage.shelf import (
     PACKED,
     PACKED_BYTES_MAX,

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError
+from paddock.storage.atomic import held_open
 from paddock.storage.disk import (
     CHUNK_BYTES,
     DIRECTORY,
@@ -32,7 +33,6 @@ from paddock.storage.disk import (
     Disk,
     chunks_of,
     converting,
-    held_open,
     write_chunks,
 )
 from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lock

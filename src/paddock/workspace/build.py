@@ -14,14 +14,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from paddock.storage.disk import (
-    PRIVATE_MODE,
-    Disk,
-    chunks_of,
-    digest_of_file,
-    held_open,
-    write_chunks,
-)
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import PRIVATE_MODE, Disk, chunks_of, digest_of_file, write_chunks
 from paddock.storage.objects import ObjectStore
 from paddock.workspace.changes import (
     Content,

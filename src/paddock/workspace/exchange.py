@@ -31,7 +31,8 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidPathError
-from paddock.storage.disk import Disk, held_open
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import Disk
 from paddock.storage.journal import EntryMark, MarkKind, Metadata, MetadataStep, Step, SwapStep
 from paddock.storage.locks import unlock
 from paddock.text.show import quote

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.errors import PathError, PathTraversalError
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, status_at
 from paddock.workspace.paths import (

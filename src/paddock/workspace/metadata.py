@@ -14,7 +14,8 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.errors import ReadOnlyPathError
-from paddock.storage.disk import Disk, held_open
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import Disk
 from paddock.storage.locks import try_lock, unlock
 from paddock.text.show import quote
 from paddock.workspace.failures import converted

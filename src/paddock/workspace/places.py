@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import FileChangedError, PaddockError, PathError, StorageFullError
-from paddock.storage.disk import Disk, held_open
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
 from paddock.storage.locks import Identity, identity_of, unlock, wait_for_lock
 from paddock.text.show import quote

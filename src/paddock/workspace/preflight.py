@@ -13,7 +13,8 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
-from paddock.storage.disk import digest_of_file, held_open
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import digest_of_file
 from paddock.storage.journal import EntryMark
 from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote

@@ -31,7 +31,7 @@ from paddock.kernel.files import (
     RESOLVE_NO_SYMLINKS,
     OpenHow,
 )
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open
 from paddock.text.show import quote
 from paddock.workspace.paths import (
     AskedPath,

@@ -34,6 +34,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace as replace_fields
 
 from paddock import limits
 from paddock.errors import (
@@ -45,7 +46,8 @@ from paddock.errors import (
     PathNotFoundError,
     TextTooLargeError,
 )
-from paddock.storage.disk import PRIVATE_MODE, Disk, digest_of_file, held_open, read_bytes
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import PRIVATE_MODE, Disk, digest_of_file, read_bytes
 from paddock.storage.history import Kept
 from paddock.storage.journal import SwapStep
 from paddock.storage.notes import Doing, DoingKind
@@ -171,7 +173,8 @@ def write_file(
             require_versionable(target, before)
             version_before = digest_of_file(old_fd, before.size_bytes)
             _require_version(target, if_version, version_before)
-            return _replace(place, before, old_fd, (content,), version_before, "overwritten")
+            receipt = _replace(place, before, old_fd, (content,), version_before, "overwritten")
+            return replace_fields(receipt, created_directories=tuple(parents.made))
 
 
 def edit_file(site: Site, path: WritePath, change: Edit, if_version: str | None) -> WriteReceipt:

@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.sandbox.values import RefusedChange
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open
 from paddock.storage.locks import Identity
 from paddock.storage.objects import ObjectStore
 from paddock.values.calls import Json

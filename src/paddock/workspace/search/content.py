@@ -11,7 +11,7 @@ searches them in growing batches until enough is confirmed.
 import contextlib
 
 from paddock.errors import PathNotAFileError, PermissionDeniedError
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open
 from paddock.text.show import quote
 from paddock.workspace.failures import converting
 from paddock.workspace.paths import WorkspacePath

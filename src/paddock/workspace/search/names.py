@@ -18,7 +18,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.storage.disk import held_open
+from paddock.storage.atomic import held_open
 from paddock.workspace.failures import converting
 from paddock.workspace.listing import Tree
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
