@@ -25,6 +25,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.packages.rows import Failure, GateRefusedError
+from paddock.pattern import lazy_pattern
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.policy.globs import fold
 from paddock.text.show import quote, show_name
@@ -67,8 +68,8 @@ OWN_PLACES: Final = (
 )
 """The plane's own: no package brings anything here."""
 
-_PACKAGE_ID: Final = re.compile(r"PKG-[A-Z0-9-]+", re.ASCII)
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_PACKAGE_ID: Final = lazy_pattern(r"PKG-[A-Z0-9-]+", re.ASCII)
+_DIGEST: Final = lazy_pattern(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 
 def is_package_id(text: str) -> bool:
@@ -200,7 +201,7 @@ def shown_collision(found: tuple[str, str]) -> str:
 # The grammar of semver.org, section "Is there a suggested regular expression".
 _NUMBER: Final = r"(0|[1-9]\d*)"
 _IDENTIFIER: Final = r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
-_SEMVER: Final = re.compile(
+_SEMVER: Final = lazy_pattern(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
     rf"(?:-({_IDENTIFIER}(?:\.{_IDENTIFIER})*))?"
     r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?",
@@ -253,8 +254,8 @@ _KEYS: Final = frozenset(
 )
 _ASSET_KEYS: Final = frozenset({"path", "sha256", "classification"})
 _ACCEPTANCE_KEYS: Final = frozenset({"command", "timeout_s"})
-_REFERENCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_CLASSIFICATION: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
+_REFERENCE: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_CLASSIFICATION: Final = lazy_pattern(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
 
 
 class Asset(Struct, frozen=True):

@@ -1,12 +1,12 @@
 """The format of `agent.json`: bytes to a record and back. No I/O."""
 
-import re
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from paddock.errors import ConfigError
+from paddock.pattern import lazy_pattern
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.text.show import quote
@@ -15,7 +15,7 @@ from paddock.values.entries import digest_of
 
 DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_NAME: Final = lazy_pattern(r"[a-z0-9][a-z0-9._-]{0,63}")
 _KEYS: Final = frozenset(
     {"name", "profile", "workspace", "parent", "toolsets", "permissions", "declared_in"}
 )

@@ -32,7 +32,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import secrets
 from collections.abc import Generator
 from enum import StrEnum
@@ -50,6 +49,7 @@ from paddock.errors import (
     PaddockError,
     StorageFullError,
 )
+from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import require_private
 from paddock.storage.disk import (
     DIRECTORY,
@@ -274,7 +274,7 @@ def _unreadable(name: str) -> IntegrityError:
 
 
 _SUFFIX: Final = ".entry"
-_NAME: Final = re.compile(r"[0-9a-f]{32}\.entry")
+_NAME: Final = lazy_pattern(r"[0-9a-f]{32}\.entry")
 TOKEN_CHARS: Final = 24
 _CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NAMES_TRIED_MAX: Final = 16

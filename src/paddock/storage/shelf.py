@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import re
 import secrets
 import zlib
 from collections.abc import Generator
@@ -24,6 +23,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError
+from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import (
     CHUNK_BYTES,
@@ -43,8 +43,8 @@ from paddock.values.entries import DIGEST_PREFIX
 # needs room, and only where that saves something.
 
 PACKED: Final = ".z"
-_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
-OBJECT_NAME: Final = re.compile(r"([0-9a-f]{64})(\.z)?")
+_DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
+OBJECT_NAME: Final = lazy_pattern(r"([0-9a-f]{64})(\.z)?")
 PACKED_BYTES_MIN: Final = 8192
 """Two blocks of most file systems: below that nothing is saved."""
 PACKED_BYTES_MAX: Final = 64_000_000

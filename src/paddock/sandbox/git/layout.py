@@ -21,7 +21,6 @@ them binds more, or a repository that does not come anyway.
 
 import os
 import posixpath
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -29,6 +28,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import HostError
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
 from paddock.sandbox.git.rules import (
     ARMING_NAMES,
@@ -45,11 +45,11 @@ _MODULE_NAMES: Final = ("HEAD", "objects", "refs")
 _WORKTREE_NAMES: Final = ("HEAD", "commondir", "gitdir")
 _INSIDE: Final = ("modules", "worktrees")
 _CONFIG_BYTES_MAX: Final = 1_000_000
-_SHA256: Final = re.compile(rb"(?im)^(?:\s*\[extensions\])?\s*objectformat\s*=\s*\"?sha256\b")
-_MADE: Final = re.compile(r"((?:.+/)?worktrees/[^/]+)/gitdir|((?:.+/)?modules/.+)/config")
-_WORK_TREE: Final = re.compile(rb"(?im)^\s*(?:\[core\]\s*)?worktree\s*=[ \t]*(.*?)[ \t\r]*$")
-_LEAD: Final = re.compile(rb"gitdir: ([^\n\0]+)[\r\n]*")
-_PLAIN: Final = re.compile(rb"[^\"\\#;\x00-\x1f]+")
+_SHA256: Final = lazy_pattern(rb"(?im)^(?:\s*\[extensions\])?\s*objectformat\s*=\s*\"?sha256\b")
+_MADE: Final = lazy_pattern(r"((?:.+/)?worktrees/[^/]+)/gitdir|((?:.+/)?modules/.+)/config")
+_WORK_TREE: Final = lazy_pattern(rb"(?im)^\s*(?:\[core\]\s*)?worktree\s*=[ \t]*(.*?)[ \t\r]*$")
+_LEAD: Final = lazy_pattern(rb"gitdir: ([^\n\0]+)[\r\n]*")
+_PLAIN: Final = lazy_pattern(rb"[^\"\\#;\x00-\x1f]+")
 
 Read = Callable[[str], bytes | None]
 """The content of a workspace-relative file on one side of a command; None where there is none.
@@ -142,7 +142,6 @@ class _Looking(Struct):
     )
 
     def is_bare(self, directory: str) -> bool:
-        """Whether it is taken for a repository, before the command or after it."""
         if find_git_place(directory) is not None:
             return False
         # What a command removed counts too: policy may refuse that, and then it stays.
@@ -203,7 +202,6 @@ class WorkTree(Struct, frozen=True):
     """Where it is found: its git directory, or the file that leads there."""
     git: str
     common: str
-    """The repository: objects and refs."""
     root: str | None
     """None where it has none, or none in the workspace."""
     hash_bytes: int
