@@ -354,6 +354,9 @@ class JournalEntry:
             unlock(fd)
 
     def _append(self, record: Record, reserve: bytes = b"") -> None:
+        records = self.records.followed_by(record)
+        if records is None:
+            raise InternalError(f"a journal entry goes on with {record!r}")
         line, digest = encode_line(self._last_digest, payload_of(record))
         if self._offset + len(line) + len(reserve) > limits.journal_entry_bytes_max:
             raise StorageFullError(
@@ -367,9 +370,6 @@ class JournalEntry:
             self._disk.sync(self._fd)
         self._offset += len(line)
         self._last_digest = digest
-        records = self.records.followed_by(record)
-        if records is None:
-            raise InternalError(f"a journal entry goes on with {record!r}")
         self.records = records
 
 
