@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from paddock.assembly.project import Project
-from paddock.policy.engine import Policy
 from paddock.storage.disk import Disk
 from paddock.storage.history import History, SeenStore
 from paddock.storage.journal import Journal
@@ -14,15 +11,6 @@ from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from paddock.workspace.resolve import detect_resolution
 
 JOURNAL: Final = "journal"
-
-
-class GeneratedPaths(Struct, frozen=True):
-    """What commands fill by the thousand and can make again: replaced contents are not kept."""
-
-    policy: Policy
-
-    def is_exempt(self, path: str) -> bool:
-        return self.policy.guards.is_below_generated(path)
 
 
 def open_history(project: Project) -> History:

@@ -16,7 +16,7 @@ from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.contents import open_blobs
 from paddock.assembly.earlier import PlaneEarlier
 from paddock.assembly.gate_record import record_gate
-from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
+from paddock.assembly.history import notices_of, open_history, settle_sets
 from paddock.assembly.ids import new_call_id, new_session_id
 from paddock.assembly.lazy_gates import gates_of
 from paddock.assembly.lazy_packages import packages_of
@@ -152,7 +152,8 @@ def open_runtime(
         # Last in, first out: commands end before what they work on is let go.
         blobs = held.enter_context(closing(open_blobs(project)))
         history = held.enter_context(closing(open_history(project)))
-        keeper = history.keeper(GeneratedPaths(policy))
+        # What commands fill by the thousand and can make again: replaced contents are not kept.
+        keeper = history.keeper(policy.guards.is_below_generated)
         workspace = held.enter_context(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )

@@ -10,11 +10,11 @@ A write whose old content cannot be kept does not happen: keeping comes first an
 import contextlib
 import os
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -67,14 +67,6 @@ class Keeper:
     def note(self, doing: Doing) -> Kept:
         """An act that replaces no content: creating, moving, deleting an empty directory."""
         return NOTHING_KEPT
-
-
-class Exempt(Protocol):
-    """Which paths are not kept: what only commands write, and can make again."""
-
-    def is_exempt(self, path: str) -> bool:
-        """By the path relative to the workspace."""
-        ...
 
 
 class Running(Struct):
@@ -255,13 +247,14 @@ class History(CallHistory):
             store.pin(f"{_LEDGER_PIN}{digest.partition(':')[2]}", (digest,))
         return digest
 
-    def keeper(self, exempt: Exempt | None = None) -> "HistoryKeeper":
-        return HistoryKeeper(self, exempt)
+    def keeper(self, is_exempt: Callable[[str], bool] | None = None) -> "HistoryKeeper":
+        """`is_exempt`: of what only commands write, and can make again, nothing is kept."""
+        return HistoryKeeper(self, is_exempt)
 
 
 class HistoryKeeper(Struct, Keeper, frozen=True):
     history: History
-    exempt: Exempt | None = None
+    is_exempt: Callable[[str], bool] | None = None
 
     def keep_file(self, doing: Doing, fd: int) -> Kept:
         if doing.before is None or self._is_exempt(doing):
@@ -287,7 +280,7 @@ class HistoryKeeper(Struct, Keeper, frozen=True):
         return self._noted(doing, None)
 
     def _is_exempt(self, doing: Doing) -> bool:
-        return self.exempt is not None and self.exempt.is_exempt(doing.path)
+        return self.is_exempt is not None and self.is_exempt(doing.path)
 
     def _noted(self, doing: Doing, held: HeldFile | None) -> Kept:
         running = current_call()

@@ -18,6 +18,7 @@ from paddock.storage.atomic import held_open
 from paddock.storage.disk import PRIVATE_MODE, Disk, chunks_of, digest_of_file, write_chunks
 from paddock.storage.objects import ObjectStore
 from paddock.workspace.changes import (
+    BytesContent,
     Content,
     CreatedBranch,
     EntryState,
@@ -327,11 +328,9 @@ class Drafts(Struct):
         if isinstance(content, StoredContent):
             self.objects.copy_to(content.digest, fd)
             return content.digest
-        if isinstance(content, GivenContent):
-            source = os.open(content.path, _OPEN_ENTRY, dir_fd=content.dir_fd)
-        else:
-            source = content.opener.open()
-        with held_open(source):
+        if isinstance(content, BytesContent):
+            return write_chunks((content.content,), self.disk, fd)
+        with held_open(os.open(content.path, _OPEN_ENTRY, dir_fd=content.dir_fd)) as source:
             return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
 
     def _directory(

@@ -51,16 +51,8 @@ Old = Absent | Seen | AtVersion
 # What is to stand there
 
 
-class Opener(Protocol):
-    """Opens new content when it is needed: thousands of files are not held open at once."""
-
-    def open(self) -> int:
-        """A descriptor to read from, ours to close."""
-        ...
-
-
-class LazyContent(Struct, frozen=True):
-    opener: Opener
+class BytesContent(Struct, frozen=True):
+    content: bytes
 
 
 class StoredContent(Struct, frozen=True):
@@ -79,7 +71,7 @@ class GivenContent(Struct, frozen=True):
     path: str
 
 
-Content = LazyContent | StoredContent | GivenContent
+Content = BytesContent | StoredContent | GivenContent
 
 
 class WriteFile(Struct, frozen=True):
