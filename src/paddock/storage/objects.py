@@ -432,10 +432,6 @@ class ObjectStore:
         if size_bytes:
             self._usage_bytes = add_usage(self.shelf.fd, size_bytes)
 
-    @property
-    def bytes_max(self) -> int:
-        return self._bytes_max
-
     def usage_bytes(self) -> int:
         with self._mutex, converting("read the history"):
             return add_usage(self.shelf.fd, 0)

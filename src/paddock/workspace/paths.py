@@ -199,7 +199,7 @@ def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
         )
     parts = components(text)
     if text.startswith("/"):
-        parts = _inside_root(text, parts, root_names)
+        parts = inside_root(text, parts, root_names)
     check_names(text, parts)
     return AskedPath(
         text, parts, as_directory=text.endswith(("/", "/.", "/..")) or text in (".", "..")
@@ -211,7 +211,7 @@ def components(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split("/") if part not in ("", "."))
 
 
-def _inside_root(text: str, parts: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
+def inside_root(text: str, parts: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
     # Threat: a sibling whose name begins like the root (/root-evil beside /root) passes a
     # comparison of texts. Whole components are compared, and nothing before them is resolved.
     for root in roots:

@@ -288,7 +288,7 @@ def _sweep_one(
     found = 0
     try:
         with LockedDirectories(root_fd, resolution, directory, wait_s=_SWEEP_WAIT_S) as (fd,):
-            found = int(_stands(fd, temporary))
+            found = int(status_at(fd, temporary) is not None)
             if not _removed(disk, fd, temporary):
                 return 0
     except (PermissionError, PaddockError):
@@ -299,14 +299,6 @@ def _sweep_one(
     if is_record:
         _removed(disk, root_fd, name)
     return found
-
-
-def _stands(dir_fd: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
 
 
 class Site(Struct, frozen=True):

@@ -40,6 +40,7 @@ from paddock.workspace.paths import (
     check_names,
     components,
     escapes_root,
+    inside_root,
     join_parts,
 )
 
@@ -301,19 +302,12 @@ class _Trail(Struct):
         check_link_text(self.path.text, target)
         parts = components(target)
         if target.startswith("/"):
-            parts = self._below_root(parts)
+            parts = inside_root(self.path.text, parts, self.roots)
             while self.real:
                 self._climb()
         check_names(self.path.text, tuple(part for part in parts if part != ".."))
         self.mode = stat.S_IFDIR
         self.pending.extend(reversed(parts))
-
-    def _below_root(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        for root in self.roots:
-            base = components(root)
-            if parts[: len(base)] == base:
-                return parts[len(base) :]
-        raise escapes_root(self.path.text)
 
 
 def _mode_of(name: str, dir_fd: int) -> int:

@@ -191,9 +191,6 @@ class SplitLines:
                 numbers += range(first, last + 1)
         return numbers, [self._lines[number - 1] for number in numbers]
 
-    def with_text(self, text: bytes) -> list[int]:
-        return [number for number, line in enumerate(self._lines, 1) if text in line]
-
     def numbers(self, found: list[int]) -> list[int]:
         return found
 
