@@ -2,10 +2,6 @@
 
 The arguments are kept whole, for the call may be resumed: the file is private to the
 plane's owner (mode 0600), and ledgers hold only the digest.
-
-Also here:
-
-- Committing what a command left, after somebody looked at the difference and said yes.
 """
 
 import json
@@ -81,11 +77,9 @@ class Parked(Struct, frozen=True):
 
     @property
     def pin(self) -> str:
-        """The name under which the history keeps the contents of `changes`."""
         return pin_name(self.id)
 
     def is_expired(self, now: float) -> bool:
-        """Whether its time is over."""
         return now >= self.expires_at
 
     def summary(self) -> dict[str, Json]:
@@ -114,12 +108,10 @@ class Parked(Struct, frozen=True):
 
 
 def pin_name(identity: str) -> str:
-    """The name for the contents of the request with this id."""
     return f"parked-{identity}"
 
 
 def write_parked(parked: Parked) -> bytes:
-    """The content of its file."""
     members = {
         "format": FORMAT,
         **parked.summary(),
@@ -140,10 +132,7 @@ _KEYS: Final = frozenset(
 
 
 def parse_parked(content: bytes, file: str) -> Parked:
-    """The request that a file holds; `file` is for messages.
-
-    Raises: ConfigError: it is none.
-    """
+    """The request that a file holds; `file` is for messages. Raises: ConfigError: it is none."""
     fields = parse_object(content, file)
     fields.require_only(_KEYS)
     if fields.number("format") != FORMAT:
@@ -200,7 +189,6 @@ def _texts(fields: Fields, name: str) -> tuple[str, ...]:
 
 
 def digest_of_changes(changes: Json) -> str:
-    """SHA-256 over the changes' canonical JSON."""
     return digest_of_json(changes)
 
 
@@ -269,10 +257,8 @@ class CommitParked(Struct, frozen=True):
     def run(self, plan: _Plan, ports: Ports) -> ToolOutput:
         """Nothing has changed where this raises what follows, and the grant is used up.
 
-        Raises:
-            ApprovalExpiredError: something else stands there.
-            PathError, StorageFullError: a directory stays locked or is closed to us, or there
-                is no space.
+        Raises: ApprovalExpiredError: something else stands there; PathError, StorageFullError: a
+        directory stays locked or is closed to us, or there is no space.
         """
         del plan
         running = current_call()
@@ -322,7 +308,6 @@ class CommitParked(Struct, frozen=True):
         )
 
     def _refused_rows(self) -> list[str]:
-        """What the command changed besides, and that stays as it was."""
         refused = self.parked.refused
         count = len(refused) + self.parked.refused_more
         if not count:
