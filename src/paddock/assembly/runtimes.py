@@ -15,7 +15,6 @@ from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.contents import open_blobs
 from paddock.assembly.history import (
-    GeneratedPaths,
     PlaneEarlier,
     notices_of,
     open_history,
@@ -183,7 +182,8 @@ def open_runtime(
         # Last in, first out: commands end before what they work on is let go.
         blobs = held.enter_context(closing(open_blobs(project)))
         history = held.enter_context(closing(open_history(project)))
-        keeper = history.keeper(GeneratedPaths(policy))
+        # What commands fill by the thousand and can make again: replaced contents are not kept.
+        keeper = history.keeper(policy.guards.is_below_generated)
         workspace = held.enter_context(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )

@@ -35,7 +35,7 @@ from paddock.packages.installed import InstalledSet, read_installed
 from paddock.packages.ledger import PackageLog, Record, find_deviations, replay
 from paddock.packages.manifest import manifest_path, receipt_path
 from paddock.packages.rows import GateRefusedError
-from paddock.packages.swap import Swap, given
+from paddock.packages.swap import Swap
 from paddock.packages.transaction import (
     Before,
     Depot,
@@ -53,6 +53,7 @@ from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
+    BytesContent,
     EntryState,
     MakeDirectory,
     MakeLink,
@@ -169,7 +170,7 @@ def _write_receipt(depot: Depot, transaction: Transaction, content: bytes) -> No
     if state is not None and state.version == version:
         return
     old = Absent() if state is None else AtVersion(state.version or "")
-    write = WriteFile(entry.path, given(content), old, FILE_MODE, overrides_read_only=True)
+    write = WriteFile(entry.path, BytesContent(content), old, FILE_MODE, overrides_read_only=True)
     label = f"{transaction.id}-receipt"
     depot.workspace.commit([[write]], depot.objects, depot.journal, label=label)
 
@@ -258,7 +259,9 @@ class _Undoing:
         if before.backup is None:
             raise IntegrityError(f"nothing was put aside of {entry.path.relative}")
         content = self._depot.attic.read_aside(before.backup, before.version)
-        return WriteFile(entry.path, given(content), old, before.mode, overrides_read_only=True)
+        return WriteFile(
+            entry.path, BytesContent(content), old, before.mode, overrides_read_only=True
+        )
 
 
 def _is_before(before: Before | None, state: EntryState | None) -> bool:

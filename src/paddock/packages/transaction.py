@@ -54,12 +54,12 @@ from paddock.storage.atomic import (
 )
 from paddock.storage.journal import Journal
 from paddock.storage.locks import locked, shared, try_locked, try_shared
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry, digest_of
 from paddock.workspace import Workspace
-from paddock.workspace.changes import Objects
 
 FORMAT: Final = 1
 
@@ -464,7 +464,7 @@ class Depot(Struct, frozen=True):
     layout: PlaneLayout
     workspace: Workspace
     """On the plane's root: what is installed goes through the same fence as any write."""
-    objects: Objects
+    objects: ObjectStore
     journal: Journal
     ledger: PackageLedger
     clock: Callable[[], float]

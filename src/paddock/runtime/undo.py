@@ -40,8 +40,8 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.move import DIRECTORY_VERSION
 from paddock.workspace.paths import escapes_root, join_parts, parse_asked
+from paddock.workspace.single import DIRECTORY_VERSION
 
 # A path is taken back only if what the call left still stands there, which the set checks
 # again under its locks: each change says at which version the path must be.

@@ -8,13 +8,15 @@ a path, only a descriptor and a name under it; but for `take`, and where no agen
 import errno
 import fcntl
 import functools
+import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Final
 
 from paddock.errors import HostError, StorageFullError
 from paddock.kernel.files import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2, syncfs
+from paddock.values.entries import DIGEST_PREFIX
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -30,7 +32,7 @@ _NO_KERNEL_COPY: Final = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 19
 _READ_BYTES_MAX: Final = 65_536
 """What is read and written costs less than a copy by the kernel up to here."""
 _SYNCED_ONE_BY_ONE_MAX: Final = 4
@@ -90,7 +92,7 @@ class Disk:
             if failure.errno not in _NO_KERNEL_COPY:
                 raise
         while done < size_bytes:
-            chunk = os.pread(from_fd, min(_CHUNK_BYTES, size_bytes - done), done)
+            chunk = os.pread(from_fd, min(CHUNK_BYTES, size_bytes - done), done)
             if not chunk:
                 break
             self.write(to_fd, chunk)
@@ -190,14 +192,12 @@ class Disk:
         os.unlink(name, dir_fd=dir_fd)
 
     def make_directory(self, dir_fd: int | None, name: str, mode: int = 0o777) -> None:
-        """A new directory, `mode` less the umask; EEXIST if anything has the name."""
         os.mkdir(name, mode, dir_fd=dir_fd)
 
     def remove_directory(self, dir_fd: int, name: str) -> None:
         os.rmdir(name, dir_fd=dir_fd)
 
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
-        """A symbolic link with that text: a whole record in one call."""
         os.symlink(text, name, dir_fd=dir_fd)
 
     # Metadata
@@ -276,16 +276,50 @@ def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
         disk.sync_file_system(fd)
 
 
+# Reading
+
+
+def read_bytes(fd: int, size_bytes: int, offset: int = 0) -> bytes:
+    """So many bytes of an open file; fewer only where it ends, or was cut shorter meanwhile."""
+    # One read takes at most 0x7ffff000 bytes, and may take less.
+    content = os.pread(fd, size_bytes, offset) if size_bytes > 0 else b""
+    while content and len(content) < size_bytes:
+        more = os.pread(fd, size_bytes - len(content), offset + len(content))
+        if not more:
+            break
+        content += more
+    return content
+
+
+def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:
+    """An open file's first bytes, in pieces of CHUNK_BYTES; it may end before."""
+    offset = 0
+    while chunk := read_bytes(fd, min(CHUNK_BYTES, size_bytes - offset), offset):
+        yield chunk
+        offset += len(chunk)
+
+
+def digest_of_file(fd: int, size_bytes: int) -> str:
+    digest = hashlib.sha256()
+    for chunk in chunks_of(fd, size_bytes):
+        digest.update(chunk)
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
+def write_chunks(chunks: Iterable[bytes], disk: Disk, fd: int) -> str:
+    """Write the pieces to an open file; the digest of them all."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+        disk.write(fd, chunk)
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
 # Failures
 
 
 class converting:  # noqa: N801 - used as a statement; a generator would cost thrice as much
-    """Convert whatever `OSError` the block raises; `act` is what was about to be done.
-
-    Raises:
-        StorageFullError: no space or no quota: nothing is changed that cannot be kept.
-        HostError: anything else.
-    """
+    """Convert whatever `OSError` the block raises; `act` is what was about to be done."""
 
     __slots__ = ("_act",)
 
