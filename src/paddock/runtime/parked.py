@@ -10,7 +10,6 @@ Also here:
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 from msgspec import Struct
@@ -235,7 +234,6 @@ _USED_UP: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class CommitArguments(ArgumentType):
     request: str = needed_text("The request whose changes are committed.")
     agent: str = needed_text("The agent whose command made them.")

@@ -5,7 +5,6 @@ Also here:
 - `grep_dev`: `grep` with an account of what was searched, for the development toolset.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -62,7 +61,6 @@ PATTERN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class GrepArguments(ArgumentType):
     """Arguments of `grep`."""
 
@@ -244,7 +242,6 @@ def grep_tool() -> Tool[GrepArguments]:
 _DEFAULT_RESULTS: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
 class GrepDevArguments(ArgumentType):
     """Arguments of `grep_dev`."""
 

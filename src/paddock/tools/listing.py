@@ -8,7 +8,6 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -106,7 +105,6 @@ _DEFAULT_ENTRIES: Final = 500
 _OTHERWISE: Final = "use find with a pattern, or view with an offset"
 
 
-@dataclass(frozen=True, slots=True)
 class LsArguments(ArgumentType):
     """Arguments of `ls`."""
 
@@ -213,7 +211,6 @@ _DEPTH_DEFAULT: Final = 3
 _LEFT_OUT: Final = "__pycache__"
 
 
-@dataclass(frozen=True, slots=True)
 class ListFilesArguments(ArgumentType):
     """Arguments of `list_files`."""
 
@@ -388,7 +385,6 @@ def list_files_tool() -> Tool[ListFilesArguments]:
 _DEFAULT_ENTRIES_FIND: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
 class FindArguments(ArgumentType):
     """Arguments of `find`."""
 

@@ -5,7 +5,6 @@ Also here:
 - `delete_file`: remove a file, an empty directory or a link.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -31,7 +30,6 @@ from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, EntryVersion, WritePath
 
 
-@dataclass(frozen=True, slots=True)
 class MoveFileArguments(ArgumentType):
     """Arguments of `move_file`."""
 
@@ -113,7 +111,6 @@ def move_file_tool() -> Tool[MoveFileArguments]:
     return Tool(MOVE_FILE, MoveFile())
 
 
-@dataclass(frozen=True, slots=True)
 class DeleteFileArguments(ArgumentType):
     """Arguments of `delete_file`."""
 

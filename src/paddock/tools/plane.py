@@ -8,7 +8,6 @@ Also here:
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -50,7 +49,6 @@ _ENTRIES_DEFAULT: Final = 10
 _NOTHING: Final = Rows((), (), 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
 class QueryLedgerArguments(ArgumentType):
     """Arguments of `query_ledger`."""
 
@@ -223,7 +221,6 @@ def query_ledger_tool() -> Tool[QueryLedgerArguments]:
     return Tool(QUERY_LEDGER, QueryLedger())
 
 
-@dataclass(frozen=True, slots=True)
 class ListPackagesArguments(ArgumentType):
     """Arguments of `list_packages`: none."""
 
@@ -319,7 +316,6 @@ _WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class GateCheckArguments(ArgumentType):
     """Arguments of `gate_check`."""
 

@@ -9,7 +9,6 @@ Also here:
 - `edit_file_dev`: replace exact text in a file, once or everywhere, behind the dual gate.
 """
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -215,7 +214,6 @@ def _near_row(line: NearLine) -> str:
     return f"line {line.number}: {text}{cut}{end}"
 
 
-@dataclass(frozen=True, slots=True)
 class StrReplaceArguments(ArgumentType):
     """Arguments of `str_replace`."""
 
@@ -312,7 +310,6 @@ _WORDING_EDIT_FILE_DEV: Final = Wording(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class EditFileDevArguments(ArgumentType):
     """Arguments of `edit_file_dev`."""
 

@@ -13,7 +13,6 @@ Also here:
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -306,7 +305,6 @@ _DRY_RUN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class ShellArguments(ArgumentType):
     """Arguments of `run_shell`."""
 
@@ -325,7 +323,6 @@ class ShellArguments(ArgumentType):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class ShellDevArguments(ArgumentType):
     """Arguments of `run_shell_dev`."""
 

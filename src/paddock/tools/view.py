@@ -8,7 +8,6 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -134,7 +133,6 @@ DIRECTORY: Final = "directory"
 _NUMBER_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
 class ViewArguments(ArgumentType):
     """Arguments of `view`."""
 
@@ -377,7 +375,6 @@ NOTICE: Final = "[paddock: "
 _LOOKS_LIKE_NOTICE: Final = re.compile(r"\[(?=paddock:)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
 class ReadFileArguments(ArgumentType):
     """Arguments of `read_file`."""
 

@@ -7,7 +7,6 @@ Also here:
 - `write_output`: a new file under `outputs/`, never in the place of another.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -78,7 +77,6 @@ def write_whole(
             raise refusal_of_presence(path, ports) from None
 
 
-@dataclass(frozen=True, slots=True)
 class CreateFileArguments(ArgumentType):
     """Arguments of `create_file`."""
 
@@ -182,7 +180,6 @@ def create_file_tool() -> Tool[CreateFileArguments]:
     return Tool(CREATE_FILE, CreateFile())
 
 
-@dataclass(frozen=True, slots=True)
 class WriteFileDevArguments(ArgumentType):
     """Arguments of `write_file_dev`."""
 
@@ -292,7 +289,6 @@ _NAME_BYTES_MAX: Final = (
 """So that the last number fits too."""
 
 
-@dataclass(frozen=True, slots=True)
 class WriteOutputArguments(ArgumentType):
     """Arguments of `write_output`."""
 
