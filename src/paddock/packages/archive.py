@@ -29,7 +29,7 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -46,7 +46,7 @@ from paddock.packages.manifest import (
     shown_collision,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.plane.strict_json import parse_object, write_object
+from paddock.plane.json_files import parse_file, write_object
 from paddock.storage.atomic import host_errors, read_file, read_file_through_links, replace_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
@@ -436,19 +436,20 @@ def write_hashes(source: Path, *, check: bool) -> HashReport:
     """
     path = source / MANIFEST
     content = _manifest_bytes(path)
-    fields = parse_object(content, str(path))
+    given = parse_file(content, str(path))
     stale: list[Failure] = []
     assets: list[Json] = []
-    for table in fields.tables("assets"):
-        name, before = table.text("path"), table.members.get("sha256")
-        problem = path_problem(name)  # before it is opened
-        if problem:
-            raise table.error("path", f"{quote(name)}: {problem}", "name it relative to the plane")
+    for position, row in enumerate(given.convert(_HashedRows).assets):
+        name, before = row.get("path"), row.get("sha256")
+        problem = path_problem(name) if isinstance(name, str) else "it is missing"
+        if problem or not isinstance(name, str):  # before it is opened
+            way = ("assets", position, "path")
+            raise given.error(way, f"{quote(name)}: {problem}", "name it relative to the plane")
         digest = _digest_at(source, name)
-        assets.append({**table.members, "sha256": digest})
+        assets.append({**row, "sha256": digest})
         if before != digest:
             stale.append(Failure(name, f"the manifest says {_said(before)}, and it is {digest}"))
-    after = _with_assets(fields.members, assets)
+    after = write_object({**given.members, "assets": assets})
     parse_manifest(after, str(path))
     is_written = bool(stale) and not check
     if is_written:
@@ -558,8 +559,8 @@ def _manifest_bytes(path: Path) -> bytes:
     return content
 
 
-def _with_assets(members: object, assets: list[Json]) -> bytes:
-    return write_object({**cast("dict[str, Json]", members), "assets": assets})
+class _HashedRows(Struct, frozen=True):
+    assets: tuple[dict[str, Any], ...] = ()
 
 
 def _digest_at(source: Path, name: str) -> str:

@@ -73,7 +73,7 @@ from paddock.packages.vouching import (
     read_vouched,
     sign_now,
 )
-from paddock.plane.strict_json import write_object
+from paddock.plane.json_files import write_object
 from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.text.show import quote, show_name
 from paddock.values.entries import (
@@ -263,7 +263,7 @@ class _Founder:
                 approval = recorded_approval(known, standing, {public.key_id: public})
             found[manifest.package_id] = approval
             path = approval_file(approval.wo_id)
-            swap.write(path, write_object(approval.as_json()), OWN_MODE)
+            swap.write(path, write_object(approval), OWN_MODE)
         self._commit(swap, "approvals")
         return found
 

@@ -17,8 +17,8 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
-from paddock.plane.strict_json import parse_object, write_object
 from paddock.storage.atomic import (
     host_errors,
     make_directories,
@@ -26,6 +26,7 @@ from paddock.storage.atomic import (
     replace_file,
     require_private,
 )
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 
@@ -102,7 +103,13 @@ class PlaneIdentity(Struct, frozen=True):
 
     def to_bytes(self) -> bytes:
         """The content of `plane.json`."""
-        return write_object({"format": FORMAT, "root": str(self.root), "id": self.id})
+        return write_object(_IdentityFile(FORMAT, str(self.root), self.id))
+
+
+class _IdentityFile(Strict, frozen=True):
+    format: int
+    root: str
+    id: str
 
 
 def identity_of(root: Path) -> PlaneIdentity:
@@ -126,18 +133,17 @@ def parse_identity(content: bytes, file: str) -> PlaneIdentity:
     Raises:
         ConfigError: as `read_identity`.
     """
-    fields = parse_object(content, file)
-    fields.require_only(frozenset({"format", "root", "id"}))
-    if fields.number("format") != FORMAT:
-        raise fields.error(
+    given = parse_file(content, file)
+    read = given.convert(_IdentityFile)
+    if read.format != FORMAT:
+        raise given.error(
             "format",
-            f"the plane has format {quote(fields.number('format'))}, this Paddock knows {FORMAT}",
+            f"the plane has format {quote(read.format)}, this Paddock knows {FORMAT}",
             "use the Paddock that made it",
         )
-    root = fields.text("root")
-    if not root.startswith("/") or "\0" in root:
-        raise fields.error("root", f"{quote(root)} is not an absolute path", "restore the file")
-    return PlaneIdentity(Path(root), fields.text("id"))
+    if not read.root.startswith("/") or "\0" in read.root:
+        raise given.error("root", f"{quote(read.root)} is not an absolute path", "restore the file")
+    return PlaneIdentity(Path(read.root), read.id)
 
 
 def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
@@ -173,7 +179,7 @@ def register_bare_plane(root: Path, environment: Environment) -> bool:
     record = _record_path(root, environment)
     make_directories(record.parent)
     require_private(record.parent)
-    replace_file(record, write_object({"format": _FORMAT, "path": str(root)}))
+    replace_file(record, write_object(_PlaneRecord(_FORMAT, str(root))))
     return True
 
 
@@ -222,10 +228,13 @@ def _read_record(record: Path) -> Path | None:
     content = read_file(record, limits.plane_record_bytes_max)
     if content is None:
         return None
-    fields = parse_object(content, str(record))
-    fields.require_only(frozenset({"format", "path"}))
-    root = Path(fields.text("path"))
-    return root if fields.number("format") == _FORMAT else None
+    read = parse_file(content, str(record)).convert(_PlaneRecord)
+    return Path(read.path) if read.format == _FORMAT else None
+
+
+class _PlaneRecord(Strict, frozen=True):
+    format: int
+    path: str
 
 
 def _record_path(root: Path, environment: Environment) -> Path:

@@ -21,8 +21,8 @@ from paddock.errors import ConfigError
 from paddock.plane.admin import DEFAULT_PERMISSIONS, DEFAULT_SYSTEM_PROMPT, AdminConfig, ModelChoice
 from paddock.plane.discover import ProjectRoot, bare_planes_below
 from paddock.plane.environment import Environment, real_path
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout, path_id
-from paddock.plane.strict_json import parse_object, write_object
 from paddock.storage.atomic import (
     make_directories,
     read_file,
@@ -32,11 +32,10 @@ from paddock.storage.atomic import (
     require_private,
     trusted_owners,
 )
+from paddock.text.json import Strict
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import digest_of
-
-_KEYS: Final = frozenset({"path", "digest", "trusted_at"})
 
 
 class TrustAnswer(Struct, frozen=True):
@@ -108,7 +107,7 @@ def write_trust(record: TrustRecord, environment: Environment) -> None:
     digest, trusted_at = record.digest, record.trusted_at
     replace_file(
         path,
-        write_object({"path": str(record.path), "digest": digest, "trusted_at": trusted_at}),
+        write_object(_TrustFile(str(record.path), digest, trusted_at)),
     )
 
 
@@ -118,9 +117,14 @@ def parse_trust(content: bytes, file: str) -> TrustRecord:
     Raises:
         ConfigError: it does not load.
     """
-    fields = parse_object(content, file)
-    fields.require_only(_KEYS)
-    return TrustRecord(Path(fields.text("path")), fields.text("digest"), fields.text("trusted_at"))
+    read = parse_file(content, file).convert(_TrustFile)
+    return TrustRecord(Path(read.path), read.digest, read.trusted_at)
+
+
+class _TrustFile(Strict, frozen=True):
+    path: str
+    digest: str
+    trusted_at: str
 
 
 def _read_record(real: Path, environment: Environment) -> TrustRecord | None:

@@ -1,11 +1,11 @@
 """Conversations as JSON and back: for sessions that are resumed, for digests and scripts."""
 
-import json
 from collections.abc import Mapping
 from typing import cast
 
 from paddock.errors import ConfigError
 from paddock.providers.wire import as_map, as_maps, as_text
+from paddock.text.json import canonical_json
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
 from paddock.values.entries import digest_of
@@ -158,10 +158,8 @@ def request_as_json(request: ModelRequest) -> dict[str, Json]:
 
 
 def request_text(request: ModelRequest) -> str:
-    """The request in one form: compact JSON, members in order of their names."""
-    return json.dumps(
-        request_as_json(request), ensure_ascii=False, sort_keys=True, separators=(",", ":")
-    )
+    """The request in one form."""
+    return canonical_json(request_as_json(request))
 
 
 def request_digest(request: ModelRequest) -> str:

@@ -39,7 +39,7 @@ from tests.support.places import Place, new_place
 
 HEAVY = (
     *("anthropic", "openai", "mcp", "claude_agent_sdk", "pydantic", "httpx", "requests"),
-    *("tree_sitter", "tree_sitter_bash", "tree_sitter_json", "tree_sitter_toml", "cryptography"),
+    *("tree_sitter", "tree_sitter_bash", "tree_sitter_toml", "cryptography"),
     *("argparse", "asyncio", "subprocess"),
 )
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.clients import CLAUDE, CODEX, ClientFile, ClientFileEdit, read_client_file
-from paddock.plane.strict_json import parse_object
+from paddock.plane.json_files import JsonFile, parse_file
 from paddock.text.json import remove_member, set_member
 from paddock.text.show import quote
 from paddock.values.calls import Json
@@ -112,8 +112,8 @@ def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[st
 
 
 def _json(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
-    found = parse_object(content or b"{}\n", file)
-    servers = found.table("mcpServers").members
+    found = parse_file(content or b"{}\n", file)
+    servers = _servers(found)
     text = found.source.decode("utf-8")
     if NAME not in servers:
         return set_member(text, ("mcpServers", NAME), dict(entry)).encode("utf-8")
@@ -121,6 +121,13 @@ def _json(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
     for name, value in rows.items():
         text = set_member(text, ("mcpServers", NAME, name), value)
     return text.encode("utf-8") if rows else None
+
+
+def _servers(found: JsonFile) -> Mapping[str, Json]:
+    servers = found.members.get("mcpServers", {})
+    if not isinstance(servers, dict):
+        raise found.error("mcpServers", "'mcpServers' is not an object", "write an object: {…}")
+    return cast("dict[str, Json]", servers)
 
 
 def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
@@ -272,14 +279,13 @@ def _find_entry(found: ClientFile) -> Json:
     if not found.content:
         return None
     if found.path.suffix != ".toml":
-        servers = parse_object(found.content, str(found.path)).table("mcpServers").members
-        return servers.get(NAME)
+        return _servers(parse_file(found.content, str(found.path))).get(NAME)
     known = _toml_uninstall(found.content, str(found.path)).get("mcp_servers")
     return cast("dict[str, Json]", known).get(NAME) if isinstance(known, dict) else None
 
 
 def _from_json(content: bytes, file: str) -> bytes:
-    source = parse_object(content, file).source.decode("utf-8")
+    source = parse_file(content, file).source.decode("utf-8")
     return remove_member(source, ("mcpServers", NAME)).encode("utf-8")
 
 
