@@ -82,7 +82,6 @@ def _give_up(
 
 
 def _newest(rows: list[str], room: int) -> list[str]:
-    """The last rows that fit, which are ASCII."""
     kept: list[str] = []
     for row in reversed(rows):
         room -= len(row) + 1

@@ -72,7 +72,7 @@ def require_registered(config: AdminConfig) -> None:
     """
     registered: Mapping[str, Tool[Any]] = {tool.name: tool for tool in all_tools()}
     seen: set[str] = set()
-    for position, entry in enumerate(config.tools):
+    for position, entry in enumerate(config.tools or ()):
         where = config.place(("tools", position, "tool_id"))
         tool = registered.get(entry.tool_id)
         toolset = None if tool is None else tool.spec.toolset

@@ -186,7 +186,6 @@ def read_members(content: bytes) -> dict[str, PackedFile]:
 
 
 def _member(tar: bytes, offset: int, known: dict[str, PackedFile]) -> PackedFile:
-    """The member whose header stands at `offset`, where encoding it gives the same bytes."""
     start = offset + _BLOCK_BYTES
     header = tar[offset:start]
     try:
@@ -469,8 +468,6 @@ def is_litter(name: str) -> bool:
 
 
 class _Survey:
-    """What a source holds: regular files by name, and what is left out or refused."""
-
     def __init__(self, source: Path) -> None:
         self._source = source
         self.files: dict[str, int] = {}

@@ -180,7 +180,6 @@ def _packages(archives: Sequence[Archive]) -> Iterator[PackedFile]:
 
 
 def _source(program: Path) -> Iterator[PackedFile]:
-    """Every file of the program, but for what tools leave lying about."""
     waiting = [""]
     while waiting:
         prefix = waiting.pop()

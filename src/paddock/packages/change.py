@@ -167,7 +167,6 @@ def complete(depot: Depot, transaction: Transaction) -> str:
 
 
 def _write_receipt(depot: Depot, transaction: Transaction, content: bytes) -> None:
-    """Put it beside the manifest, through the journal: a killed writer leaves no draft there."""
     entry = depot.workspace.resolve_entry(receipt_path(transaction.package_id))
     state = depot.workspace.entry_state(entry)
     version = digest_of(content)

@@ -274,7 +274,6 @@ class _Founder:
         manifest: Manifest,
         standing: Sequence[PackageApproval],
     ) -> PackageApproval:
-        """One that a stopped founding made and that holds, else a new one."""
         public = public_half(key)
         claim = ApprovalClaim(manifest.digest, tuple(manifest.by_path), self._depot.clock())
         used, keys = log.used_approvals, {public.key_id: public}

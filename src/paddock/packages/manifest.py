@@ -129,7 +129,6 @@ def path_problem(path: str) -> str:
 
 
 def _fits(name: bytes) -> bool:
-    """Whether a ustar header has room for it: its name, or its prefix and its name."""
     cut = name.find(b"/", max(len(name) - 101, 0))
     return len(name) <= 100 or (0 < cut <= 155 and cut + 1 < len(name))
 

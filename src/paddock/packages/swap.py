@@ -68,7 +68,6 @@ class InMemory(Struct, frozen=True):
 
 
 def _unnamed() -> int:
-    """A file that nobody else can open: in memory, memfd_create(2), where there is that."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("package", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:

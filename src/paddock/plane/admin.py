@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import asdict, replace
 
 from paddock import limits
@@ -145,9 +145,9 @@ class AdminTable(Strict, frozen=True):
     )
     attention: Attention = field(default_factory=Attention)
     tools: Annotated[
-        tuple[DeclaredTool, ...],
-        Meta(description="Core tools that the model is offered, as they are registered."),
-    ] = ()
+        tuple[DeclaredTool, ...] | UnsetType,
+        Meta(description="Core tools that the model is offered; absent: all that are registered."),
+    ] = UNSET
     package_tools: Annotated[
         tuple[PackageTool, ...],
         Meta(description="Tools of packages: code that runs in Paddock's own process."),

@@ -244,7 +244,6 @@ def _require_apart_from_planes(root: Path, environment: Environment) -> None:
 
 
 def _is_ours_untrusted(root: ProjectRoot, environment: Environment) -> bool:
-    """Whether the policy that stands there is what `init` writes, and nobody trusts it yet."""
     own = read_own_policy(root, environment)
     return own is not None and own.content == POLICY_TEMPLATE and not own.trusted
 
@@ -386,7 +385,6 @@ def _require_no_plane_above(root: Path) -> None:
 
 
 def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:
-    """Refuse a directory with anything but what a stopped `init` left, and what may be there."""
     above = _above(blueprint.beside)
     known = _above(blueprint.files) | set(blueprint.directories)
     for path in _entries(root):
@@ -403,7 +401,6 @@ def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) 
 
 
 def _is_bytecode(relative: str, above: set[str]) -> bool:
-    """Whether an interpreter left it beside a source that may stand there."""
     folder, found, _ = relative.partition("/__pycache__")
     return bool(found) and folder in above
 
@@ -420,7 +417,6 @@ def _entries(directory: Path) -> Iterator[Path]:
 
 
 def _above(names: Iterable[str]) -> set[str]:
-    """Every directory on the way to these files."""
     return {parent.as_posix() for name in names for parent in PurePath(name).parents}
 
 

@@ -415,7 +415,6 @@ def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Enviro
 
 
 def _candidates(directory: Path, environment: Environment) -> tuple[Path, ...]:
-    """`directory`, and those of its parents that could be a root: see `find_root`."""
     home = real_path(environment.home)
     around_home = {home, *home.parents}
     parents = [
@@ -443,7 +442,6 @@ def _is_project(directory: Path) -> bool:
 
 
 def _is_planted(directory: Path) -> bool:
-    """Whether somebody else may have made `directory` a project: see `find_root`."""
     status = _lstat(directory)
     ours = (os.geteuid(), 0)
     if status is None:

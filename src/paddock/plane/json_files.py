@@ -88,7 +88,6 @@ class JsonFile(Struct, frozen=True):
         return f"{self.file}, line {line}, field {quote(name[1:])}"
 
     def _refused(self, said: str, type_: object) -> ConfigError:
-        """What msgspec said, in the words of a person, with the value and its place."""
         at = _AT.search(said)
         said = said[: at.start()] if at else said
         parts = re.findall(r"\.([^.\[]+)|\[(\d+)\]", at[1] if at else "")
@@ -116,7 +115,6 @@ class JsonFile(Struct, frozen=True):
 
 
 def _known(type_: object, way: Way) -> tuple[str, ...]:
-    """What can stand at the end of a way into a type: keys of an object, or words."""
     from msgspec import inspect  # noqa: PLC0415 - a file that does not load alone needs it
 
     kinds = [inspect.type_info(type_)]

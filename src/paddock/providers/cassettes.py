@@ -155,8 +155,6 @@ class RecordingTransport(httpx2.AsyncBaseTransport):
 
 
 class _Listening(httpx2.AsyncByteStream):
-    """A response's body on its way to whoever reads it."""
-
     def __init__(
         self,
         response: httpx2.Response,

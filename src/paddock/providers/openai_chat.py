@@ -142,8 +142,6 @@ def _call(call_id: str, name: str, arguments: Json) -> Json:
 
 
 class _OpenCall(Struct):
-    """A call whose parts arrive."""
-
     id: str
     name: str = ""
     pieces: list[Json] = field(default_factory=list[Json])

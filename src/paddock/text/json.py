@@ -477,7 +477,6 @@ class _Style(Struct, frozen=True):
 
 
 def _spaced(value: Json) -> str:
-    """A value on one line, white space behind each bracket that opens."""
     if isinstance(value, dict):
         members = cast("dict[str, Json]", value).items()
         inner = ", ".join(f"{json.dumps(name)}: {_spaced(each)}" for name, each in members)
@@ -511,7 +510,6 @@ def without(text: str, top: Node, way: Way) -> str:
 
 
 def _cut(text: str, spans: Sequence[tuple[int, int]], index: int) -> str:
-    """The text without one of several members or items, and without the comma that it had."""
     if index:
         return text[: spans[index - 1][1]] + text[spans[index][1] :]
     return text[: spans[0][0]] + text[spans[1][0] :]
@@ -579,6 +577,5 @@ def _written(value: Json, indent: str) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """The white space that the line of this place begins with."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]

@@ -144,8 +144,6 @@ def text_map(description: str) -> Any:
 
 @dataclass_transform(frozen_default=True)
 class _ArgumentMeta(StructMeta):
-    """Gives a struct the defaults and types that its `Argument`s say."""
-
     def __new__(
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> Any:
@@ -233,7 +231,6 @@ class Binder(Generic[A]):
         return asdict(cast("Struct", self.bind(given)[0]))
 
     def _fault(self, given: Mapping[str, Json]) -> InvalidArgumentsError:
-        """What `msgspec` found, in words for a model: by the fields' order, unknown names last."""
         for name, declared in self.declared.items():
             if name not in given:
                 if not declared.is_required:

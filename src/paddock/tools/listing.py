@@ -106,8 +106,6 @@ _OTHERWISE: Final = "use find with a pattern, or view with an offset"
 
 
 class LsArguments(ArgumentType):
-    """Arguments of `ls`."""
-
     path: str = filled_text("Directory to list.", ".")
     limit: int = optional_integer(
         "The most entries to show.", _DEFAULT_ENTRIES, minimum=1, limit="ls_entries_max"
@@ -115,8 +113,6 @@ class LsArguments(ArgumentType):
 
 
 class LsPlan(Struct, frozen=True):
-    """What will be listed."""
-
     path: ReadPath
     limit: int
     actions: tuple[Action, ...]
@@ -126,12 +122,10 @@ class Ls:
     """Names alone; only what is shown is looked at closely."""
 
     def resolve(self, arguments: LsArguments, ports: Ports) -> LsPlan:
-        """Raises: ToolError for a path that leads out."""
         path = ports.workspace.resolve_read(arguments.path)
         return LsPlan(path, arguments.limit, path_actions("search", "ls", path))
 
     def run(self, plan: LsPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is no such directory."""
         try:
             page = first_entries(
                 ports.workspace.tree, plan.path, plan.limit, ShownEntries(ports.shown)
@@ -161,7 +155,6 @@ def _shown(name: str, remark: str) -> str:
 
 
 def _row(entry: DirectoryEntry, shown: Shown) -> tuple[str, str]:
-    """The name, a directory's with a slash behind, and what has to be said of it."""
     name = entry.path.name
     match entry.kind:
         case EntryKind.DIRECTORY:
@@ -202,7 +195,6 @@ LS: Final = ToolSpec(
 
 
 def ls_tool() -> Tool[LsArguments]:
-    """The tool, ready to register."""
     return Tool(LS, Ls())
 
 
@@ -212,8 +204,6 @@ _LEFT_OUT: Final = "__pycache__"
 
 
 class ListFilesArguments(ArgumentType):
-    """Arguments of `list_files`."""
-
     path: str = filled_text("Directory to list, relative to the workspace root.", ".")
     max_depth: int = clamped_integer(
         "How many levels down.", _DEPTH_DEFAULT, minimum=1, limit="listed_depth_max"
@@ -222,8 +212,6 @@ class ListFilesArguments(ArgumentType):
 
 
 class ListFilesPlan(Struct, frozen=True):
-    """What will be listed; `given` is the path as it was asked for."""
-
     given: str
     path: ReadPath
     depth: int
@@ -235,7 +223,6 @@ class ListFiles:
     """Names, types and sizes; contents are closed to it."""
 
     def resolve(self, arguments: ListFilesArguments, ports: Ports) -> ListFilesPlan:
-        """Raises: ToolError for a path that leads out, or a glob that no name matches."""
         if "/" in arguments.glob:
             raise InvalidPatternError(
                 f"the glob {quote(arguments.glob)} has a slash, and no file name has one",
@@ -251,7 +238,6 @@ class ListFiles:
         )
 
     def run(self, plan: ListFilesPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is no such directory."""
         about = _Wanted(plan.glob, ports.shown)
         try:
             # All of them: only a close look tells a link that leads out, and the count is real.
@@ -274,7 +260,6 @@ class _Wanted:
         self._shown = shown
 
     def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
-        """Whether the entry is part of the listing."""
         if is_directory:
             return self.enters(path)
         return fnmatchcase(path.name, self._glob) and self._shown.is_shown(path.relative)
@@ -378,7 +363,6 @@ LIST_FILES: Final = ToolSpec(
 
 
 def list_files_tool() -> Tool[ListFilesArguments]:
-    """The tool, ready to register."""
     return Tool(LIST_FILES, ListFiles())
 
 
@@ -386,8 +370,6 @@ _DEFAULT_ENTRIES_FIND: Final = 1_000
 
 
 class FindArguments(ArgumentType):
-    """Arguments of `find`."""
-
     pattern: str = needed_text(
         "Glob: *.py by name at any depth; with a slash by path below the searched directory, "
         "such as src/**/*.ts; {a,b} for either."
@@ -402,8 +384,6 @@ class FindArguments(ArgumentType):
 
 
 class FindPlan(Struct, frozen=True):
-    """What will be looked for, and where."""
-
     path: ReadPath
     glob: SearchGlob
     limit: int
@@ -414,13 +394,11 @@ class Find:
     """The first entries by path; the same ones every time."""
 
     def resolve(self, arguments: FindArguments, ports: Ports) -> FindPlan:
-        """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
         path = ports.workspace.resolve_read(arguments.path)
         glob = compile_glob(arguments.pattern, ports.workspace.tree.root_names)
         return FindPlan(path, glob, arguments.limit, path_actions("search", "find", path))
 
     def run(self, plan: FindPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is no such directory."""
         from paddock.workspace.search.names import (  # noqa: PLC0415 - starting programs is costly to import
             search_names,
         )
@@ -473,5 +451,4 @@ FIND: Final = ToolSpec(
 
 
 def find_tool() -> Tool[FindArguments]:
-    """The tool, ready to register."""
     return Tool(FIND, Find())

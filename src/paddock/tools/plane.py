@@ -50,8 +50,6 @@ _NOTHING: Final = Rows((), (), 0, 0)
 
 
 class QueryLedgerArguments(ArgumentType):
-    """Arguments of `query_ledger`."""
-
     ledger: str = filled_text(
         "Which ledger.", LEDGERS[0].value, (ledger.value for ledger in LEDGERS)
     )
@@ -71,8 +69,6 @@ class QueryLedgerArguments(ArgumentType):
 
 
 class QueryLedgerPlan(Struct, frozen=True):
-    """What will be looked for."""
-
     ledger: LedgerName
     wanted: Filter
     count: int
@@ -217,7 +213,6 @@ QUERY_LEDGER: Final = ToolSpec(
 
 
 def query_ledger_tool() -> Tool[QueryLedgerArguments]:
-    """The tool, ready to register."""
     return Tool(QUERY_LEDGER, QueryLedger())
 
 
@@ -304,7 +299,6 @@ LIST_PACKAGES: Final = ToolSpec(
 
 
 def list_packages_tool() -> Tool[ListPackagesArguments]:
-    """The tool, ready to register."""
     return Tool(LIST_PACKAGES, ListPackages())
 
 
@@ -317,8 +311,6 @@ _WORDS: Final = {
 
 
 class GateCheckArguments(ArgumentType):
-    """Arguments of `gate_check`."""
-
     gate: str = filled_text("One gate, or all.", ALL, (ALL, *PLANE_GATES))
 
 
@@ -374,7 +366,6 @@ class _Row:
         self._hidden = len(result.failures) - len(self._shown)
 
     def text(self) -> str:
-        """For the model."""
         result = self.result
         note = f"  {show_name(result.note)}" if result.note else ""
         lines = [f"{result.gate}  {_WORDS[result.status]}  {result.checks} checks{note}"]
@@ -388,7 +379,6 @@ class _Row:
         return "\n".join(lines)
 
     def as_json(self) -> Json:
-        """For the host."""
         result = self.result
         return {
             "name": result.gate,
@@ -457,5 +447,4 @@ GATE_CHECK: Final = ToolSpec(
 
 
 def gate_check_tool() -> Tool[GateCheckArguments]:
-    """The tool, ready to register."""
     return Tool(GATE_CHECK, GateCheck())

@@ -215,8 +215,6 @@ def _near_row(line: NearLine) -> str:
 
 
 class StrReplaceArguments(ArgumentType):
-    """Arguments of `str_replace`."""
-
     path: str = needed_text("File to edit, relative to the workspace root.")
     old_str: str = needed_text(
         "The exact text to replace. It must stand in the file exactly once; "
@@ -246,7 +244,6 @@ class StrReplace:
     """Exactly one match or an error; every byte that is not named stays."""
 
     def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
-        """Raises: ToolError for equal texts, unusable texts or path."""
         old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
         path = ports.workspace.resolve_write(arguments.path)
         actions = path_actions("file", "str_replace", path)
@@ -258,7 +255,6 @@ class StrReplace:
         return replace(plan, if_version=found), found
 
     def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then the file is as it was."""
         name = plan.path.asked.relative
         # Threat: an agent that may edit a file and not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
@@ -299,7 +295,6 @@ STR_REPLACE: Final = ToolSpec(
 
 
 def str_replace_tool() -> Tool[StrReplaceArguments]:
-    """The tool, ready to register."""
     return Tool(STR_REPLACE, StrReplace())
 
 
@@ -311,8 +306,6 @@ _WORDING_EDIT_FILE_DEV: Final = Wording(
 
 
 class EditFileDevArguments(ArgumentType):
-    """Arguments of `edit_file_dev`."""
-
     path: str = needed_text("File to edit, relative to the workspace root.")
     old_string: str = needed_text(
         "The exact text to replace, no pattern; a newline matches the file's own line end.",
@@ -324,8 +317,6 @@ class EditFileDevArguments(ArgumentType):
 
 
 class EditFileDevPlan(Struct, frozen=True):
-    """What will be replaced where; `given` is the path as it was asked for."""
-
     given: str
     path: WritePath
     old: bytes
@@ -339,7 +330,6 @@ class EditFileDev:
     """Every byte that is not named stays."""
 
     def resolve(self, arguments: EditFileDevArguments, ports: Ports) -> EditFileDevPlan:
-        """Raises: ToolError for equal texts, unusable texts or path."""
         names = ("old_string", "new_string")
         old, new = require_change(arguments.old_string, arguments.new_string, names)
         path = ports.workspace.resolve_write(arguments.path)
@@ -359,7 +349,6 @@ class EditFileDev:
         return replace(plan, if_version=found), found
 
     def run(self, plan: EditFileDevPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then the file is as it was."""
         try:
             with telling_what_changed(plan.if_version, plan.path.real, ports):
                 receipt, replacements = _replace(plan, ports)
@@ -419,5 +408,4 @@ EDIT_FILE_DEV: Final = ToolSpec(
 
 
 def edit_file_dev_tool() -> Tool[EditFileDevArguments]:
-    """The tool, ready to register."""
     return Tool(EDIT_FILE_DEV, EditFileDev())

@@ -306,8 +306,6 @@ _DRY_RUN: Final = (
 
 
 class ShellArguments(ArgumentType):
-    """Arguments of `run_shell`."""
-
     command: str = needed_text(_COMMAND)
     timeout: int = clamped_integer(
         f"{_TIMEOUT} Policy may say otherwise how long that is at most.",
@@ -324,8 +322,6 @@ class ShellArguments(ArgumentType):
 
 
 class ShellDevArguments(ArgumentType):
-    """Arguments of `run_shell_dev`."""
-
     command: str = needed_text(_COMMAND)
     timeout: int = clamped_integer(
         _TIMEOUT,
@@ -363,13 +359,11 @@ class RunShell:
         return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
 
     def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
-        """Tied to what it would be held to, and how far. Raises: SandboxUnavailableError."""
         prepared = shell_of(ports).prepare(plan.line)
         held = prepared.held
         return replace(plan, prepared=replace(prepared, is_confined=held == HELD_WHOLE)), held
 
     def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
-        """Tied to what it would be held to. Raises: SandboxUnavailableError."""
         prepared = plan.prepared or shell_of(ports).prepare(plan.line)
         return replace(plan, prepared=prepared), prepared.digest
 
@@ -386,7 +380,6 @@ class RunShell:
         return replace(plan, held=held), held
 
     def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then nothing has changed, but see `StoppedCallError`."""
         if plan.held is not None:
             outcome = plan.held.commit()
         else:
@@ -447,7 +440,6 @@ def _require_not_cancelled(outcome: ShellOutcome) -> None:
 
 
 def _resolve_directory(cwd: str, ports: Ports) -> str:
-    """The directory's workspace-relative name, links followed."""
     try:
         path = ports.workspace.resolve_read(cwd).real
     except PathTraversalError as error:
@@ -495,7 +487,6 @@ RUN_SHELL: Final = ToolSpec(
 
 
 def run_shell_tool() -> Tool[ShellArguments]:
-    """The tool, ready to register."""
     return Tool(RUN_SHELL, RunShell())
 
 
@@ -516,5 +507,4 @@ RUN_SHELL_DEV: Final = ToolSpec(
 
 
 def run_shell_dev_tool() -> Tool[ShellDevArguments]:
-    """The tool, ready to register."""
     return Tool(RUN_SHELL_DEV, RunShell())

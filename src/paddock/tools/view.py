@@ -134,8 +134,6 @@ _NUMBER_BYTES: Final = 8
 
 
 class ViewArguments(ArgumentType):
-    """Arguments of `view`."""
-
     path: str = needed_text("File or directory to show, relative to the workspace root.")
     offset: int | None = optional_integer(
         "First line to show, or entry of a directory, from 1.", None, minimum=1
@@ -144,8 +142,6 @@ class ViewArguments(ArgumentType):
 
 
 class ViewPlan(Struct, frozen=True):
-    """What will be shown."""
-
     path: ReadPath
     offset: int
     limit: int
@@ -158,7 +154,6 @@ class View:
     """Streams: line 900,000 of a million-line file costs one pass and little memory."""
 
     def resolve(self, arguments: ViewArguments, ports: Ports) -> ViewPlan:
-        """Raises: ToolError for a path that leads out."""
         path = ports.workspace.resolve_read(arguments.path)
         return ViewPlan(
             path,
@@ -176,7 +171,6 @@ class View:
         return replace(plan, version=found), found
 
     def run(self, plan: ViewPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is nothing to show."""
         workspace = ports.workspace
         try:
             file = workspace.open_file(plan.path)
@@ -330,7 +324,6 @@ VIEW: Final = ToolSpec(
 
 
 def view_tool() -> Tool[ViewArguments]:
-    """The tool, ready to register."""
     return Tool(VIEW, View())
 
 
@@ -376,16 +369,12 @@ _LOOKS_LIKE_NOTICE: Final = re.compile(r"\[(?=paddock:)", re.IGNORECASE)
 
 
 class ReadFileArguments(ArgumentType):
-    """Arguments of `read_file`."""
-
     path: str = needed_text("File to read, relative to the workspace root.")
     offset: int | None = optional_integer("First line to return, from 1.", None, minimum=1)
     limit: int | None = optional_integer("How many lines to return.", None, minimum=1)
 
 
 class ReadFilePlan(Struct, frozen=True):
-    """What will be read; `given` is the path as it was asked for."""
-
     given: str
     path: ReadPath
     offset: int
@@ -399,7 +388,6 @@ class ReadFile:
     """The file's own characters: nothing is numbered, and line ends stay as they are."""
 
     def resolve(self, arguments: ReadFileArguments, ports: Ports) -> ReadFilePlan:
-        """Raises: ToolError for a path that leads out."""
         path = ports.workspace.resolve_read(arguments.path)
         return ReadFilePlan(
             arguments.path,
@@ -415,7 +403,6 @@ class ReadFile:
         return replace(plan, version=found), found
 
     def run(self, plan: ReadFilePlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is nothing to read."""
         name = plan.path.asked.relative
         try:
             file = ports.workspace.open_file(plan.path)

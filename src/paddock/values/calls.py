@@ -102,8 +102,6 @@ class Cancel(Protocol):
 
 
 class _Never:
-    """The token of what nobody can stop."""
-
     @property
     def is_cancelled(self) -> bool:
         return False

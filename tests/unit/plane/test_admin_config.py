@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from paddock import limits
@@ -44,7 +45,7 @@ def test_an_empty_object_is_every_default_and_production():
         tool_profile="production",
         system_prompt=DEFAULT_SYSTEM_PROMPT,
         attention=Attention(),
-        tools=(),
+        tools=UNSET,
         classify=True,
         budget=BudgetTable(),
         model=ModelChoice(),
