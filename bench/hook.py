@@ -1,20 +1,15 @@
 """One hook decision in a new process, ledger entry and its sync included.
 
-    python bench/hook.py [--rounds N] [--jq PATH ...]
+    python bench/hook.py [--rounds N]
 
-Beside it, in turns, a bash script with jq and realpath that makes the same checks of paths
-(bench/hook_jq.sh; of a command it sees little, and it only adds a line to a log), once for
-each jq, and the interpreter alone (`python -I -S -c pass`). Without --jq these are the one on
-the PATH and, where that is older than 1.7, one built from PyPI's sources. Prints milliseconds
+Beside it, in turns, the interpreter alone (`python -I -S -c pass`). Prints milliseconds
 (medians) and ratios (medians of neighbouring runs) of both wall and processor time, the second
 for machines that do something else besides; with valgrind the instructions of the process.
 
 A start of the interpreter is most of it, and builds of Python differ in that: `paddock hook
 install` names the quickest that fits, and where that is not this environment's own, the own
-has rows, too. The musts are for what is installed.
-
-Musts: 0.4 of the script with jq 1.6, 1.0 of it with jq 1.7 or newer, and 1.6 times the
-interpreter's instructions. Aims: 0.2, 0.7 and 1.1.
+has rows, too. The musts are for what is installed: 2.5 times the interpreter's time, 1.6 times
+its instructions.
 """
 
 import argparse
@@ -31,14 +26,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
-from peers.installing import Unavailable, new_jq, printed_by
+from peers.installing import printed_by
 
 from paddock.apps.hook.settings.claude import Program
 from paddock.apps.hook.settings.interpreters import choose_program, find_programs
 
-HERE = Path(__file__).resolve().parent
-NEW_JQ = (1, 7)
-MUST_OLD_JQ, MUST_NEW_JQ, MUST_INSTRUCTIONS = 0.4, 1.0, 1.6
+MUST, MUST_INSTRUCTIONS = 2.5, 1.6
 
 
 class Case(Struct, frozen=True, dict=True):
@@ -126,13 +119,6 @@ def instructions(command: Sequence[str], data: bytes, environment: dict[str, str
     return int(found[1].replace(b",", b""))
 
 
-def version_of(jq: str) -> tuple[int, int]:
-    said = printed_by(jq, "--version")
-    found = re.search(r"(\d+)\.(\d+)", said)
-    assert found is not None, said
-    return int(found[1]), int(found[2])
-
-
 def shown(costs: list[Cost]) -> str:
     wall = statistics.median(cost.wall for cost in costs)
     cpu = statistics.median(cost.cpu for cost in costs)
@@ -165,23 +151,6 @@ def version_of_python(python: str) -> str:
     return printed_by(python, "-c", line).strip()
 
 
-def scripts(given: list[str]) -> dict[str, tuple[int, int]]:
-    """Each jq with its version: those given, or an old one and a new one."""
-    if given:
-        return {jq: version_of(jq) for jq in given}
-    installed = shutil.which("jq")
-    found = {installed: version_of(installed)} if installed else {}
-    if not any(version < NEW_JQ for version in found.values()):
-        print(f"not here: jq 1.6 or earlier: on the PATH is {installed or 'none'}")
-    if not any(version >= NEW_JQ for version in found.values()):
-        try:
-            jq = new_jq()
-            found[jq] = version_of(jq)
-        except Unavailable as reason:
-            print(f"not here: jq 1.7 or later: {reason}")
-    return found
-
-
 def take_turns(rows: dict[str, Row], data: bytes, rounds: int) -> dict[str, list[Cost]]:
     """The costs of each, from rounds in which each has one turn."""
     costs: dict[str, list[Cost]] = {name: [] for name in rows}
@@ -191,28 +160,16 @@ def take_turns(rows: dict[str, Row], data: bytes, rounds: int) -> dict[str, list
     return costs
 
 
-def compare(
-    case: Case,
-    costs: dict[str, list[Cost]],
-    pythons: list[Interpreter],
-    programs: dict[str, tuple[int, int]],
-) -> bool:
-    """Print what one case cost; whether its musts hold, with this environment's Python."""
+def compare(case: Case, costs: dict[str, list[Cost]], pythons: list[Interpreter]) -> bool:
+    """Print what one case cost; whether its must holds, with the Python that is installed."""
     is_met = True
     titles = [f"{kind}, {each.name}" for each in pythons for kind in ("hook", "alone")]
     for number, title in enumerate(titles):
         print(f"{case.name if number == 0 else '':16}{title:<31}{shown(costs[title])}")
-    for program, version in programs.items():
-        must = MUST_OLD_JQ if version < NEW_JQ else MUST_NEW_JQ
-        label = f"bash, jq {version[0]}.{version[1]}"
-        print(f"{'':16}{label:<31}{shown(costs[program])}")
-        for each in pythons:
-            wall, cpu = ratios(costs[f"hook, {each.name}"], costs[program])
-            if each is pythons[0] and case.tool != "Bash":
-                # Of a command the script sees little, so there it does less.
-                is_met = is_met and wall <= must
-            said = f"ratio {wall:5.2f}, cpu {cpu:5.2f}  (must {must})"
-            print(f"{'':16}{f'{each.name} / {label}':<40}{said}")
+    for each in pythons:
+        wall, cpu = ratios(costs[f"hook, {each.name}"], costs[f"alone, {each.name}"])
+        is_met = is_met and (each is not pythons[0] or wall <= MUST)
+        print(f"{'':16}{each.name:<40}ratio {wall:5.2f}, cpu {cpu:5.2f}  (must {MUST})")
     return is_met
 
 
@@ -233,33 +190,24 @@ def count(python: Interpreter, root: str, environment: dict[str, str]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--jq", action="append", default=[])
     options = parser.parse_args()
-    pythons, programs = interpreters(), scripts(options.jq)
+    pythons = interpreters()
     is_met = True
     with tempfile.TemporaryDirectory() as directory:
         root, home = f"{directory}/project", f"{directory}/home"
         for folder in (f"{root}/.git", f"{root}/docs", home):
             Path(folder).mkdir(parents=True)
-        environment = {
-            "HOME": home,
-            "CLAUDE_PROJECT_DIR": root,
-            "PATH": os.environ["PATH"],
-            "HOOK_LOG": f"{directory}/log",
-        }
+        environment = {"HOME": home, "CLAUDE_PROJECT_DIR": root, "PATH": os.environ["PATH"]}
         rows: dict[str, Row] = {}
         for each in pythons:
             rows[f"hook, {each.name}"] = Row(each.hook, environment)
             rows[f"alone, {each.name}"] = Row(each.alone, environment)
-        for program in programs:
-            script = ("bash", str(HERE / "hook_jq.sh"))
-            rows[program] = Row(script, environment | {"JQ": program})
         # The first calls make the plane, the policy's image and what is compiled.
         for case in CASES:
             take_turns(rows, case.data(root), 1)
         for case in CASES:
             costs = take_turns(rows, case.data(root), options.rounds)
-            is_met = compare(case, costs, pythons, programs) and is_met
+            is_met = compare(case, costs, pythons) and is_met
         if shutil.which("valgrind"):
             is_met = count(pythons[0], root, environment) and is_met
     return 0 if is_met else 1

@@ -77,6 +77,7 @@ PARTS = (
     Part("Search and listing", "search.py"),
     Part("A view deep in a long file", "view.py"),
     Part("An edit", "edit.py"),
+    Part("What it costs to be durable and on record", "recorded.py"),
     Part("A governed call around an empty tool", "overhead.py"),
     Part("A policy decision", "policy.py"),
     Part("Binding arguments", "arguments.py"),

@@ -1,13 +1,11 @@
-"""What a decision costs with 10, 100 and 1,000 rules, beside a loop over fnmatch.
+"""What a decision costs with 10, 100 and 1,000 rules.
 
     python bench/policy.py
 
-Both judge the same 202 paths against the same patterns: heads (`dir7/**`), names
-(`*.ext7`) and whole paths, most of them matching nothing. Nothing is remembered
-from one round to the next: each round has a judge of its own, which sees every
-path once. The loop answers with the first pattern that matches, and knows neither
-other lists nor why. Musts: 0.05 of the loop at 1,000 rules, and from 10 to 1,000
-rules no more than 15 times the price.
+202 paths are judged against patterns: heads (`dir7/**`), names (`*.ext7`) and whole
+paths, most of them matching nothing. Nothing is remembered from one round to the next:
+each round has a judge of its own, which sees every path once. A loop over fnmatch has to
+agree with what is decided. Must: from 10 to 1,000 rules no more than 15 times the price.
 """
 
 import gc
@@ -22,7 +20,6 @@ from paddock.values.decisions import Action, Agent, Outcome
 
 ROUNDS = 21
 SIZES = (10, 100, 1_000)
-MUST_RATIO = 0.05
 MUST_GROWTH = 15
 
 
@@ -49,19 +46,11 @@ def judged_us(judge: ChainJudge, actions: list[Action]) -> float:
     return (time.perf_counter_ns() - started) / len(actions) / 1000
 
 
-def looped_us(rules: list[str], asked: list[str]) -> float:
-    started = time.perf_counter_ns()
-    for path in asked:
-        any(fnmatch(path, rule) for rule in rules)
-    return (time.perf_counter_ns() - started) / len(asked) / 1000
-
-
 def main() -> int:
     asked = paths()
     actions = [Action("file", "create", path) for path in asked]
     medians: dict[int, float] = {}
-    ratios: dict[int, float] = {}
-    print(f"{'rules':>6}{'decision us':>14}{'fnmatch loop us':>18}{'ratio':>9}")
+    print(f"{'rules':>6}{'decision us':>14}")
     for size in SIZES:
         rules = patterns(size)
         denied = ", ".join(f'"tool:file:* {rule}"' for rule in rules)
@@ -73,21 +62,14 @@ def main() -> int:
         if agreed != sum(any(fnmatch(p, r) for r in rules) for p in asked):
             print("error: the two disagree", file=sys.stderr)
             return 1
-        ours, theirs = [], []
         gc.disable()
-        for _ in range(ROUNDS):
-            ours.append(judged_us(ChainJudge(policy, chain), actions))
-            theirs.append(looped_us(rules, asked))
+        taken = [judged_us(ChainJudge(policy, chain), actions) for _ in range(ROUNDS)]
         gc.enable()
-        ratios[size] = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-        medians[size] = statistics.median(ours)
-        print(
-            f"{size:>6}{medians[size]:>14.2f}{statistics.median(theirs):>18.2f}{ratios[size]:>9.3f}"
-        )
+        medians[size] = statistics.median(taken)
+        print(f"{size:>6}{medians[size]:>14.2f}")
     growth = medians[SIZES[-1]] / medians[SIZES[0]]
     print(f"growth from 10 to 1,000 rules: {growth:.2f} (must {MUST_GROWTH})")
-    print(f"ratio at 1,000 rules: {ratios[SIZES[-1]]:.3f} (must {MUST_RATIO})")
-    return 0 if growth <= MUST_GROWTH and ratios[SIZES[-1]] <= MUST_RATIO else 1
+    return 0 if growth <= MUST_GROWTH else 1
 
 
 if __name__ == "__main__":

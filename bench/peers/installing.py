@@ -9,16 +9,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 HOME = Path(os.environ.get("TMPDIR", "/tmp"), "paddock-peers")
-JQ_FLAGS = (
-    *("--quiet", "--disable-docs", "--disable-maintainer-mode", "--with-oniguruma=builtin"),
-    *("--enable-all-static", "CFLAGS=-O2"),
-)
-"""As its own releases are built: a program without libraries, and no script in front of it."""
 
 
 class Unavailable(Exception):
@@ -100,31 +94,3 @@ def debian_packages(*names: str) -> Path:
             folder.parent.mkdir(exist_ok=True)
             (place / "root").rename(folder)
     return folder
-
-
-def new_jq() -> str:
-    """A jq of 1.7 or later: built from the sources that PyPI's `jq` brings. Raises: Unavailable.
-
-    No registry was found that has the program itself; the package has bindings, whose
-    source distribution holds jq's own release. Takes half a minute, once.
-    """
-    program = HOME / "jq"
-    if not program.exists():
-        python = peers_python()
-        with tempfile.TemporaryDirectory(dir=HOME) as fresh:
-            place = Path(fresh)
-            pip = (python, "-m", "pip", "download", "-qq", "--no-deps")
-            printed_by(*pip, "--no-binary", "jq", "jq", cwd=place)
-            _unpack(place, "jq-*.tar.gz")
-            _unpack(place, "jq-*/deps/jq-*.tar.gz")
-            source = next(file.parent for file in place.glob("*/configure"))
-            printed_by("./configure", *JQ_FLAGS, cwd=source)
-            printed_by("make", "-s", cwd=source)
-            (source / "jq").rename(program)
-    return str(program)
-
-
-def _unpack(place: Path, pattern: str) -> None:
-    for archive in list(place.glob(pattern)):
-        with tarfile.open(archive) as members:
-            members.extractall(place, filter="data")

@@ -1,16 +1,14 @@
 """The package keeps the rules that no linter knows."""
 
-import pytest
-
-from tests.architecture.rules import RULES, Module, Rule
+from tests.architecture.rules import RULES, Module
 from tests.support.repository import PACKAGE, ROOT, modules
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_package_keeps_the_rule(rule: Rule):
+def test_the_package_keeps_every_rule():
     breaches = [
-        f"src/paddock/{module.place}:{breach}"
+        f"src/paddock/{module.place}:{breach} ({rule.__name__})"
         for module in (Module.read(path, PACKAGE) for path in modules())
+        for rule in RULES
         for breach in rule(module)
     ]
 

@@ -159,28 +159,25 @@ def test_the_budgets_read_the_share_of_the_quickest_other_tools():
     assert read("compare.py --speed", printed) == {
         "search 5,000 files, recorded / the quickest other tools": 0.75,
         "20 lines at line 900,000, recorded / the quickest other tools": 0.1,
+        "find one name in 5,000 files, recorded / the quickest other tools": None,
+        "list 1,000 names, recorded / the quickest other tools": None,
+        "edit of 10 kB, kept and recorded / the quickest other tools": None,
     }
 
 
-def test_the_budgets_read_the_hook_as_it_is_installed_beside_each_jq(
-    capsys: pytest.CaptureFixture[str],
-):
+def test_the_budgets_read_the_hook_as_it_is_installed(capsys: pytest.CaptureFixture[str]):
     names = ("as installed, 3.11.2", "its own Python 3.11.7")
     pythons = [hook.Interpreter(name, hook.Program(name, "launch.py")) for name in names]
     costs = {
         "hook, as installed, 3.11.2": [hook.Cost(8.0, 1.0)],
-        "alone, as installed, 3.11.2": [hook.Cost(7.0, 1.0)],
-        "hook, its own Python 3.11.7": [hook.Cost(10.0, 1.0)],
+        "alone, as installed, 3.11.2": [hook.Cost(5.0, 1.0)],
+        "hook, its own Python 3.11.7": [hook.Cost(30.0, 1.0)],
         "alone, its own Python 3.11.7": [hook.Cost(9.0, 1.0)],
-        "old": [hook.Cost(40.0, 1.0)],
-        "new": [hook.Cost(20.0, 1.0)],
     }
-    is_met = hook.compare(hook.CASES[0], costs, pythons, {"old": (1, 6), "new": (1, 8)})
-    found = read("hook.py", capsys.readouterr().out)
+    is_met = hook.compare(hook.CASES[0], costs, pythons)
 
     assert is_met
-    assert found == {
-        "a hook decision with its record / bash and jq 1.6": 0.2,
-        "a hook decision with its record / bash and jq 1.7+": 0.4,
+    assert read("hook.py", capsys.readouterr().out) == {
+        "a hook decision with its record / the interpreter alone": 1.6,
         "a hook decision, instructions / the interpreter alone": None,
     }

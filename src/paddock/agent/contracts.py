@@ -29,6 +29,7 @@ from msgspec import Meta, Struct, field
 
 from paddock import limits
 from paddock.errors import ConfigError
+from paddock.pattern import lazy_pattern
 from paddock.plane.admin import contract_names
 from paddock.plane.json_files import JsonFile, parse_file
 from paddock.providers.structured import require_schema, schema_problem
@@ -40,8 +41,8 @@ from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.values.models import OutputSchema
 
-_ID: Final = re.compile(r"PRC-[A-Z0-9]+(?:-[A-Z0-9]+)*")
-_VARIABLE: Final = re.compile(r"\{\{([a-z][a-z0-9_]{0,63})\}\}")
+_ID: Final = lazy_pattern(r"PRC-[A-Z0-9]+(?:-[A-Z0-9]+)*")
+_VARIABLE: Final = lazy_pattern(r"\{\{([a-z][a-z0-9_]{0,63})\}\}")
 
 
 class Boundary(Strict, frozen=True):

@@ -5,11 +5,10 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.history import open_history
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
@@ -17,8 +16,6 @@ from paddock.errors import LedgerDamagedError
 from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
-from paddock.runtime.inbox import Inbox
-from paddock.runtime.parked import Parked
 from paddock.runtime.records import (
     GRANTED,
     KEPT,
@@ -31,11 +28,17 @@ from paddock.runtime.records import (
 from paddock.values.calls import Json
 from paddock.values.entries import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
 
+if TYPE_CHECKING:
+    from paddock.runtime.inbox import Inbox
+    from paddock.runtime.parked import Parked
+
 _ANSWERS: Final = (APPROVAL_ANSWERED, ROLLBACK_ACCEPTED)
 
 
-def open_inbox(project: Project) -> Inbox:
+def open_inbox(project: Project) -> "Inbox":
     """The inbox of the project's plane; nothing is made before something is kept."""
+    from paddock.runtime.inbox import Inbox  # noqa: PLC0415 - for a question alone
+
     directory = project.layout.registries / "approvals" / "calls"
     contents = HistoryContents(project)
     return Inbox(directory, GovernanceBook(project), time.time, os.urandom, contents)
@@ -79,19 +82,19 @@ class GovernanceBook(Struct, frozen=True):
 
     project: Project
 
-    def answered(self, parked: Parked, answer: str) -> None:
+    def answered(self, parked: "Parked", answer: str) -> None:
         record_in_governance(self.project, answered_later(parked, answer))
 
     def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
         record_in_governance(self.project, approval_answered(request, approval, request.session_id))
 
-    def is_kept(self, parked: Parked) -> bool:
+    def is_kept(self, parked: "Parked") -> bool:
         return read_answers(self.project, [parked.id]).is_kept(parked)
 
-    def is_granted(self, parked: Parked, now: float) -> bool:
+    def is_granted(self, parked: "Parked", now: float) -> bool:
         return read_answers(self.project, [parked.id]).is_granted(parked, now)
 
-    def is_used(self, parked: Parked) -> bool:
+    def is_used(self, parked: "Parked") -> bool:
         return read_answers(self.project, [parked.id]).is_used(parked)
 
 
@@ -100,23 +103,25 @@ class Answers(Struct, frozen=True):
 
     rows: Sequence[Mapping[str, Json]]
 
-    def is_kept(self, parked: Parked) -> bool:
+    def is_kept(self, parked: "Parked") -> bool:
         return any(_keeps(answer, parked) for answer in self._to(parked))
 
-    def is_granted(self, parked: Parked, now: float) -> bool:
+    def is_granted(self, parked: "Parked", now: float) -> bool:
         # Threat: the file of a grant that was taken back is put in its place again.
         said = [row for row in self._to(parked) if row.get("answer") in (GRANTED, REFUSED)]
         return bool(said) and _counts(said[0], parked, now) and not self.is_used(parked)
 
-    def is_used(self, parked: Parked) -> bool:
+    def is_used(self, parked: "Parked") -> bool:
         return any(answer.get("answer") == USED for answer in self._to(parked))
 
-    def _to(self, parked: Parked) -> Sequence[Mapping[str, Json]]:
+    def _to(self, parked: "Parked") -> Sequence[Mapping[str, Json]]:
         return [row for row in self.rows if row.get("request") == parked.id]
 
 
 def read_answers(project: Project, requests: Collection[str]) -> Answers:
     """What was answered to these. Raises: LedgerDamagedError; HostError, ConfigError."""
+    from paddock.assembly.auditing import audit_ledger  # noqa: PLC0415 - for a question alone
+
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not path.exists():
         return Answers(())
@@ -142,7 +147,7 @@ def _unknown(path: Path) -> LedgerDamagedError:
     )
 
 
-def _keeps(answer: Mapping[str, Json], parked: Parked) -> bool:
+def _keeps(answer: Mapping[str, Json], parked: "Parked") -> bool:
     shown = shown_digest(parked.request)
     return (
         answer.get("answer") == KEPT
@@ -153,7 +158,7 @@ def _keeps(answer: Mapping[str, Json], parked: Parked) -> bool:
     )
 
 
-def _counts(answer: Mapping[str, Json], parked: Parked, now: float) -> bool:
+def _counts(answer: Mapping[str, Json], parked: "Parked", now: float) -> bool:
     until = answer.get("expires_at")
     return (
         answer.get("answer") == GRANTED

@@ -38,7 +38,7 @@ from paddock.storage.history import History
 from paddock.storage.journal import Journal
 from paddock.text.show import quote
 from paddock.tools.spec import Tool
-from paddock.tools.toolsets import all_tools
+from paddock.tools.toolsets import TOOLS
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.recover import recover
@@ -57,7 +57,7 @@ def load_admin_config(root: ProjectRoot, layout: PlaneLayout) -> AdminConfig:
 
 
 def declared_core_tools() -> list[dict[str, Json]]:
-    return [_declaration(tool) for tool in all_tools() if tool.spec.toolset == CORE]
+    return [_declaration(listed.load()) for listed in TOOLS if listed.toolset == CORE]
 
 
 def require_registered(config: AdminConfig) -> None:
@@ -70,7 +70,7 @@ def require_registered(config: AdminConfig) -> None:
 
     Raises: ConfigError naming the entry.
     """
-    registered: Mapping[str, Tool[Any]] = {tool.name: tool for tool in all_tools()}
+    registered: Mapping[str, Tool[Any]] = {listed.name: listed.load() for listed in TOOLS}
     seen: set[str] = set()
     for position, entry in enumerate(config.tools or ()):
         where = config.place(("tools", position, "tool_id"))

@@ -14,6 +14,7 @@ from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.ledger.query import Filter, query, query_lines
 from paddock.ledger.read import stands
+from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.storage.blobs import BlobStore
 from paddock.text.show import quote
@@ -21,7 +22,7 @@ from paddock.values.calls import Json
 from paddock.values.entries import CONTENT_ERASED, DIGEST_PREFIX, Entry
 
 BLOBS: Final = "blobs"
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_DIGEST: Final = lazy_pattern(r"[0-9a-f]{64}", re.ASCII)
 
 
 class NamedContent(Struct, frozen=True):

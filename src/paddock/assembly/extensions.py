@@ -45,10 +45,11 @@ from paddock.errors import InternalError, PaddockError
 from paddock.packages.installed import InstalledPackage, InstalledSet, check_package, read_installed
 from paddock.packages.ledger import RecordedPackage, replay
 from paddock.packages.manifest import Asset
+from paddock.pattern import lazy_pattern
 from paddock.plane.admin import PackageTool
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Effects, Plan, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.toolsets import all_tools
+from paddock.tools.toolsets import TOOLS
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.values.entries import digest_of
@@ -129,7 +130,7 @@ MAKER: Final = "tool"
 EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=True)
 """What is said of every one of them: nobody here knows better."""
 
-_TOOL_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+_TOOL_ID: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
 class LoadedTools(Struct, frozen=True):
@@ -153,7 +154,7 @@ def load_package_tools(project: Project) -> LoadedTools:
         return LoadedTools()
     tools: list[Tool[Any]] = []
     notices: list[str] = []
-    taken = {tool.name for tool in all_tools()}
+    taken = {tool.name for tool in TOOLS}
     with open_sound_packages(project) as packages:
         for entry in config.package_tools:
             try:
@@ -278,7 +279,7 @@ class _Guarded:
 # brought it, or whose package nobody approved, is not mentioned.
 
 SKILL_CLASSIFICATION: Final = "skill"
-_HEAD: Final = re.compile(
+_HEAD: Final = lazy_pattern(
     r"---\nname: ([a-z0-9][a-z0-9-]{0,63})\ndescription: ([^\n]{1,300})\n---\n", re.ASCII
 )
 

@@ -53,7 +53,7 @@ from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.strictest import strictest_git
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Pinning, Ports, Staging, Tool
-from paddock.tools.toolsets import all_tools
+from paddock.tools.toolsets import TOOLS
 from paddock.values.calls import ToolResult
 from paddock.values.decisions import Action, Decision, Outcome
 
@@ -171,7 +171,7 @@ def _decided_now(judge: PolicyJudge, texts: Sequence[str]) -> Decision | None:
 def _find_own(name: str, toolsets: Sequence[str]) -> Tool[Any] | None:
     """A tool that Paddock brings and this agent has. Code of packages is not run to look."""
     try:
-        return Registry(all_tools()).only(toolsets).get(name)
+        return Registry(TOOLS).only(toolsets).get(name)
     except UnknownToolError:
         return None
 
@@ -198,7 +198,7 @@ def _tool_hint(project: Project, name: str) -> str:
 
 def _find_any(name: str) -> Tool[Any] | None:
     try:
-        return Registry(all_tools()).get(name)
+        return Registry(TOOLS).get(name)
     except UnknownToolError:
         return None
 

@@ -7,12 +7,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.assembly.project import Project
-from paddock.packages.rows import PackageRow, Packages
-from paddock.plane.report import WhereReport
 from paddock.values.decisions import PlaneKind
 
 if TYPE_CHECKING:
     from paddock.packages.change import RecoveredChange
+    from paddock.packages.rows import PackageRow, Packages
+    from paddock.plane.report import WhereReport
 
 
 def settle_left_packages(project: Project) -> "RecoveredChange | None":
@@ -36,12 +36,12 @@ def is_made_with_dev(project: Project) -> bool:
     return is_development_plane(project)
 
 
-def report_of(project: Project) -> WhereReport:
+def report_of(project: Project) -> "WhereReport":
     """Where everything is, and whether the plane was made with `--dev`."""
     return replace(project.report(), made_with_dev=is_made_with_dev(project))
 
 
-def packages_of(project: Project) -> Packages | None:
+def packages_of(project: Project) -> "Packages | None":
     """The port by which tools ask what is installed; a project's plane has no packages."""
     return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else None
 
@@ -49,7 +49,7 @@ def packages_of(project: Project) -> Packages | None:
 class LazyPackages(Struct, frozen=True):
     project: Project
 
-    def list_all(self) -> tuple[PackageRow, ...]:
+    def list_all(self) -> "tuple[PackageRow, ...]":
         from paddock.assembly.packages import plane_packages  # noqa: PLC0415 - few calls ask
 
         return plane_packages(self.project).list_all()

@@ -14,7 +14,6 @@ from paddock.assembly.project import Project, find_project, read_project
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import stands
 from paddock.plane import records
-from paddock.plane.admin import contract_digests, is_contract
 from paddock.plane.create import MAIN_AGENT, InitResult, open_plane
 from paddock.plane.create import init_project as make_project
 from paddock.plane.discover import ProjectRoot
@@ -159,6 +158,8 @@ def _trust_news(project: Project, governance: Path) -> list[Entry]:
 
 def _config_news(project: Project, governance: Path) -> list[Entry]:
     """A bare plane's configuration, where it is another than the one recorded last."""
+    from paddock.plane.admin import contract_digests, is_contract  # noqa: PLC0415 - bare planes only
+
     config = project.admin
     if config is None:
         return []

@@ -1,12 +1,12 @@
 """A root with what governs it: found, read, and nothing made."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.assembly.admin import ADMIN_AGENT, admin_record, find_gate
-from paddock.plane.admin import AdminConfig
+from paddock.assembly.admin import ADMIN_AGENT
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import AgentStore
 from paddock.plane.create import MAIN_AGENT
@@ -25,6 +25,9 @@ from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.values.decisions import PlaneKind
 
+if TYPE_CHECKING:
+    from paddock.plane.admin import AdminConfig
+
 
 class Project(Struct, frozen=True):
     """A root with the policy in force, its plane and its agents."""
@@ -40,7 +43,7 @@ class Project(Struct, frozen=True):
     """The root by the name that it was reached by, where that is another one."""
     notices: tuple[str, ...] = ()
     """What a person should be told, once: what an untrusted policy did not get."""
-    admin: AdminConfig | None = None
+    admin: "AdminConfig | None" = None
     """Of a bare plane: its admin agent's configuration."""
     gate: DualGate = field(default_factory=DualGate)
     """What the dual gate found; on a project it is closed."""
@@ -125,7 +128,8 @@ def read_agents(root: ProjectRoot, environment: Environment) -> AgentStore:
 
 def _bare_agents(
     root: ProjectRoot, layout: PlaneLayout, environment: Environment
-) -> tuple[AgentStore, AdminConfig, DualGate]:
+) -> "tuple[AgentStore, AdminConfig, DualGate]":
+    from paddock.assembly.admin import admin_record, find_gate  # noqa: PLC0415 - bare planes only
     from paddock.assembly.bootstrap_sources import load_admin_config  # noqa: PLC0415 - loads every tool
 
     config = load_admin_config(root, layout)

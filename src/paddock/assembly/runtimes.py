@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -41,10 +42,12 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime, has_to_be_awaited
-from paddock.sandbox.values import Progress
 from paddock.tools.spec import HEADS, Ports, Tool
-from paddock.tools.toolsets import all_tools
+from paddock.tools.toolsets import TOOLS, ListedTool
 from paddock.values.decisions import AgentChain, PlaneKind, client_kind
+
+if TYPE_CHECKING:
+    from paddock.sandbox.values import Progress
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
@@ -74,8 +77,7 @@ def _registry(
     held = [
         tool
         for tool in tools
-        if tool.spec.toolset in toolsets
-        and (kept is None or tool.spec.toolset != CORE or tool.name in kept)
+        if tool.toolset in toolsets and (kept is None or tool.toolset != CORE or tool.name in kept)
     ]
     withheld = {
         tool.name
@@ -96,14 +98,14 @@ def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
 
 def _existing(
     project: Project, toolsets: tuple[str, ...]
-) -> tuple[list[Tool[Any]], tuple[str, ...]]:
+) -> tuple[Sequence[Tool[Any] | ListedTool], tuple[str, ...]]:
     """Every tool there is for somebody with these toolsets, and what was not loaded."""
     if PACKAGE not in toolsets:
-        return all_tools(), ()
+        return TOOLS, ()
     from paddock.assembly.extensions import load_package_tools  # noqa: PLC0415 - few have one
 
     loaded = load_package_tools(project)
-    return [*all_tools(), *loaded.tools], loaded.notices
+    return (*TOOLS, *loaded.tools), loaded.notices
 
 
 def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ def open_runtime(
     agent: str | None,
     approver: Approver,
     session_id: str | None = None,
-    progress: Progress | None = None,
+    progress: "Progress | None" = None,
     on_directory: Callable[[str], None] | None = None,
     kind: str = "",
 ) -> Runtime:
@@ -169,7 +171,7 @@ def open_runtime(
             on_directory,
         )
         shell = held.enter_context(closing(LazyShell(ground)))
-        inbox = open_inbox(project)
+        inbox = partial(open_inbox, project)
         context = Context(
             registry=registry,
             judge=judge,

@@ -1,7 +1,6 @@
 """Opening a session: an agent with its tools, a model, budgets, and the two ledgers."""
 
 import os
-import re
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -32,6 +31,7 @@ from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.errors import UsageError
 from paddock.ledger.ports import Ledger
 from paddock.ledger.query import PlaneLedgers
+from paddock.pattern import lazy_pattern
 from paddock.plane.admin import BudgetTable
 from paddock.plane.layout import LedgerName
 from paddock.plane.session_lock import session_lock
@@ -46,7 +46,7 @@ from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.models import ToolSchema
 
-_SESSION_ID: Final = re.compile(r"SES-[0-9a-f]{16}")
+_SESSION_ID: Final = lazy_pattern(r"SES-[0-9a-f]{16}")
 
 DEFAULT_SYSTEM_PROMPT: Final = (
     "You are an agent that works in one workspace, with the tools that you are given. Paths are "

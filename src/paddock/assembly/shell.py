@@ -15,16 +15,7 @@ from paddock.assembly.history import open_journal
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.policy.engine import Policy
-from paddock.sandbox.values import (
-    HeldLine,
-    OnOutput,
-    PreparedLine,
-    Progress,
-    ShellLine,
-    ShellOutcome,
-)
 from paddock.storage.history import History
-from paddock.storage.journal import Journal
 from paddock.values.calls import Cancel
 from paddock.values.decisions import AgentChain
 from paddock.workspace import Workspace
@@ -32,6 +23,15 @@ from paddock.workspace import Workspace
 if TYPE_CHECKING:
     from paddock.sandbox.host.host_facts import HostFacts
     from paddock.sandbox.shell import SandboxShell
+    from paddock.sandbox.values import (
+        HeldLine,
+        OnOutput,
+        PreparedLine,
+        Progress,
+        ShellLine,
+        ShellOutcome,
+    )
+    from paddock.storage.journal import Journal
 
 STAGING: Final = "staging"
 """Below Paddock's state: where the layers of commands lie."""
@@ -46,7 +46,7 @@ class ShellGround(Struct, frozen=True):
     policy: Policy
     workspace: Workspace
     history: History
-    progress: Progress | None = None
+    progress: "Progress | None" = None
     on_directory: Callable[[str], None] | None = None
     """Is told in which directory a command's shell ended."""
 
@@ -69,20 +69,20 @@ class LazyShell:
             self._shell = None
         self._held.close()
 
-    def prepare(self, line: ShellLine) -> PreparedLine:
+    def prepare(self, line: "ShellLine") -> "PreparedLine":
         return self._open().prepare(line)
 
-    def asks_about_diff(self, prepared: PreparedLine) -> bool:
+    def asks_about_diff(self, prepared: "PreparedLine") -> bool:
         return self._open().asks_about_diff(prepared)
 
     def run(
-        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
-    ) -> ShellOutcome:
+        self, prepared: "PreparedLine", cancel: Cancel, on_output: "OnOutput | None" = None
+    ) -> "ShellOutcome":
         return self._open().run(prepared, cancel, on_output)
 
     def stage(
-        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
-    ) -> HeldLine:
+        self, prepared: "PreparedLine", cancel: Cancel, on_output: "OnOutput | None" = None
+    ) -> "HeldLine":
         return self._open().stage(prepared, cancel, on_output)
 
     def keep(self, content: bytes) -> str:
@@ -128,7 +128,7 @@ class LazyShell:
             FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
         )
 
-    def _open_journal(self) -> Journal:
+    def _open_journal(self) -> "Journal":
         with self._lock:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))

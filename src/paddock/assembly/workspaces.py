@@ -6,7 +6,6 @@ from pathlib import Path
 
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import require_as_declared
-from paddock.sandbox.host.git_outside import open_git_outside
 from paddock.storage.history import Keeper
 from paddock.workspace import Workspace
 
@@ -40,6 +39,8 @@ def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspa
 
     Raises: as `open_workspace_of`.
     """
+    from paddock.sandbox.host.git_outside import open_git_outside  # noqa: PLC0415 - for commands alone
+
     with open_workspace_of(record, keeper) as workspace:
         held = open_git_outside(workspace.real_root)
         if held is None:

@@ -3,7 +3,6 @@
 G0A looks at an archive; G0B, which stands in `owned`, and the others look at a plane.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -69,6 +68,7 @@ from paddock.packages.rows import ArchiveRefusedError, Failure
 from paddock.packages.signing import Keys, signature_problem, verify_signature
 from paddock.packages.transaction import AcceptanceResult
 from paddock.packages.vouching import find_key_problems
+from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
@@ -452,7 +452,7 @@ def _keys_of_install(package: InstalledPackage, ground: GatesGround) -> Keys:
 
 
 _RESTORED: Final = "if it was restored from a backup: paddock ledger accept-rollback"
-_PLACE: Final = re.compile(r"""(['"])/(?:[^'"/]*/)*([^'"/]*)\1""")
+_PLACE: Final = lazy_pattern(r"""(['"])/(?:[^'"/]*/)*([^'"/]*)\1""")
 
 
 _Finding = tuple[int, tuple[Failure, ...]]

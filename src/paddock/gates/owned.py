@@ -46,6 +46,7 @@ from paddock.packages.manifest import (
     receipt_path,
 )
 from paddock.packages.transaction import POLICIES, LoadsAlone
+from paddock.pattern import lazy_pattern
 from paddock.plane.create import BARE_DIRECTORIES
 from paddock.plane.json_files import parse_file
 from paddock.plane.layout import TIERS, LedgerName
@@ -200,7 +201,7 @@ def _standing(path: str, status: os.stat_result) -> OwnedEntry:
 
 
 LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
-    directory: re.compile(rf"(?:{names})(?:(?:\.\d{{16}})?\.jsonl|(?P<details>\.d))", re.ASCII)
+    directory: lazy_pattern(rf"(?:{names})(?:(?:\.\d{{16}})?\.jsonl|(?P<details>\.d))", re.ASCII)
     for directory, names in (
         ("HOT/ledger", f"{LedgerName.GOVERNANCE}|{LedgerName.PACKAGES}"),
         ("HO2/ledger", LedgerName.HO2M),
@@ -210,7 +211,7 @@ LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
 """Where ledgers stand, and what may stand there: segments, and what is kept beside them."""
 WAITING_CALLS: Final = f"{APPROVALS}/calls"
 """Where calls wait for an operator's answer."""
-_WAITING_CALL: Final = re.compile(r"APR-[0-9a-f]{16}\.[0-9a-f]{32}\.json", re.ASCII)
+_WAITING_CALL: Final = lazy_pattern(r"APR-[0-9a-f]{16}\.[0-9a-f]{32}\.json", re.ASCII)
 _NOT_OURS: Final = 0o7133
 """Set-id, sticky and execute bits, and writing by others: of a file that we only read."""
 

@@ -35,6 +35,7 @@ from paddock.ledger.head import Mark
 from paddock.ledger.read import LINE_OPENING, LedgerReader, read_first, whole_lines
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.signing import Signer, require_growth
+from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import make_directories, read_file, replace_file
 from paddock.storage.locks import locked, try_locked
 
@@ -51,7 +52,7 @@ from paddock.storage.locks import locked, try_locked
 _TILE_LEVELS: Final = 8
 """Levels of the tree between two files."""
 _EDGE_BYTES_MAX: Final = 256
-_EDGE: Final = re.compile(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
+_EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
 """Of more digits no place in a ledger has a number, and none that the system takes."""
 _LEAF: Final = sha256(b"\0")
 

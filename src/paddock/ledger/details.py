@@ -8,6 +8,7 @@ from typing import Final
 
 from paddock.ledger.checkpoint import checkpoints_folder
 from paddock.ledger.segments import LedgerPaths
+from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import is_temporary_name
 
 _PATHS: Final = LedgerPaths("NAME.jsonl")
@@ -17,7 +18,7 @@ _FILES: Final = frozenset(
     os.path.basename(path)
     for path in (_PATHS.next, _PATHS.lock, _PATHS.commit_lock, _PATHS.head, _PATHS.new)
 ) | {"index.sqlite", "index.sqlite-journal", "index.lock", "tree.edge", "tree.edge.new"}
-_NUMBERED: Final = re.compile(r"tree\.\d{1,2}|ballast\.\d{1,10}\.[0-9a-f]{1,16}", re.ASCII)
+_NUMBERED: Final = lazy_pattern(r"tree\.\d{1,2}|ballast\.\d{1,10}\.[0-9a-f]{1,16}", re.ASCII)
 """A ballast file has a name only between two system calls, or where one was killed there."""
 _FOLDERS_BEFORE: Final = (
     "offsets",
@@ -25,9 +26,9 @@ _FOLDERS_BEFORE: Final = (
 )
 """Of the files that answered questions before there was an index: they mean nothing any more."""
 _IN_FOLDERS: Final[Mapping[str, re.Pattern[str]]] = {
-    _CHECKPOINTS: re.compile(r"\d{1,16}(?:\.before-rollback)?", re.ASCII),
-    _TORN: re.compile(r"draft|\d{1,16}-[0-9a-f]{64}(?:\.pending)?", re.ASCII),
-    **{folder: re.compile(r"draft|\d{16}-\d{16}", re.ASCII) for folder in _FOLDERS_BEFORE},
+    _CHECKPOINTS: lazy_pattern(r"\d{1,16}(?:\.before-rollback)?", re.ASCII),
+    _TORN: lazy_pattern(r"draft|\d{1,16}-[0-9a-f]{64}(?:\.pending)?", re.ASCII),
+    **{folder: lazy_pattern(r"draft|\d{16}-\d{16}", re.ASCII) for folder in _FOLDERS_BEFORE},
 }
 
 

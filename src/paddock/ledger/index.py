@@ -14,7 +14,6 @@ A value is kept as its CRC-32: what shares it is told apart in the line.
 """
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -26,6 +25,7 @@ from paddock import limits
 from paddock.ledger.format.encoding import leaf_hash
 from paddock.ledger.read import LedgerReader, whole_lines
 from paddock.ledger.segments import LedgerPaths
+from paddock.pattern import lazy_pattern
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 _APPLICATION: Final = 0x70646B31
 _TEXT: Final = rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _GROUP: Final = rb'"([^"\\\n]*(?:\\.[^"\\\n]*)*)"'
-_LINE: Final = re.compile(
+_LINE: Final = lazy_pattern(
     rb'\{"id":"LED-[0-9a-f]{32}","timestamp":"([-0-9T:.]{26})Z",'
     rb'"event_type":"([A-Z][A-Z0-9_]*)","submission_id":%b,"decision":%b,"reason":%b,'
     rb'"session_id":%b,"agent":%b,"call_id":%b,"metadata":\{.*\},'
     rb'"seq":([0-9]{1,16}),"prev":"[0-9a-f]{64}"\}' % (_TEXT, _GROUP, _TEXT, _GROUP, _GROUP, _GROUP)
 )
-_CLIENT_CALL: Final = re.compile(rb'"client_call":%b' % _GROUP)
+_CLIENT_CALL: Final = lazy_pattern(rb'"client_call":%b' % _GROUP)
 _TIME_DIGITS: Final = 18
 """Of a timestamp: as many as a number in SQLite holds. It is cut, so bounds are included."""
 _SCHEMA: Final = (

@@ -72,11 +72,12 @@ from paddock.ledger.segments import (
     list_starts,
     sync_directory,
 )
+from paddock.pattern import lazy_pattern
 from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 
 _GENESIS_BYTES_USUAL: Final = 4096
 _PENDING: Final = ".pending"
-_PENDING_NAME: Final = re.compile(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
+_PENDING_NAME: Final = lazy_pattern(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
 _LINE_BYTES_USUAL: Final = 4096
 
 

@@ -46,6 +46,7 @@ from paddock.packages.manifest import (
     shown_collision,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
+from paddock.pattern import lazy_pattern
 from paddock.plane.json_files import parse_file, write_object
 from paddock.storage.atomic import host_errors, read_file, read_file_through_links, replace_file
 from paddock.text.show import quote
@@ -358,7 +359,7 @@ _LITTER_NAMES: Final = frozenset(
         "desktop.ini",
     }
 )
-_LITTER_FORMS: Final = re.compile(r"\._.*|.*\.py[co]|.*~|\..*\.sw[op]", re.DOTALL)
+_LITTER_FORMS: Final = lazy_pattern(r"\._.*|.*\.py[co]|.*~|\..*\.sw[op]", re.DOTALL)
 ARCHIVE_MODE: Final = 0o644
 
 

@@ -24,6 +24,7 @@ from msgspec import Meta, Struct, to_builtins
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.packages.rows import Failure, GateRefusedError
+from paddock.pattern import lazy_pattern
 from paddock.plane.json_files import JsonFile, parse_file
 from paddock.policy.globs import fold
 from paddock.text.json import Strict, Way, canonical_json
@@ -67,8 +68,8 @@ OWN_PLACES: Final = (
 )
 """The plane's own: no package brings anything here."""
 
-_PACKAGE_ID: Final = re.compile(r"PKG-[A-Z0-9-]+", re.ASCII)
-_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_PACKAGE_ID: Final = lazy_pattern(r"PKG-[A-Z0-9-]+", re.ASCII)
+_DIGEST: Final = lazy_pattern(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 
 def is_package_id(text: str) -> bool:
@@ -199,7 +200,7 @@ def shown_collision(found: tuple[str, str]) -> str:
 # The grammar of semver.org, section "Is there a suggested regular expression".
 _NUMBER: Final = r"(0|[1-9]\d*)"
 _IDENTIFIER: Final = r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
-_SEMVER: Final = re.compile(
+_SEMVER: Final = lazy_pattern(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
     rf"(?:-({_IDENTIFIER}(?:\.{_IDENTIFIER})*))?"
     r"(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?",

@@ -33,6 +33,7 @@ from paddock import limits
 from paddock.errors import ConfigError, HostError, IntegrityError, UsageError
 from paddock.ledger.signing import SigningKey, create_key, load_key
 from paddock.packages.manifest import APPROVALS, KEYS, approval_file, is_digest, key_file
+from paddock.pattern import lazy_pattern
 from paddock.plane.environment import Environment, operator_key_path
 from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
@@ -57,8 +58,8 @@ ALGORITHM: Final = "Ed25519"
 _KEY_NAME: Final = "paddock/operator"
 _PUBLIC_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 64
-_KEY_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_KEY_FILE: Final = re.compile(r"([0-9a-f]{32})\.json", re.ASCII)
+_KEY_ID: Final = lazy_pattern(r"[0-9a-f]{32}", re.ASCII)
+_KEY_FILE: Final = lazy_pattern(r"([0-9a-f]{32})\.json", re.ASCII)
 
 
 class PublicKey(Struct, frozen=True):
@@ -275,10 +276,10 @@ def read_signature(archive: Path) -> Signature | None:
 # match one. The file stays. That it was used is told by the packages ledger, whose entry
 # names it; nothing in the file says so, because whoever can write the file could take it back.
 
-_WO_ID: Final = re.compile(r"WO-[0-9a-f]{32}", re.ASCII)
-_FILE: Final = re.compile(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
-_EXPIRES: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-_SPECIAL: Final = re.compile(r"([\\*?\[\] ])")
+_WO_ID: Final = lazy_pattern(r"WO-[0-9a-f]{32}", re.ASCII)
+_FILE: Final = lazy_pattern(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
+_EXPIRES: Final = lazy_pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_SPECIAL: Final = lazy_pattern(r"([\\*?\[\] ])")
 
 
 class PackageApproval(Strict, frozen=True):

@@ -36,6 +36,7 @@ from paddock.packages.installed import InstallReceipt, receipt_of
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import PLANE_MARKER, Acceptance
 from paddock.packages.rows import Failure
+from paddock.pattern import lazy_pattern
 from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.json_files import JsonFile, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
@@ -188,7 +189,7 @@ def parse_transaction(content: bytes, file: str) -> Transaction:
 # It lies in the plane's own store, which no package brings files to and no agent writes to.
 # Everything here is small, written whole and synced before anything relies on it.
 
-_ID: Final = re.compile(r"TX-[0-9a-f]{32}", re.ASCII)
+_ID: Final = lazy_pattern(r"TX-[0-9a-f]{32}", re.ASCII)
 
 
 def new_transaction_id() -> str:

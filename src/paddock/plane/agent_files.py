@@ -1,12 +1,12 @@
 """The format of `agent.json`: bytes to a record and back. No I/O."""
 
-import re
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, field, to_builtins
 
 from paddock.errors import ConfigError
+from paddock.pattern import lazy_pattern
 from paddock.plane.json_files import JsonFile, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.text.json import Strict
@@ -16,7 +16,7 @@ from paddock.values.entries import digest_of
 
 DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_NAME: Final = lazy_pattern(r"[a-z0-9][a-z0-9._-]{0,63}")
 NAME_HINT: Final = "1 to 64 characters of a-z 0-9 . _ -, the first a letter or digit"
 
 

@@ -37,7 +37,6 @@ from paddock.plane.discover import (
 )
 from paddock.plane.environment import Environment, real_directory, real_path
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.tokens import remove_token
 from paddock.storage.atomic import (
     FILE_MODE,
     create_file,
@@ -327,6 +326,8 @@ class AgentStore(Struct, frozen=True):
                 be, or an agent of that name is there.
             ConfigError: the workspace overlaps the plane, or exceeds the parent's.
         """
+        from paddock.plane.tokens import remove_token  # noqa: PLC0415 - for few calls
+
         record, content = self.draft(new)
         file, workspace = record.file, new.workspace
         make_directories(self.layout.agents)
@@ -366,6 +367,8 @@ class AgentStore(Struct, frozen=True):
         Raises:
             UsageError: there is none, or another agent has it as parent.
         """
+        from paddock.plane.tokens import remove_token  # noqa: PLC0415 - for few calls
+
         if not is_agent_name(name):
             raise UsageError(name_problem(name), hint=NAME_HINT)
         file = self.layout.agent_file(name)

@@ -12,7 +12,6 @@ Source: proc_pid_stat(5); the start time tells a process from a later one of its
 
 import os
 import pwd
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,11 +21,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import HostError
+from paddock.pattern import lazy_pattern
 from paddock.plane.environment import Environment
 from paddock.storage.atomic import make_directories
 
 ANCESTORS_MAX: Final = 64
-_CLIENT: Final = re.compile(rb"claude|codex")
+_CLIENT: Final = lazy_pattern(rb"claude|codex")
 _BY_CLAUDE: Final = frozenset({"CLAUDECODE", "CLAUDE_PID", "CLAUDE_CODE_SESSION_ID"})
 _BY_CODEX: Final = ("CODEX_SANDBOX", "CODEX_THREAD", "CODEX_MANAGED")
 """What clients set for what they start; `CODEX_HOME` is the user's own."""

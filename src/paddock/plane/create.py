@@ -9,7 +9,6 @@ Also here:
 import os
 import re
 import secrets
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, UsageError
+from paddock.pattern import lazy_pattern
 from paddock.plane.agent_files import write_agent
 from paddock.plane.discover import (
     ProjectRoot,
@@ -110,6 +110,8 @@ def _build(layout: PlaneLayout, root: Path) -> None:
     A crash leaves either nothing that counts (swept by the next builder) or the
     whole plane.
     """
+    import shutil  # noqa: PLC0415 - for few calls
+
     building = layout.root.parent / f"{_BUILDING_PREFIX}{secrets.token_hex(8)}"
     draft = PlaneLayout(building, layout.kind)
     with host_errors("making the plane", layout.root):
@@ -140,6 +142,8 @@ def _fill(draft: PlaneLayout, root: Path) -> None:
 
 def _sweep(planes: Path) -> None:
     """Remove what killed builders left. Only the lock's holder builds, so none is alive."""
+    import shutil  # noqa: PLC0415 - for few calls
+
     for name in os.listdir(planes):
         if name.startswith(_BUILDING_PREFIX):
             shutil.rmtree(planes / name, ignore_errors=True)
@@ -254,7 +258,7 @@ def _is_ours_untrusted(root: ProjectRoot, environment: Environment) -> bool:
 # next `init` goes on from there. Nothing that stands there is ever removed or written
 # over.
 
-_DRAFT: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
+_DRAFT: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
 """A file or directory on its way, of the plane's own or of a set of changes."""
 
 BARE_DIRECTORIES: Final = (

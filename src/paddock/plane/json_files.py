@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError
+from paddock.pattern import lazy_pattern
 from paddock.text.json import (
     BrokenJsonError,
     Way,
@@ -23,8 +24,8 @@ from paddock.values.calls import Json
 
 T = TypeVar("T")
 
-_AT: Final = re.compile(r" - at `(?:key` in `)?\$([^`]*)`$")
-_FIELD: Final = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
+_AT: Final = lazy_pattern(r" - at `(?:key` in `)?\$([^`]*)`$")
+_FIELD: Final = lazy_pattern(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
 
 
 _WORDS: Final = {

@@ -5,7 +5,6 @@ through the descriptor of the directory before, and none follows a link.
 """
 
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Generator
@@ -17,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.errors import ConfigError, HostError, UsageError
+from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import host_errors
 from paddock.text.show import quote
 
@@ -24,9 +24,9 @@ FOLDER: Final = "agent_sandbox"
 IGNORED: Final = b"*\n"
 """All of a folder, the file that says so included (gitignore(5))."""
 _IGNORE: Final = ".gitignore"
-_TOPIC: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_AGE: Final = re.compile(r"(\d{1,5})d")
+_TOPIC: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DATE: Final = lazy_pattern(r"\d{4}-\d\d-\d\d")
+_AGE: Final = lazy_pattern(r"(\d{1,5})d")
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

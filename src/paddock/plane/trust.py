@@ -12,13 +12,12 @@ Also here:
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.plane.admin import DEFAULT_PERMISSIONS, DEFAULT_SYSTEM_PROMPT, AdminConfig, ModelChoice
 from paddock.plane.discover import ProjectRoot, bare_planes_below
 from paddock.plane.environment import Environment, real_path
 from paddock.plane.json_files import parse_file, write_object
@@ -36,6 +35,9 @@ from paddock.text.json import Strict
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import digest_of
+
+if TYPE_CHECKING:
+    from paddock.plane.admin import AdminConfig
 
 
 class TrustAnswer(Struct, frozen=True):
@@ -271,8 +273,10 @@ def _stands(path: Path) -> bool:
 # Threat: as in `paddock.plane.grants`: every key is looked at, and every text is escaped.
 
 
-def summarise_admin(config: AdminConfig) -> str:
+def summarise_admin(config: "AdminConfig") -> str:
     """What a bare plane's configuration wants beyond the defaults, one line each."""
+    from paddock.plane.admin import DEFAULT_PERMISSIONS, DEFAULT_SYSTEM_PROMPT, ModelChoice  # noqa: PLC0415 - bare planes only
+
     found: list[str] = []
     if config.tool_profile == "development":
         found.append("tool_profile is development: one half of the dual gate")

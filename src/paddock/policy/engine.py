@@ -33,6 +33,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import GeneratedPathError, ProtectedPathError, SecretPathError
+from paddock.pattern import lazy_pattern
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
 from paddock.policy.pathset import (
     ROOT,
@@ -79,7 +80,7 @@ _CODES: Final = {
 _READ: Final = frozenset(INSTALLED_FOLDERS)
 _WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
 _NO_DEPENDENCY: Final = -1
-_DEPENDENCIES: Final = re.compile(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(_WRITTEN)))})/")
+_DEPENDENCIES: Final = lazy_pattern(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(_WRITTEN)))})/")
 """Most paths are in none, and one look tells so."""
 
 

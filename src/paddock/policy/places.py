@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from paddock.errors import ConfigError
 from paddock.limits import message_value_chars_max, policy_bytes_max
+from paddock.pattern import lazy_pattern
 from paddock.text.json import (
     BrokenJsonError,
     find_lines,
@@ -128,7 +129,7 @@ Key = tuple[str | int, ...]
 
 # Threat: the parser's time grows with the square of a key's parts, and what is parsed here may
 # come with a clone. Possessive, and begun where a part begins: one pass, whatever it reads.
-_DEEP_KEY: Final = re.compile(
+_DEEP_KEY: Final = lazy_pattern(
     r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""", re.ASCII
 )
 

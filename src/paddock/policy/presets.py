@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from paddock.policy.actions import parse_pattern
 from paddock.policy.globs import Glob
 from paddock.policy.load import PathsTable
 from paddock.policy.pathset import PathPattern, compile_pattern
-from paddock.policy.rules import Profile, compile_rule, parse_otherwise
+from paddock.policy.rules import Profile, Rule, parse_otherwise
 from paddock.policy.settings import ShellChanges
 from paddock.values.decisions import Outcome, PlaneKind
 
@@ -233,7 +234,8 @@ def _preset(
     source = f"profiles.{name}"
     return Profile(
         name,
-        tuple(compile_rule(text, Outcome.ALLOW, f"{source}.allow") for text in allow),
+        # Unchecked: no command is parsed before somebody asks about one.
+        tuple(Rule(parse_pattern(text), Outcome.ALLOW, f"{source}.allow") for text in allow),
         tuple(
             parse_otherwise(text, said, f"{source}.otherwise") for text, said in otherwise.items()
         ),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.matching import comparison_of, means_head, names_directory
 from paddock.policy.pathset import PathSet
 from paddock.policy.places import BUILT_IN, quote_toml
@@ -244,7 +245,7 @@ def _command_matches(rule: Rule, command: "SimpleCommand | None") -> bool:
 # writes nothing (an assignment, a comment, half a word) is refused.
 
 HARMLESS_TARGETS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
-_PRIVATE: Final = re.compile(r"(?:~|/+(?:tmp|var/+tmp|dev/+shm))/.*[^/.].*", re.DOTALL)
+_PRIVATE: Final = lazy_pattern(r"(?:~|/+(?:tmp|var/+tmp|dev/+shm))/.*[^/.].*", re.DOTALL)
 """What a sandboxed command has of its own. A door without a sandbox holds its own boundary."""
 
 

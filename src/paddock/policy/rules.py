@@ -1,7 +1,7 @@
 """Rules and profiles as a file writes them, each with its place."""
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 OUTCOME_WORDS: Final = tuple(outcome.word for outcome in Outcome)
 
 
-class Rule(Struct, frozen=True):
-    """A pattern with an outcome. `command` is set where its target is a command.
+class Rule(Struct, frozen=True, dict=True):
+    """A pattern with an outcome.
 
     `network` holds for just this command. `match` and `not_match` are its
     examples: tests that stop the load when they are false.
@@ -32,9 +32,17 @@ class Rule(Struct, frozen=True):
     place: Place = BUILT_IN_PLACE
     reason: str = ""
     network: Network | None = None
-    command: "CommandPattern | None" = None
     match: tuple[Text, ...] = ()
     not_match: tuple[Text, ...] = ()
+
+    @cached_property
+    def command(self) -> "CommandPattern | None":
+        return _command_of(self.pattern, self.outcome)
+
+    def checked(self) -> "Rule":
+        """Return the rule itself, whose command is one. Raises: PatternError."""
+        _ = self.command
+        return self
 
     @property
     def shown(self) -> RuleMatch:
@@ -103,7 +111,7 @@ def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_
     """
     pattern = parse_pattern(text)
     check_confined(pattern.head, outcome)
-    return Rule(pattern, outcome, source, place, command=_command_of(pattern, outcome))
+    return Rule(pattern, outcome, source, place).checked()
 
 
 def parse_otherwise(
@@ -195,7 +203,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     try:
         pattern = parse_pattern(action)
         check_confined(pattern.head, outcome)
-        command = _command_of(pattern, outcome)
+        rule = Rule(pattern, outcome, source, place, reason, network, match, not_match).checked()
     except PatternError as problem:
         table.report.add_at(place, problem)
         return None
@@ -205,7 +213,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
             f"network stands in a rule for {quote_toml(action)} that runs no command",
             "only a rule that allows or asks for tool:shell:run sets the network",
         )
-    return Rule(pattern, outcome, source, place, reason, network, command, match, not_match)
+    return rule
 
 
 def _read_otherwise(table: Table, source: str) -> tuple[Otherwise, ...]:

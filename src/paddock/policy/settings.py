@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import fields, replace
 
 from paddock import limits as hard
+from paddock.pattern import lazy_pattern
 from paddock.policy.places import quote_toml
 from paddock.policy.reader import Table
 from paddock.values.decisions import Permissions
@@ -251,9 +252,9 @@ class Settings(Struct, frozen=True):
 
 
 _DEFAULT: Final = ShellSettings()
-_HOST_PATH: Final = re.compile(r"(/|~/)[^\0]*|~", re.DOTALL)
+_HOST_PATH: Final = lazy_pattern(r"(/|~/)[^\0]*|~", re.DOTALL)
 
-_ENV_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
+_ENV_PATTERN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\*?")
 _ENV_RESERVED: Final = (
     *("PATH", "LD_*", "BASH_ENV", "GIT_*", "NODE_OPTIONS", "PYTHON*"),
     # The same by other means: what a shell reads at its start, and where programs look for

@@ -22,6 +22,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
+from paddock.pattern import lazy_pattern
 from paddock.providers import builtin_meanings as meanings
 from paddock.providers.builtin_meanings import TEXT, Wish, Wishes, unquoted
 from paddock.providers.gateway import cancelled_turn
@@ -47,12 +48,12 @@ WHO: Final = (
     "I am Paddock's built-in model: a small set of rules, not a language model. "
     "I need no key and no network, and I know only requests for Paddock's own tools."
 )
-_GREETING: Final = re.compile(
+_GREETING: Final = lazy_pattern(
     r"(?:hello|hi|hey|hallo|good\s+(?:morning|afternoon|evening|day))\b.{0,40}",
     re.IGNORECASE | re.DOTALL,
 )
-_THANKS: Final = re.compile(r"(?:thanks|thank\s+you|bye|goodbye)\b.{0,40}", re.IGNORECASE)
-_HELP: Final = re.compile(
+_THANKS: Final = lazy_pattern(r"(?:thanks|thank\s+you|bye|goodbye)\b.{0,40}", re.IGNORECASE)
+_HELP: Final = lazy_pattern(
     r"(?:help|what\s+can\s+(?:you|i)\s+(?:do|ask|say).{0,20}|who\s+are\s+you|what\s+are\s+you"
     r"|what\s+(?:tools|commands)\s+.{0,30}|how\s+do(?:es)?\s+.{0,20}work)\W*",
     re.IGNORECASE,
@@ -159,13 +160,13 @@ def _cut(content: str) -> tuple[str, int]:
 
 # Each rule is a pattern for a whole sentence and what it means; the first that fits counts.
 
-_PLEASE: Final = re.compile(
+_PLEASE: Final = lazy_pattern(
     r"^(?:please|now|ok(?:ay)?|(?:can|could|would|will)\s+you|let's"
     r"|i(?:'d|\s+would)\s+like\s+(?:you\s+)?to)[\s,]+",
     re.IGNORECASE,
 )
 
-_END: Final = re.compile(r"(?<=[\w\"'`”)*])[.?!]+\s*$")
+_END: Final = lazy_pattern(r"(?<=[\w\"'`”)*])[.?!]+\s*$")
 """A sentence's end; a path that is a dot is none."""
 
 # The rules. A space stands for any white space, `<name>` for a group of that kind, and
@@ -286,7 +287,7 @@ def find_wishes(sentence: str) -> Wishes:
     return ()
 
 
-_QUESTION: Final = re.compile(
+_QUESTION: Final = lazy_pattern(
     r"(?:what|which|who|when|where|why|how|is|are|do|does|can)\b", re.IGNORECASE
 )
 
@@ -366,8 +367,8 @@ def _ambiguity(schema: Mapping[str, Json], *, is_unclear: bool) -> Json:
     return _choose(schema, _AMBIGUITY[is_unclear])
 
 
-_PAIR: Final = re.compile(r"""\s*(\w+)=("(?:\\.|[^"\\])*"|'[^']*'|[^\s"']*)(?=\s|$)""", re.DOTALL)
-_SEPARATOR: Final = re.compile(rf"({TEXT})|(\n+|,?\s+(?:and\s+)?then\s+)", re.IGNORECASE)
+_PAIR: Final = lazy_pattern(r"""\s*(\w+)=("(?:\\.|[^"\\])*"|'[^']*'|[^\s"']*)(?=\s|$)""", re.DOTALL)
+_SEPARATOR: Final = lazy_pattern(rf"({TEXT})|(\n+|,?\s+(?:and\s+)?then\s+)", re.IGNORECASE)
 
 
 def parse_call(sentence: str, tools: Mapping[str, ToolSchema]) -> Wish | None:
@@ -427,7 +428,7 @@ def split_steps(text: str) -> list[str]:
 
 
 MODEL: Final = "paddock-rules-1"
-_MARKED: Final = re.compile(r"<user_message>(.*?)</user_message>", re.DOTALL)
+_MARKED: Final = lazy_pattern(r"<user_message>(.*?)</user_message>", re.DOTALL)
 """Where a prompt holds more than the user's own words, these stand in between."""
 
 

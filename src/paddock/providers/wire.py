@@ -9,19 +9,19 @@ Also here:
 """
 
 import json
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Final, NamedTuple, cast
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
+from paddock.pattern import lazy_pattern
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.text.json import parse_object
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import ToolUse
 
 # Not str.splitlines: JSON may hold U+2028 and others that end no line here.
-_LINE_END: Final = re.compile(rb"\r\n|\n|\r(?!\Z)")
+_LINE_END: Final = lazy_pattern(rb"\r\n|\n|\r(?!\Z)")
 
 
 class SseEvent(NamedTuple):

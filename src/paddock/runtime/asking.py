@@ -9,9 +9,9 @@ Also here:
 - Asking, with the inbox behind it: an answer that was given before, else somebody, else kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,15 +37,16 @@ from paddock.runtime.approvals import (
     filled_in,
 )
 from paddock.runtime.contents import DigestsAlone
-from paddock.runtime.inbox import BrokenRequest, Inbox
 from paddock.runtime.judge import Context
 from paddock.runtime.prepared import Bounds, Judged
 from paddock.runtime.records import Recorder, kept_arguments
-from paddock.sandbox.values import HeldLine
-from paddock.tools.shell import as_pending
 from paddock.tools.spec import Pinning, Plan, Staging, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall
 from paddock.values.decisions import Decision
+
+if TYPE_CHECKING:
+    from paddock.runtime.inbox import BrokenRequest, Inbox
+    from paddock.sandbox.values import HeldLine
 
 
 class AskedQuestion(NamedTuple):
@@ -117,6 +118,8 @@ def keep_waiting(
 
     Raises: PaddockError: question or answer cannot be recorded.
     """
+    from paddock.tools.shell import as_pending  # noqa: PLC0415 - late on purpose
+
     waiting = output.waiting
     if waiting is None:
         return output
@@ -140,7 +143,7 @@ def _record_staging(context: Context, recorder: Recorder, question: AskedQuestio
 
 
 def _put(
-    context: Context, question: AskedQuestion, target_digest: str, held: HeldLine | None
+    context: Context, question: AskedQuestion, target_digest: str, held: "HeldLine | None"
 ) -> Granted | Withheld:
     request = _request(context, question, target_digest, held)
     decision = question.decision
@@ -162,7 +165,7 @@ def _put(
 
 
 def _request(
-    context: Context, question: AskedQuestion, target_digest: str, held: HeldLine | None
+    context: Context, question: AskedQuestion, target_digest: str, held: "HeldLine | None"
 ) -> ApprovalRequest:
     call, decision, rule = question.call, question.decision, question.decision.rule
     bound = question.tool.binder.values(call.arguments)
@@ -209,11 +212,12 @@ CANCELLED: Final = "the call was cancelled while it was asked about"
 class InboxApprover:
     """Wraps the approver of a door. Every door has one, so that no ask is lost."""
 
-    __slots__ = ("_approver", "_inbox")
+    __slots__ = ("_approver", "_open_inbox")
 
-    def __init__(self, approver: Approver, inbox: Inbox) -> None:
+    def __init__(self, approver: Approver, open_inbox: "Callable[[], Inbox]") -> None:
+        """`open_inbox` is called at each question: most runtimes have none."""
         self._approver = approver
-        self._inbox = inbox
+        self._open_inbox = open_inbox
 
     def answer(self, request: ApprovalRequest) -> Approval:
         """What was answered before, what the approver says, or that it was kept.
@@ -223,10 +227,11 @@ class InboxApprover:
 
         Raises: HostError, ConfigError: the inbox cannot be used; that is a no. IntegrityError.
         """
+        inbox = self._open_inbox()
         try:
-            before = self._inbox.take(request)
+            before = inbox.take(request)
         except ConfigError:
-            broken = self._inbox.broken_for(request)
+            broken = inbox.broken_for(request)
             if not broken:
                 raise
             return _held_up(broken[0])
@@ -235,7 +240,7 @@ class InboxApprover:
         said = answer_of(self._approver, request)
         if said.is_granted or said.code == ApprovalRefusedError.code:
             # Nobody has to look any more at what was kept when this was asked before.
-            self._inbox.forget_waiting(request)
+            inbox.forget_waiting(request)
             return said
         if said.code != ApprovalUnavailableError.code:
             return said
@@ -250,7 +255,7 @@ class InboxApprover:
 
     def _kept(self, request: ApprovalRequest, said: Approval) -> Approval:
         try:
-            parked = self._inbox.keep(request)
+            parked = self._open_inbox().keep(request)
         except ApprovalUnavailableError as error:
             note = f"{said.note}; it is not kept: {error.message}"
             return Approval(False, said.by, said.code, note, hint=error.hint)
@@ -258,7 +263,7 @@ class InboxApprover:
         return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
 
 
-def _held_up(broken: BrokenRequest) -> Approval:
+def _held_up(broken: "BrokenRequest") -> Approval:
     """A no without the file's place: a model reads it."""
     note = f"the request {broken.id}, which may be for this call, does not load"
     hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"

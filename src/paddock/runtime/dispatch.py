@@ -9,9 +9,7 @@ Also here:
 - The calls of one turn: all are decided before any runs; one result each, in order.
 """
 
-import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -339,6 +337,8 @@ class Dispatcher:
 
 def _frames(error: BaseException) -> tuple[str, ...]:
     """What was raised, and where: for the ledger, without a text that may hold anything."""
+    import traceback  # noqa: PLC0415 - for a defect
+
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_KEPT_MAX:]
     places = [f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames]
     return (type(error).__name__, *places)
@@ -472,6 +472,8 @@ class _Turn(Struct, frozen=True):
 
     def run(self, group: Sequence[_Step]) -> list[Done]:
         """In this thread where there is nothing to do at once."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - for turns of several calls
+
         ready = [step for step in group if isinstance(step, Prepared)]
         if len(ready) < 2:
             return [self.finish(step) for step in group]

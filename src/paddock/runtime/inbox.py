@@ -15,7 +15,6 @@ Also here:
 - What the inbox needs besides its directory: the record of answers, and the kept contents.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
@@ -31,6 +30,7 @@ from paddock.errors import (
     ConfigError,
     UsageError,
 )
+from paddock.pattern import lazy_pattern
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
 from paddock.runtime.records import GRANTED, REFUSED, USED
@@ -76,8 +76,8 @@ class BrokenRequest(Struct, frozen=True):
 
 # Pure.
 
-_NAME: Final = re.compile(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
-_ID: Final = re.compile(r"APR-[0-9a-f]{4,16}")
+_NAME: Final = lazy_pattern(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
+_ID: Final = lazy_pattern(r"APR-[0-9a-f]{4,16}")
 
 
 def name_of(parked: Parked) -> str:

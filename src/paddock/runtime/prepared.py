@@ -6,16 +6,18 @@ All calls of one turn are prepared before any of them runs (`together.py`).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import InternalError
-from paddock.sandbox.values import OnOutput
 from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import Decision
+
+if TYPE_CHECKING:
+    from paddock.sandbox.values import OnOutput
 
 
 class Bounds(Struct, frozen=True):
@@ -31,7 +33,7 @@ class Bounds(Struct, frozen=True):
     order_id: str = ""
     cancel: Cancel = NEVER
     client_call: str = ""
-    on_output: OnOutput | None = None
+    on_output: "OnOutput | None" = None
 
     def over(self, ports: Ports) -> Ports:
         """What a handler may touch in a call with these bounds."""

@@ -12,7 +12,7 @@ Also here:
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -20,7 +20,6 @@ from paddock.errors import ApprovalRefusedError, CallCancelledError
 from paddock.limits import effects_listed_max
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.contents import Contents
-from paddock.runtime.parked import Parked
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.storage.notes import CallMark
 from paddock.text.show import text_of
@@ -43,6 +42,9 @@ from paddock.values.entries import (
     digest_of_json,
     is_plain,
 )
+
+if TYPE_CHECKING:
+    from paddock.runtime.parked import Parked
 
 _TEXT_KEPT_MAX: Final = 4096
 """Longer argument texts are kept as a digest, in characters."""
@@ -424,7 +426,7 @@ def _refused_as(approval: Approval) -> str:
     return REFUSED if approval.code == ApprovalRefusedError.code else KEPT
 
 
-def answered_later(parked: Parked, answer: str) -> Entry:
+def answered_later(parked: "Parked", answer: str) -> Entry:
     """Somebody answered a kept request, or used the answer; `answer` and until when it counts."""
     request = parked.request
     return Entry(

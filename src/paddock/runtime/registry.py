@@ -7,6 +7,7 @@ from paddock.errors import ConfigError, UnknownToolError
 from paddock.runtime.messages import schemas_for
 from paddock.text.show import quote
 from paddock.tools.spec import Tool
+from paddock.tools.toolsets import ListedTool
 from paddock.values.calls import Json
 
 
@@ -16,15 +17,17 @@ class Registry:
     __slots__ = ("_tools", "_withheld")
 
     def __init__(
-        self, tools: Iterable[Tool[Any]] = (), withheld: frozenset[str] = frozenset()
+        self,
+        tools: Iterable[Tool[Any] | ListedTool] = (),
+        withheld: frozenset[str] = frozenset(),
     ) -> None:
         """`withheld` are names that policy would deny at every call: known, and not offered."""
-        self._tools: dict[str, Tool[Any]] = {}
+        self._tools: dict[str, Tool[Any] | ListedTool] = {}
         self._withheld = withheld
         for tool in tools:
             self.add(tool)
 
-    def add(self, tool: Tool[Any]) -> None:
+    def add(self, tool: Tool[Any] | ListedTool) -> None:
         """Register a tool.
 
         Raises: ConfigError where the name is taken.
@@ -47,11 +50,13 @@ class Registry:
                 f"unknown tool {quote(name)}",
                 hint=f"the tools are: {', '.join(sorted(self._tools)) or 'none'}",
             )
+        if isinstance(tool, ListedTool):
+            tool = self._tools[name] = tool.load()
         return tool
 
     def list_all(self) -> list[Tool[Any]]:
         """Every tool that is offered, in the order in which they were registered."""
-        return [tool for tool in self._tools.values() if tool.name not in self._withheld]
+        return [self.get(name) for name in self._tools if name not in self._withheld]
 
     def for_provider(self, provider: str) -> list[dict[str, Json]]:
         """What is offered as `provider` wants it: anthropic, openai, openai-responses or mcp.
@@ -62,4 +67,4 @@ class Registry:
 
     def only(self, toolsets: Iterable[str]) -> "Registry":
         wanted = frozenset(toolsets)
-        return Registry(tool for tool in self._tools.values() if tool.spec.toolset in wanted)
+        return Registry(tool for tool in self._tools.values() if tool.toolset in wanted)

@@ -19,7 +19,6 @@ from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, disp
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.registry import Registry
-from paddock.sandbox.streams import Decoding
 from paddock.storage.locks import call_after_fork
 from paddock.text.show import quote
 from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
@@ -227,6 +226,8 @@ class Runtime:
         Raises: UsageError where the runtime is closed, or a name or id is no text;
             IntegrityError where the ledger is damaged. Nothing ran then.
         """
+        from paddock.sandbox.streams import Decoding  # noqa: PLC0415 - for who listens
+
         identity = text_of("the id of a call", call_id or self._new_id())
         name = text_of("the name of a tool", tool)
         asked = asked_call(identity, name, arguments)

@@ -9,19 +9,19 @@ taken, or his directory gone, and makes another. Nobody waits for anybody.
 import contextlib
 import errno
 import os
-import re
 import secrets
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.inside.stages import remove_tree
 from paddock.storage.disk import DIRECTORY
 from paddock.storage.locks import leads_to, try_lock
 from paddock.workspace.resolve import held_open
 
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-_TOKEN: Final = re.compile("[0-9a-f]{16}")
+_TOKEN: Final = lazy_pattern("[0-9a-f]{16}")
 _TRIES_MAX: Final = 100
 
 

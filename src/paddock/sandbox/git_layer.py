@@ -8,7 +8,6 @@ the same set of changes (see `workspace.beside`), and is undone from the same no
 """
 
 import os
-import re
 import stat
 from collections.abc import Mapping
 from hashlib import sha256
@@ -18,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import ProtectedPathError
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.area import NOTHING_SHOWN, Overlaid
 from paddock.sandbox.changes.differences import (
     CommandDifferences,
@@ -43,7 +43,7 @@ from paddock.workspace.resolve import Beside, detect_resolution, held_open
 _LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
 _CHANGED: Final = "was changed while the command ran, by somebody else"
 _UNREADABLE: Final = "is no index that can be put together with the files outside the workspace"
-_OBJECT: Final = re.compile(r"\.git/objects/[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})")
+_OBJECT: Final = lazy_pattern(r"\.git/objects/[0-9a-f]{2}/(?:[0-9a-f]{38}|[0-9a-f]{62})")
 _REWRITTEN: Final = (ChangeKind.MODIFIED, ChangeKind.MODE)
 _INDEX_BYTES_MAX: Final = 256_000_000
 _NAMED_MAX: Final = 5

@@ -10,7 +10,6 @@ Also here:
 - Which names of a workspace are closed to commands: by the very decisions of the file tools.
 """
 
-import re
 from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
@@ -19,6 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.ledger.format.encoding import encode_json
+from paddock.pattern import lazy_pattern
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.matching import AgentPermissions, compile_permissions
@@ -66,7 +66,7 @@ SECRET_PLACES: Final = (
 PLAIN_VARIABLES: Final = frozenset(
     {"CI", "COLORTERM", "COLUMNS", "LANG", "LANGUAGE", "LINES", "NO_COLOR", "TERM", "TZ"}
 )
-_LOCALE: Final = re.compile(r"LC_[A-Z]+")
+_LOCALE: Final = lazy_pattern(r"LC_[A-Z]+")
 PLACE_VARIABLES: Final = frozenset({"CONDA_PREFIX", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV"})
 """Passed where they name a place that the command may read."""
 _VALUE_CHARS_MAX: Final = 1024

@@ -7,7 +7,6 @@ stage    run and held back, for somebody to be asked about what it changed; then
 """
 
 import os
-import re
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -18,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
+from paddock.pattern import lazy_pattern
 from paddock.policy.decide import names_line, shell_for
 from paddock.policy.settings import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
@@ -72,7 +72,7 @@ from paddock.values.entries import digest_of
 
 _SAYS_WHERE: Final = f"trap 'command pwd -P >|{os.fsdecode(ENDED_IN)} 2>/dev/null' EXIT\n"
 """Before a line of shell: when that shell ends, it leaves behind where."""
-_GIT: Final = re.compile(r"\bgit\b")
+_GIT: Final = lazy_pattern(r"\bgit\b")
 
 
 class SandboxGround(Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.engine import Policy
 from paddock.policy.places import BUILT_IN
 from paddock.policy.profiles import written_path
@@ -185,10 +186,10 @@ def with_line(stream: Stream, line: str) -> Stream:
 # learn whether it stands there. Policy alone is asked, which says the same of names that do not.
 
 _MEANT: Final = "paddock: this is policy, and no fault to work around"
-_MISSED: Final = re.compile(
+_MISSED: Final = lazy_pattern(
     r"no such file or directory|permission denied|ENOENT|EACCES", re.IGNORECASE
 )
-_WORD: Final = re.compile(r"[^\s'\"`‘’“”:;,()\[\]{}<>|=]+")
+_WORD: Final = lazy_pattern(r"[^\s'\"`‘’“”:;,()\[\]{}<>|=]+")
 _LINES_MAX: Final = 200
 _WORDS_MAX: Final = 400
 _NAME_CHARS_MAX: Final = 200

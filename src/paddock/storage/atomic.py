@@ -7,7 +7,6 @@ cut. Foreign errors become `ConfigError` (what stands there cannot be used) or
 
 import errno
 import os
-import re
 import secrets
 import stat
 from collections.abc import Collection, Generator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError
+from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
 
 DIRECTORY_MODE: Final = 0o700
@@ -26,7 +26,7 @@ _TEMPORARY_PREFIX: Final = ".paddock-"
 _TEMPORARY_SUFFIX: Final = ".tmp"
 """With 32 hex digits between them: the form that the workspace hides and sweeps, for
 `init` writes in a project's root."""
-_TEMPORARY_NAME: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.tmp")
+_TEMPORARY_NAME: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.tmp")
 _NO_HARD_LINKS: Final = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )

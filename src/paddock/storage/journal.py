@@ -36,7 +36,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import secrets
 from collections.abc import Generator
 from enum import StrEnum
@@ -47,6 +46,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PaddockError, StorageFullError
+from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import require_private
 from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, Disk, converting
 from paddock.storage.locks import leads_to, try_lock, unlock
@@ -336,7 +336,7 @@ def _mark(value: Json) -> EntryMark | None:
 
 
 _SUFFIX: Final = ".entry"
-_NAME: Final = re.compile(r"[0-9a-f]{32}\.entry")
+_NAME: Final = lazy_pattern(r"[0-9a-f]{32}\.entry")
 TOKEN_CHARS: Final = 24
 _CLAIM: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NAMES_TRIED_MAX: Final = 16

@@ -27,6 +27,7 @@ from operator import attrgetter
 from typing import Final
 
 from paddock.errors import InternalError
+from paddock.pattern import lazy_pattern
 from paddock.storage.disk import READ
 from paddock.storage.shelf import (
     PACKED,
@@ -202,7 +203,7 @@ def _forget_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int, keep:
 # written while the store's lock is shared, so that its contents are there when it counts.
 
 _PINS: Final = "pins"
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
+_NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _DRAFT: Final = ".part"
 _FOR_EVER: Final = "-"
 """A set of changes has fewer contents than would fit. More is somebody else's."""

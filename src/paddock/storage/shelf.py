@@ -20,7 +20,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import re
 import secrets
 import threading
 import zlib
@@ -32,6 +31,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError
+from paddock.pattern import lazy_pattern
 from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, READ, Disk, converting
 from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lock
 from paddock.text.show import quote
@@ -41,8 +41,8 @@ from paddock.values.entries import DIGEST_PREFIX
 # needs room, and only where that saves something.
 
 PACKED: Final = ".z"
-_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
-OBJECT_NAME: Final = re.compile(r"([0-9a-f]{64})(\.z)?")
+_DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
+OBJECT_NAME: Final = lazy_pattern(r"([0-9a-f]{64})(\.z)?")
 PACKED_BYTES_MIN: Final = 8192
 """Two blocks of most file systems: below that nothing is saved."""
 PACKED_BYTES_MAX: Final = 64_000_000

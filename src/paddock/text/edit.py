@@ -23,11 +23,12 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import BinaryFileError, TextEncodingError, TextTooLargeError
+from paddock.pattern import lazy_pattern
 from paddock.text.show import number_lines, quote
 
 _IN_VAIN_BYTES_MAX: Final = 16_000_000
 """Looked at again for nothing: about a second."""
-_BARE_NEWLINE = re.compile(rb"(?<!\r)\n")
+_BARE_NEWLINE = lazy_pattern(rb"(?<!\r)\n")
 _CR_LOCATE, _LF_LOCATE, _CRLF = b"\r", b"\n", b"\r\n"
 
 
@@ -490,8 +491,10 @@ KEEP_ENCODING: Final = (
     "to read it, decode it in a command (iconv -f ENCODING)"
 )
 _MULTI_BYTE: Final = (
-    re.compile(rb"(?:[\x00-\x80\xff]++|[\x81-\xfe][\x30-\x7e\x80-\xfe])*+"),
-    re.compile(rb"(?:[\x00-\x80\xa0-\xdf\xfd-\xff]++|[\x81-\x9f\xe0-\xfc][\x40-\x7e\x80-\xfc])*+"),
+    lazy_pattern(rb"(?:[\x00-\x80\xff]++|[\x81-\xfe][\x30-\x7e\x80-\xfe])*+"),
+    lazy_pattern(
+        rb"(?:[\x00-\x80\xa0-\xdf\xfd-\xff]++|[\x81-\x9f\xe0-\xfc][\x40-\x7e\x80-\xfc])*+"
+    ),
 )
 """Encodings in which a byte below 0x80 may end a character: GB 18030, Big5, UHC; Shift-JIS."""
 _NEVER_WITHIN: Final = 0x30

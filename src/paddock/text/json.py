@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import ConfigError, InvalidArgumentsError
+from paddock.pattern import lazy_pattern
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
@@ -247,9 +248,9 @@ def canonical_json(value: Json) -> str:
 
 DEPTH_MAX: Final = 200
 
-_GAP: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_SCALAR: Final = re.compile(
+_GAP: Final = lazy_pattern(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = lazy_pattern(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_SCALAR: Final = lazy_pattern(
     r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null'
 )
 _MARK: Final = "\ufeff"
@@ -420,7 +421,7 @@ def find_node(top: Node, way: Way) -> Node | None:
 #   * so that it reads well, on lines of its own (`set_member`, `remove_member`): parents
 #     are made where they are missing, and stay. For text without comments.
 
-_BLANKS: Final = re.compile(r"[ \t\r\n]+")
+_BLANKS: Final = lazy_pattern(r"[ \t\r\n]+")
 _STEP: Final = "  "
 
 

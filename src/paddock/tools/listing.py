@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidPatternError, PathNotADirectoryError, PathNotFoundError
+from paddock.pattern import lazy_pattern
 from paddock.text.show import name_notices, quote
 from paddock.tools.arguments import (
     ArgumentType,
@@ -56,9 +57,9 @@ SPECIAL: Final = "(FIFO, socket or device)"
 
 _REMARKS: Final = (TO_NOTHING, TO_HIDDEN, TO_OUTSIDE, SPECIAL)
 _INSIDE: Final = "|".join(re.escape(remark.removeprefix("(")) for remark in _REMARKS)
-_LIKE_A_REMARK: Final = re.compile(rf"\((?=(?:{_INSIDE})\s*$)")
-_LIKE_A_SIZE: Final = re.compile(r" (?=[0-9]+ bytes\s*$)")
-_LIKE_AN_ARROW: Final = re.compile(r"(?<= -)>(?= )")
+_LIKE_A_REMARK: Final = lazy_pattern(rf"\((?=(?:{_INSIDE})\s*$)")
+_LIKE_A_SIZE: Final = lazy_pattern(r" (?=[0-9]+ bytes\s*$)")
+_LIKE_AN_ARROW: Final = lazy_pattern(r"(?<= -)>(?= )")
 
 
 class ShownEntries:

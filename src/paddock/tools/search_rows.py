@@ -1,12 +1,12 @@
 """What the search tools have in common: how rows look, and what is said beside them."""
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
 
 from paddock import limits
+from paddock.pattern import lazy_pattern
 from paddock.text.show import quote, show_line, show_name
 from paddock.tools.spec import Ports, StoppedCallError
 from paddock.values.calls import LeftEffect
@@ -18,8 +18,8 @@ NO_MATCHES: Final = "No matches found."
 NO_FILES: Final = "No files found."
 EMPTY_DIRECTORY: Final = "Directory is empty."
 _OURS: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
-_LIKE_A_ROW: Final = re.compile(r":(?=\d+(?:[:-]|$))")
-_LIKE_A_MATCH: Final = re.compile(r":(?=\d+:)")
+_LIKE_A_ROW: Final = lazy_pattern(r":(?=\d+(?:[:-]|$))")
+_LIKE_A_MATCH: Final = lazy_pattern(r":(?=\d+:)")
 _NAMED_MAX: Final = 5
 """Paths that one remark names; the rest is counted."""
 

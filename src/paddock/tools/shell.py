@@ -11,7 +11,6 @@ Also here:
 - `run_shell_dev`: one line of shell, behind the dual gate.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -27,6 +26,7 @@ from paddock.errors import (
     PathNotADirectoryError,
     PathTraversalError,
 )
+from paddock.pattern import lazy_pattern
 from paddock.policy.profiles import written_path
 from paddock.sandbox.values import Ending, HeldLine, PreparedLine, ShellLine, ShellOutcome, Stream
 from paddock.text.show import quote, show_name
@@ -294,7 +294,7 @@ SHELL_SCHEMA: Final = result_schema(
 )
 
 _DEV_TIMEOUT_DEFAULT_S: Final = 30
-_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENV_NAME: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _COMMAND: Final = "The line, read by bash where there is one, else by sh."
 _TIMEOUT: Final = "Seconds until it is ended with everything that it started."

@@ -278,6 +278,10 @@ class Tool(Generic[A]):
         """The name that a model calls."""
         return self.spec.name
 
+    @property
+    def toolset(self) -> str:
+        return self.spec.toolset
+
 
 # For what is decided about a tool as a whole. Each call's own actions are in its plan.
 

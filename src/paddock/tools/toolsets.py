@@ -1,38 +1,48 @@
-"""The named groups of tools that Paddock brings."""
+"""The tools that Paddock brings. A module is loaded when one of its tools is asked for."""
 
-from typing import Any
+from importlib import import_module
+from typing import Any, Final, NamedTuple, cast
 
-from paddock.tools.grep import grep_dev_tool, grep_tool
-from paddock.tools.listing import find_tool, list_files_tool, ls_tool
-from paddock.tools.move import delete_file_tool, move_file_tool
-from paddock.tools.plane import gate_check_tool, list_packages_tool, query_ledger_tool
-from paddock.tools.replace import edit_file_dev_tool, str_replace_tool
-from paddock.tools.shell import run_shell_dev_tool, run_shell_tool
 from paddock.tools.spec import Tool
-from paddock.tools.view import read_file_tool, view_tool
-from paddock.tools.write import create_file_tool, write_file_dev_tool, write_output_tool
+
+
+class ListedTool(NamedTuple):
+    """A tool by its name, before its module is loaded."""
+
+    name: str
+    toolset: str
+    module: str
+
+    def load(self) -> Tool[Any]:
+        """Return the tool: its module has one function for each, named after it."""
+        module = import_module(f"paddock.tools.{self.module}")
+        return cast("Tool[Any]", getattr(module, f"{self.name}_tool")())
+
+
+TOOLS: Final = (
+    ListedTool("gate_check", "core", "plane"),
+    ListedTool("read_file", "core", "view"),
+    ListedTool("query_ledger", "core", "plane"),
+    ListedTool("list_files", "core", "listing"),
+    ListedTool("list_packages", "core", "plane"),
+    ListedTool("write_file_dev", "development", "write"),
+    ListedTool("edit_file_dev", "development", "replace"),
+    ListedTool("grep_dev", "development", "grep"),
+    ListedTool("run_shell_dev", "development", "shell"),
+    ListedTool("create_file", "workspace", "write"),
+    ListedTool("str_replace", "workspace", "replace"),
+    ListedTool("view", "workspace", "view"),
+    ListedTool("move_file", "workspace", "move"),
+    ListedTool("delete_file", "workspace", "move"),
+    ListedTool("grep", "search", "grep"),
+    ListedTool("find", "search", "listing"),
+    ListedTool("ls", "search", "listing"),
+    ListedTool("write_output", "output", "write"),
+    ListedTool("run_shell", "shell", "shell"),
+)
+"""In the order in which they are listed."""
 
 
 def all_tools() -> list[Tool[Any]]:
-    """Every tool that exists, in the order in which they are listed."""
-    return [
-        gate_check_tool(),
-        read_file_tool(),
-        query_ledger_tool(),
-        list_files_tool(),
-        list_packages_tool(),
-        write_file_dev_tool(),
-        edit_file_dev_tool(),
-        grep_dev_tool(),
-        run_shell_dev_tool(),
-        create_file_tool(),
-        str_replace_tool(),
-        view_tool(),
-        move_file_tool(),
-        delete_file_tool(),
-        grep_tool(),
-        find_tool(),
-        ls_tool(),
-        write_output_tool(),
-        run_shell_tool(),
-    ]
+    """Every tool that exists, loaded."""
+    return [listed.load() for listed in TOOLS]

@@ -21,6 +21,7 @@ from paddock.errors import (
     TextEncodingError,
     ToolError,
 )
+from paddock.pattern import lazy_pattern
 from paddock.policy.settings import LoweredLimits
 from paddock.text.edit import KEEP_ENCODING
 from paddock.text.show import escape_notices, name_notices, number_line, quote, show_name, text_of
@@ -365,7 +366,7 @@ def shown_for(actions: tuple[Action, ...], path: ReadPath, ports: Ports) -> Show
 
 
 NOTICE: Final = "[paddock: "
-_LOOKS_LIKE_NOTICE: Final = re.compile(r"\[(?=paddock:)", re.IGNORECASE)
+_LOOKS_LIKE_NOTICE: Final = lazy_pattern(r"\[(?=paddock:)", re.IGNORECASE)
 
 
 class ReadFileArguments(ArgumentType):

@@ -7,7 +7,6 @@ Also here:
 - What an act on the workspace came to, for the result and for the ledger.
 """
 
-import re
 from enum import Enum
 from typing import Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -15,6 +14,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidPathError, PathTraversalError
+from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
 
 
@@ -130,7 +130,7 @@ class EntryPath(NamedTuple):
 
 TEMPORARY_PREFIX: Final = ".paddock-"
 OF_SET: Final = ".set"
-_TEMPORARY: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at|set)")
+_TEMPORARY: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at|set)")
 
 
 def is_temporary_name(name: str) -> bool:
@@ -160,7 +160,7 @@ def set_prefix(token: str) -> str:
 #
 # No function here touches the disk. That a path exists, or stays inside, is not decided here.
 
-_UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNUSABLE: Final = lazy_pattern("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Controls (C0, DEL, C1) and lone surrogates, which no UTF-8 name can hold."""
 
 _PLAIN_CHARS_MAX: Final = 250

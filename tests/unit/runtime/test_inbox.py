@@ -144,7 +144,7 @@ def test_all_requests_together_are_bounded(place, monkeypatch, bound):
 
 def test_a_call_that_is_too_large_is_not_kept_and_the_refusal_says_so(place):
     large = request(content="x" * limits.approval_kept_bytes_max)
-    said = InboxApprover(NoApprover(), place.inbox).answer(large)
+    said = InboxApprover(NoApprover(), lambda: place.inbox).answer(large)
     assert (said.is_granted, said.code, said.request_id) == (False, "approval.unavailable", "")
     assert "it is not kept" in said.note
     assert said.hint == "make smaller calls, or ask a person to be there for this one"
@@ -168,7 +168,7 @@ def test_a_broken_file_hides_no_other_and_counts_for_nothing(place):
     assert (found.id, found.file) == (broken.id, file)
     with pytest.raises(ConfigError, match=f"'{broken.id}' does not load"):
         place.inbox.take(request(1))
-    said = InboxApprover(YesApprover("me"), place.inbox)
+    said = InboxApprover(YesApprover("me"), lambda: place.inbox)
     assert said.answer(request(1)) == Approval(
         False,
         "inbox",
@@ -187,7 +187,7 @@ def test_only_a_broken_file_is_moved_away_and_then_its_call_is_asked_about(place
     assert place.inbox.set_aside(broken.id) == file.with_name(f"{file.name}.broken")
     assert place.inbox.set_aside(kept.id) is None
     assert (place.inbox.list_broken(), place.inbox.list_all()) == ([], [kept])
-    assert InboxApprover(YesApprover("me"), place.inbox).answer(request(1)).is_granted
+    assert InboxApprover(YesApprover("me"), lambda: place.inbox).answer(request(1)).is_granted
     with pytest.raises(UsageError, match="no request has the id"):
         place.inbox.set_aside(broken.id)
 
@@ -255,13 +255,15 @@ def test_a_grant_that_came_too_late_is_said_to_be_late_and_is_kept_anew(place):
     kept = place.inbox.keep(request())
     place.inbox.grant(kept.id, "operator")
     place.now += limits.approval_granted_s
-    said = InboxApprover(NoApprover(), place.inbox).answer(request())
+    said = InboxApprover(NoApprover(), lambda: place.inbox).answer(request())
     assert (said.is_granted, said.code) == (False, "approval.expired")
     assert said.request_id not in {"", kept.id}
 
 
 def test_whoever_can_be_asked_is_asked_and_nothing_is_kept(place):
-    assert InboxApprover(YesApprover("me"), place.inbox).answer(request()) == Approval(True, "me")
+    assert InboxApprover(YesApprover("me"), lambda: place.inbox).answer(request()) == Approval(
+        True, "me"
+    )
     assert not place.inbox.directory.exists()
 
 
@@ -343,7 +345,7 @@ class Says:
 def test_what_somebody_answers_at_a_door_waits_for_nobody_any_more(place, said):
     asked, other, agents = request(1), request(2), request(1, "other")
     kept = [place.inbox.keep(each) for each in (asked, other, agents)]
-    assert InboxApprover(said, place.inbox).answer(asked) == said.approval
+    assert InboxApprover(said, lambda: place.inbox).answer(asked) == said.approval
     assert [each.id for each in place.inbox.list_all()] == [kept[1].id, kept[2].id]
     with pytest.raises(UsageError, match="no request"):
         place.inbox.grant(kept[0].id, "operator")
@@ -364,9 +366,9 @@ class Leaves:
 def test_what_was_cancelled_while_it_was_asked_about_is_not_kept(place):
     token = CancelToken()
     asked = replace(request(), cancel=token)
-    assert InboxApprover(NoApprover(), place.inbox).answer(asked).request_id
+    assert InboxApprover(NoApprover(), lambda: place.inbox).answer(asked).request_id
     place.inbox.forget_waiting(asked)
-    said = InboxApprover(Leaves(token), place.inbox).answer(asked)
+    said = InboxApprover(Leaves(token), lambda: place.inbox).answer(asked)
     assert said == Approval(False, "client", "call.cancelled", CANCELLED)
     assert place.inbox.list_all() == []
 
@@ -374,7 +376,7 @@ def test_what_was_cancelled_while_it_was_asked_about_is_not_kept(place):
 @pytest.mark.parametrize("code", ["approval.unavailable", "approval.expired"])
 def test_what_nobody_answered_waits_on(place, code):
     kept = place.inbox.keep(request())
-    InboxApprover(Says(False, code), place.inbox).answer(request())
+    InboxApprover(Says(False, code), lambda: place.inbox).answer(request())
     assert place.inbox.list_all() == [kept]
 
 

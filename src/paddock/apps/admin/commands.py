@@ -36,6 +36,7 @@ from paddock.errors import UnknownToolError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter
 from paddock.ledger.verify.verifying import Verification
+from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action
 from paddock.policy.questions.explain import explain
@@ -483,7 +484,7 @@ def _parse_number(asked: str) -> int:
     return int(asked) if is_number else 0
 
 
-_COMMAND: Final = re.compile(r"/(\S+)\s*(.*)", re.DOTALL)
+_COMMAND: Final = lazy_pattern(r"/(\S+)\s*(.*)", re.DOTALL)
 
 
 class AdminCommand(Protocol):

@@ -8,7 +8,6 @@ Also here:
 
 import json
 import os
-import re
 import select
 import signal
 import termios
@@ -27,10 +26,11 @@ from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.drawing import PlainDrawing, shown_text
 from paddock.apps.admin.show import Block, StatusLine, status_text
 from paddock.errors import UsageError
+from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = lazy_pattern("[\ud800-\udfff]")
 
 
 class Typed(Struct, frozen=True):

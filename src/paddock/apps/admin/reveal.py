@@ -13,14 +13,15 @@ from typing import Final
 
 from msgspec import Struct
 
+from paddock.pattern import lazy_pattern
 from paddock.text.show import is_seen, show_unseen
 
-_SPACES: Final = re.compile("(?<=[^ ]) {5,}| {41,}")
+_SPACES: Final = lazy_pattern("(?<=[^ ]) {5,}| {41,}")
 """What pads; an indentation does not."""
 _NAMED_MAX: Final = 6
 
 
-_WIDE: Final = re.compile(r"(?<=.\S) {41,}(?=\S)")
+_WIDE: Final = lazy_pattern(r"(?<=.\S) {41,}(?=\S)")
 """What takes the rest of a row of a diff out of sight: behind its mark and more than that."""
 
 

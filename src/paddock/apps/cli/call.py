@@ -7,7 +7,6 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import exit_of_call
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
-from paddock.apps.cli.prompt import PromptApprover
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import InvalidArgumentsError, ToolError
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
@@ -102,6 +101,8 @@ def _read_arguments(given: str, console: Console) -> str | bytes:
 
 
 def _approver(options: Options, console: Console) -> Approver:
+    from paddock.apps.cli.prompt import PromptApprover
+
     if options.yes:
         return YesApprover("--yes")
     # Standard input that held the arguments cannot answer a question as well.

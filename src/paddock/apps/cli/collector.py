@@ -30,10 +30,11 @@ from paddock.collector.chains import OfferRefusal, RefusalCode
 from paddock.collector.store import Store
 from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.format.lines import VerifierKey
+from paddock.pattern import lazy_pattern
 from paddock.values.calls import Json
 
 VARIABLE: Final = "PADDOCK_COLLECTOR"
-_HOST: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
+_HOST: Final = lazy_pattern(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 
 
 class CollectorCommand:

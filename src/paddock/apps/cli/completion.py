@@ -116,10 +116,10 @@ class Completion:
     def run(self, options: Options, console: Console) -> int:
         """Print it."""
         from paddock.apps.cli.main import COMMANDS
-        from paddock.tools.toolsets import all_tools
+        from paddock.tools.toolsets import TOOLS
 
         parts = {name: " ".join(row.parts) for name, row in COMMANDS.items() if row.parts}
-        parts["call"] = " ".join(sorted(tool.spec.name for tool in all_tools()))
+        parts["call"] = " ".join(sorted(tool.name for tool in TOOLS))
         form = _ROW[options.shell]
         rows = "\n".join(form.format(name=name, parts=words) for name, words in parts.items())
         script = _SCRIPTS[options.shell]

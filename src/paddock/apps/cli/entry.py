@@ -4,6 +4,8 @@ Python tells of one that comes while modules load by a traceback: nobody is ther
 """
 
 import gc
+import sys
+from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ else:
     # `signal` would load `enum`, for longer than all the rest.
     import _signal as signal
 
-_COLLECTED_EVERY = 20_000
+_COLLECTED_EVERY = 100_000
 """New objects between two looks for cycles; Python's own number is 700."""
 
 
@@ -23,7 +25,24 @@ def console() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     # What is loaded stays: a short call need not look through it for cycles again and again.
     gc.set_threshold(_COLLECTED_EVERY)
+    _load_msgspec()
     from paddock.apps.cli import main
 
     signal.signal(signal.SIGINT, before)
     main.console()
+
+
+def _load_msgspec() -> None:
+    """Load msgspec with the `typing` of Python itself.
+
+    It prefers `typing_extensions`, which loads `inspect` and the compiler's modules: as long
+    as msgspec itself. In a program's first thread nobody else can be loading it meanwhile.
+    """
+    name = "typing_extensions"
+    if name in sys.modules:
+        return
+    sys.modules[name] = None  # type: ignore[assignment] - what an import of it then fails by
+    try:
+        import_module("msgspec")
+    finally:
+        del sys.modules[name]

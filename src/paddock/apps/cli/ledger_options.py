@@ -1,11 +1,11 @@
 """What each question of `paddock ledger` is asked with: no more than its parser needs."""
 
 import argparse
-import re
 from functools import partial
 from typing import Final
 
 from paddock.errors import UsageError
+from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 
@@ -13,7 +13,7 @@ QUERY_LAST: Final = 20
 """How many entries `query` shows that was not told how many."""
 _FORMATS: Final = ("jsonl", "html")
 _DECISIONS: Final = ("allow", "confine", "ask", "deny")
-_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_NUMBER: Final = lazy_pattern(r"-?[0-9]{1,18}")
 
 
 def add_query(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:

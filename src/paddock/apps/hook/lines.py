@@ -17,6 +17,7 @@ from paddock.apps.hook.lean.asked import ShapeError
 from paddock.apps.hook.lean.patches import read_patch
 from paddock.apps.hook.lean.places import find_stands
 from paddock.apps.hook.lean.shell import is_bare_below
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
 from paddock.policy.commands.walk import RESERVED
 from paddock.policy.commands.words import Sift, program_name
@@ -41,22 +42,22 @@ _TOO_MANY_NAMES: Final = "the line stands for more names than are looked at"
 _MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 _REMOVES: Final = frozenset({"rm", "rmdir", "shred", "unlink", "find"})
 _PATCHES: Final = frozenset({"apply_patch", "applypatch"})
-_PATCH: Final = re.compile(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.DOTALL)
+_PATCH: Final = lazy_pattern(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.DOTALL)
 _SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
-_AGAIN: Final = re.compile(
+_AGAIN: Final = lazy_pattern(
     r"\bdo\b(?=.*\bdone\b)|\(\s*\)\s*[{(]|\bfunction\s+\S+\s*[{(]", re.DOTALL
 )
 """Where a loop or a function begins."""
-_GLOB: Final = re.compile(r"[*?\[]")
-_CLASS: Final = re.compile(r"\[[^/]*\[([:.=])[^/]*\1\]")
+_GLOB: Final = lazy_pattern(r"[*?\[]")
+_CLASS: Final = lazy_pattern(r"\[[^/]*\[([:.=])[^/]*\1\]")
 """`[[:alpha:]]` and its like, which only a shell expands."""
-_GLOB_SETTINGS: Final = re.compile(
+_GLOB_SETTINGS: Final = lazy_pattern(
     r"shopt|setopt|globignore|bashopts|dotglob|nocaseglob|extglob|globstar|globdots", re.IGNORECASE
 )
 """What changes for which names a pattern stands."""
-_MIXED: Final = re.compile(r"[(){}`|#]|<<|(?<![&<>])&(?![&>])")
+_MIXED: Final = lazy_pattern(r"[(){}`|#]|<<|(?<![&<>])&(?![&>])")
 """Behind one of these a command may not be run, or not by this shell."""
-_REDIRECTED: Final = re.compile(r"\s*(?:\d?>>?(?:&\d|\s*[\w./-]+)\s*)*")
+_REDIRECTED: Final = lazy_pattern(r"\s*(?:\d?>>?(?:&\d|\s*[\w./-]+)\s*)*")
 
 Ground = tuple[str, ...]
 """The directories changed to, in order; none is where the line starts."""

@@ -13,7 +13,6 @@ import fcntl
 import json
 import math
 import os
-import re
 import select
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -45,6 +44,7 @@ from paddock import limits
 from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
 from paddock.errors import HostError
+from paddock.pattern import lazy_pattern
 from paddock.text.json import find_twice, json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
@@ -55,7 +55,7 @@ from paddock.values.calls import Json
 # client that gets no answer waits for one.
 
 _SPACE: Final = b" \t\r"
-_HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
+_HALF_PAIR: Final = lazy_pattern("[\ud800-\udfff]")
 _WANTED: Final = {
     "jsonrpc": '"2.0"',
     "id": "a string or an integer",

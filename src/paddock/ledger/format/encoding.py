@@ -26,6 +26,7 @@ from typing import Final, NoReturn, cast
 
 from paddock import limits
 from paddock.errors import InternalError
+from paddock.pattern import lazy_pattern
 from paddock.values.calls import Json
 from paddock.values.entries import Entry, Shared
 
@@ -132,12 +133,12 @@ _PLAIN_DEPTH_MAX: Final = 4
 _PLAIN_MEMBERS_MAX: Final = 16
 _LEAF: Final = sha256(b"\0")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_EVENT_TYPE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
+_EVENT_TYPE: Final = lazy_pattern(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
 # Threat: a value that an agent chose is shown by `cat` in somebody's terminal.
 # DEL and the C1 controls drive terminals; line separators, direction marks and
 # the byte order mark make a line look like another one.
-_UNSHOWABLE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_UNSHOWABLE: Final = lazy_pattern("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 class EntryRefusedError(InternalError, ValueError):

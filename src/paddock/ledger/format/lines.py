@@ -32,6 +32,7 @@ from paddock.ledger.format.encoding import (
     find_duplicate_key,
     leaf_hash,
 )
+from paddock.pattern import lazy_pattern
 from paddock.values.calls import Json
 from paddock.values.entries import GENESIS, Entry
 
@@ -51,11 +52,11 @@ FIELDS: Final = (
 )
 """Every line has these, in this order, and no others."""
 
-_OPENING: Final = re.compile(
+_OPENING: Final = lazy_pattern(
     rb'\{"id":"LED-[0-9a-f]{32}",'
     rb'"timestamp":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z","event_type":"'
 )
-_TAIL: Final = re.compile(rb',"seq":(0|[1-9]\d{0,15}),"prev":"([0-9a-f]{64})"\}\Z')
+_TAIL: Final = lazy_pattern(rb',"seq":(0|[1-9]\d{0,15}),"prev":"([0-9a-f]{64})"\}\Z')
 _TAIL_WINDOW: Final = 120
 _TEXT_ONLY: Final = {str}
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -203,7 +204,7 @@ FORMAT: Final = 1
 
 ALGORITHM_ED25519: Final = b"\x01"
 _KEY_BYTES: Final = 32
-_NAME: Final = re.compile(r"[!-*,-~]{1,255}", re.ASCII)
+_NAME: Final = lazy_pattern(r"[!-*,-~]{1,255}", re.ASCII)
 
 
 class Genesis(Struct, frozen=True):

@@ -22,11 +22,12 @@ from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.lines import VerifierKey, is_key_name
 from paddock.ledger.format.merkle import HASH_BYTES
+from paddock.pattern import lazy_pattern
 
 KEY_ID_BYTES: Final = 4
 SIGNATURE_BYTES: Final = 64
 _DASH: Final = "\u2014 "
-_SIZE: Final = re.compile(r"0|[1-9]\d{0,15}", re.ASCII)
+_SIZE: Final = lazy_pattern(r"0|[1-9]\d{0,15}", re.ASCII)
 _PROOF_HEADER: Final = "c2sp.org/tlog-proof@v1"
 
 

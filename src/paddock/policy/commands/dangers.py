@@ -8,11 +8,12 @@ Sources: the manual pages of the programs, and the published ways out of
 allow-lists by "harmless" commands.
 """
 
-import re
 from collections import defaultdict
 from typing import Final
 
 from msgspec import Struct
+
+from paddock.pattern import lazy_pattern
 
 WRITES: Final = "writes a file"
 RUNS: Final = "runs a program"
@@ -316,8 +317,8 @@ _SED_COMMAND: Final = (
     r"\1(?:\\[^\n]|(?!\1)[^\\\n])*\1[gpiI\d]*"
     r"|)"
 )
-_SED_ONE: Final = re.compile(_SED_COMMAND)
-_AWK_DANGER: Final = re.compile(
+_SED_ONE: Final = lazy_pattern(_SED_COMMAND)
+_AWK_DANGER: Final = lazy_pattern(
     r"\bsystem\b|(?<!\|)\|(?!\|)|\|\|\||>(?!=)|getline|@|\bclose\b|\bfflush\b"
 )
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.dangers import (
     CAUTIONS_BY_PROGRAM,
     FILTERS_BY_PROGRAM,
@@ -31,8 +32,8 @@ from paddock.policy.commands.wrappers import (
     WRAPPERS,
 )
 
-_GLOB: Final = re.compile(r"[*?\[]")
-_SEEN_THROUGH: Final = re.compile(
+_GLOB: Final = lazy_pattern(r"[*?\[]")
+_SEEN_THROUGH: Final = lazy_pattern(
     r"time|nice(?: -n \d+)?|g?timeout(?: -k [\d.]+[smhd]?| -s \w+)* [\d.]+[smhd]?"
 )
 """What an allow sees through, too: all of it stands in the line, and it changes nothing else."""

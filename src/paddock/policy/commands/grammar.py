@@ -10,12 +10,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from paddock.limits import command_code_chars_max
+from paddock.pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 # What the parser takes as one token, however long it is.
-_OPAQUE: Final = re.compile(
+_OPAQUE: Final = lazy_pattern(
     r"""\\.
       | "\$\(cat[ ]<<'(?P<said>\w+)'\n(?:(?!(?P=said)\n)[^\n]*\n)*+(?P=said)\n\)"
       | <<-?+[ \t]*+(?P<quote>['"]?+)(?P<mark>\w++)(?P=quote)
@@ -25,7 +26,7 @@ _OPAQUE: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_DASH_BEFORE_DOCUMENT: Final = re.compile(rb"(?<=[ \t])-(?=[ \t]*<<)")
+_DASH_BEFORE_DOCUMENT: Final = lazy_pattern(rb"(?<=[ \t])-(?=[ \t]*<<)")
 """A word that the grammar loses: `cat - <<E`. Any other letter in its place is one."""
 
 

@@ -1,6 +1,5 @@
 """A line of shell to a `CommandLine`. Total: whatever the text, it ends and never raises."""
 
-import re
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -11,6 +10,7 @@ from paddock.limits import (
     command_depth_max,
     command_parts_max,
 )
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.exact import find_directory, is_neutral
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
@@ -36,7 +36,7 @@ _TOO_LONG: Final = f"the line is longer than {command_chars_max} characters"
 _TOO_MANY: Final = f"the line does not parse, and has more than {command_parts_max} parts"
 
 # Threat: characters that a reader of the line does not see, or sees elsewhere than they stand.
-_UNSEEN: Final = re.compile(
+_UNSEEN: Final = lazy_pattern(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 

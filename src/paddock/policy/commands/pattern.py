@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.dangers import KNOWN
 from paddock.policy.commands.exact import Way, find_danger, find_loose_word, see_exactly
 from paddock.policy.commands.seeing import CHANGERS, change_by
@@ -17,15 +18,15 @@ from paddock.policy.commands.words import Reading, SimpleCommand, Word, exact_pr
 from paddock.policy.commands.wrappers import ASSIGNMENT, HARMLESS
 from paddock.policy.places import PatternError, quote_toml
 
-_PIECE: Final = re.compile(
+_PIECE: Final = lazy_pattern(
     r"""'(?P<single>[^']*)'|"(?P<double>[^"]*)"|\\(?P<escaped>.)|(?P<one>.)"""
 )
 _OPERATORS: Final = frozenset(";&|<>()`")
-_LITERAL_PREFIX: Final = re.compile(r"[^*?\[\\]*")
+_LITERAL_PREFIX: Final = lazy_pattern(r"[^*?\[\\]*")
 SAME_OPTIONS: Final = {"R": "r", "recursive": "r", "force": "f", "delete": "d", "all": "a"}
 """Names of options, and the letters that mostly say the same."""
-_CLUSTER: Final = re.compile(r"-([A-Za-z]{1,5})(?:[0-9./,].*)?", re.DOTALL)
-_FILE: Final = re.compile(r"[^./][./]|[./][^./]")
+_CLUSTER: Final = lazy_pattern(r"-([A-Za-z]{1,5})(?:[0-9./,].*)?", re.DOTALL)
+_FILE: Final = lazy_pattern(r"[^./][./]|[./][^./]")
 """What names one file or directory; `.` and `./...` stand for where one is."""
 ASSIGNED: Final = "an assignment stands before the command"
 WORDS_DIFFER: Final = "the words do not match"

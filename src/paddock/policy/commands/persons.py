@@ -9,11 +9,11 @@ A net and no wall: a program of any other name may run the same code. What holds
 sandbox, in which neither plane, configuration nor a client's settings can be changed.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Word, program_name
 from paddock.policy.commands.wrappers import NESTING
 
@@ -57,10 +57,10 @@ _GIVEN_WORDS: Final = frozenset({"xargs", "gxargs", "parallel"})
 """Programs that add words which are not in the line."""
 _RUNS: Final = frozenset[str]().union(*NESTING.values())
 """`uv run`: what stands right behind it is the program."""
-_PYTHON: Final = re.compile(r"(?:python|pypy)[\d.]*")
-_CODE_OPTION: Final = re.compile(r"-[A-Za-z]*c")
-_ENTRY: Final = re.compile(r"\bpaddock\.apps\b")
-_FIXED: Final = re.compile(r"""["'][^$`"'\-\\]|[^$`"'\-\\*?\[{~]""")
+_PYTHON: Final = lazy_pattern(r"(?:python|pypy)[\d.]*")
+_CODE_OPTION: Final = lazy_pattern(r"-[A-Za-z]*c")
+_ENTRY: Final = lazy_pattern(r"\bpaddock\.apps\b")
+_FIXED: Final = lazy_pattern(r"""["'][^$`"'\-\\]|[^$`"'\-\\*?\[{~]""")
 """How a word begins that is no option, whatever it becomes at run time."""
 
 

@@ -5,18 +5,18 @@ is damaged or too long: here the text is split at whatever could end a command,
 quotes and escapes ignored. Nothing from here can ever be allowed.
 """
 
-import re
 from typing import Final
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.words import Word, bare_word
 
 WINDOW_WORDS: Final = 100
 """Half of what is read as one command."""
 
-_CONTINUATION: Final = re.compile(r"\\\r?\n")
-_QUOTING: Final = re.compile(r"""\$?['"]|\\|\x00""")
-_ENDS: Final = re.compile(r"[;&|<>(){}`\n\r]+|\$\(|\b(?:then|do|else|elif|if|while|until)\b|!")
-_WRITES: Final = re.compile(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
+_CONTINUATION: Final = lazy_pattern(r"\\\r?\n")
+_QUOTING: Final = lazy_pattern(r"""\$?['"]|\\|\x00""")
+_ENDS: Final = lazy_pattern(r"[;&|<>(){}`\n\r]+|\$\(|\b(?:then|do|else|elif|if|while|until)\b|!")
+_WRITES: Final = lazy_pattern(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
 
 
 def rough_commands(text: str) -> list[tuple[Word, ...]]:

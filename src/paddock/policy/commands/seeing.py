@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
 from paddock.policy.commands.exact import find_subcommand, is_caught
 from paddock.policy.commands.rough import rough_commands
@@ -41,7 +42,7 @@ CHANGERS: Final = frozenset(
 )
 """Builtins after which a later word of the line may mean something else: another directory,
 another program of the same name, another environment."""
-STARTING_ENVIRONMENT: Final = re.compile(
+STARTING_ENVIRONMENT: Final = lazy_pattern(
     r"(?:PATH|IFS|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|GCONV_PATH|LESSOPEN|LESSCLOSE"
     r"|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES"
     r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GOFLAGS|HOME|CC|CXX|SSH_ASKPASS|SUDO_ASKPASS)"
@@ -53,24 +54,24 @@ STARTING_ENVIRONMENT: Final = re.compile(
 )
 """Assignments that decide which program runs or what it loads."""
 
-_REPLACING: Final = re.compile(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
+_REPLACING: Final = lazy_pattern(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
 """Options with which xargs puts what it reads elsewhere than behind the words that stand there."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _MOVING: Final = {
-    "env": re.compile(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
-    "sudo": re.compile(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
+    "env": lazy_pattern(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
+    "sudo": lazy_pattern(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
 }
 """Options with which a program changes its directory before it starts another one."""
-_PYTHON_CLUSTER: Final = re.compile(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
+_PYTHON_CLUSTER: Final = lazy_pattern(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
 """Options of Python in one word: up to the first that takes a value, and what of it follows."""
-_ANSWERS: Final = re.compile(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
+_ANSWERS: Final = lazy_pattern(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
 _SUBSCRIPTING: Final = frozenset(
     "let unset test [ read printf declare typeset local readonly export mapfile readarray exit"
     " return break continue shift logout bye limit ulimit integer float wait print sched".split()
 )
 """Builtins of bash or zsh to which `a[…]`, however quoted, is arithmetic, which runs `$(…)`."""
-_NO_PROGRAM: Final = re.compile(
+_NO_PROGRAM: Final = lazy_pattern(
     r"(?:user|author|committer|color|advice|i18n|init)\.", re.IGNORECASE
 )
 """Settings of git that hold no command; any other may."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.words import Word, WordProblem, parse_word
 from paddock.policy.commands.wrappers import HARMLESS
 
@@ -102,9 +103,9 @@ SAFE_TESTS: Final = frozenset(
 ) | frozenset({"=", "==", "!=", "=~", "<", ">", "&&", "||", "!", "(", ")", "[[", "]]", "\n"})
 """What does no arithmetic in `[[ … ]]`: that would evaluate subscripts, and commands in them."""
 
-_GAP: Final = re.compile(rb"(?:[ \t\n]|\\\n)*")
-_BLANK: Final = re.compile(rb"(?:[ \t]|\\\n)*")
-_CONTINUATIONS: Final = re.compile(rb"(?:\\\n)+")
+_GAP: Final = lazy_pattern(rb"(?:[ \t\n]|\\\n)*")
+_BLANK: Final = lazy_pattern(rb"(?:[ \t]|\\\n)*")
+_CONTINUATIONS: Final = lazy_pattern(rb"(?:\\\n)+")
 _BEFORE_COMMAND: Final = b" \t\n;&|()`"
 _AFTER_COMMAND: Final = b" \t\n;&|()<>`"
 _ANONYMOUS_WORDS: Final = frozenset({"$", "==", "=~", "=", "!=", "[", "]", "command_name"})
@@ -205,15 +206,17 @@ def _is_wordlike(node: "Node") -> bool:
     return node.type in WORDS or node.type in _ANONYMOUS_WORDS
 
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
+_ASSIGNMENT = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
 _TIMING = frozenset({"time", "-p", "--"})
-_COUNTERS = re.compile(r"[a-z]|file|dir|name|item|pkg|test|line|num|idx|attempt|try|run", re.ASCII)
+_COUNTERS = lazy_pattern(
+    r"[a-z]|file|dir|name|item|pkg|test|line|num|idx|attempt|try|run", re.ASCII
+)
 """Names of variables by which no program runs: zsh has `path`, `fpath` and more besides."""
-_TERMINAL = re.compile(r"-t[ \t]+\d+[ \t]")
-_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
-_TWICE = re.compile(r"[!\w./-]*", re.ASCII)
+_TERMINAL = lazy_pattern(r"-t[ \t]+\d+[ \t]")
+_SUBSCRIPT = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\[")
+_TWICE = lazy_pattern(r"[!\w./-]*", re.ASCII)
 """What stays the same when `>&WORD` is expanded once more."""
-_FORCED = re.compile(rb">[>&|]*!(?:[ \t]|\\\n)*")
+_FORCED = lazy_pattern(rb">[>&|]*!(?:[ \t]|\\\n)*")
 """zsh's `>! f`, behind which bash has another word."""
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.limits import path_bytes_max
+from paddock.pattern import lazy_pattern
 
 EXPANSIONS_MAX: Final = 64
 """Words that one brace expansion may become; one with more counts as unknown."""
@@ -59,9 +60,9 @@ class Word(Struct, frozen=True):
         return not self.unknown and not self.inexact and not self.glob
 
 
-_SIMPLE: Final = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")
+_SIMPLE: Final = lazy_pattern(r"[A-Za-z0-9_./:=@%+,-]+")
 # Whatever bash's lexer ends a word at never stands in one unquoted.
-_PIECE: Final = re.compile(
+_PIECE: Final = lazy_pattern(
     r"""(?P<plain>[^\\'"$`|&;<>()\s]+)
       | \\(?P<escaped>.)
       | '(?P<single>[^']*)'
@@ -71,9 +72,9 @@ _PIECE: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
-_IN_DOUBLE: Final = re.compile(r'\\([$`"\\])|\\\n', re.DOTALL)
-_RUN_TIME: Final = re.compile(r"[$`]|[<>]\(")
-_CONSTANT: Final = re.compile(
+_IN_DOUBLE: Final = lazy_pattern(r'\\([$`"\\])|\\\n', re.DOTALL)
+_RUN_TIME: Final = lazy_pattern(r"[$`]|[<>]\(")
+_CONSTANT: Final = lazy_pattern(
     r"""\"\$\(cat[ ]<<(?P<quote>['"]?)(?P<mark>\w+)(?P=quote)\n
         (?P<body>(?:(?!(?P=mark)\n)[^\n]*\n)*+)(?P=mark)\n[ ]*\)\"
     """,
@@ -233,7 +234,7 @@ _ESCAPES: Final = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r",
     "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
 }  # fmt: skip
-_ANSI: Final = re.compile(
+_ANSI: Final = lazy_pattern(
     r"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})"
     r"|U(?P<long>[0-9A-Fa-f]{1,8})|c(?P<control>.)|(?P<one>.))",
     re.DOTALL,
@@ -267,7 +268,7 @@ def _ansi_bytes(match: re.Match[str]) -> bytes:
     return _ESCAPES.get(one, "\\" + one).encode(errors="surrogateescape")
 
 
-_SEQUENCE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
+_SEQUENCE: Final = lazy_pattern(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
 
 
 def expand_braces(chars: list[Char]) -> list[list[Char]] | None:

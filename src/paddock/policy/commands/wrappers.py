@@ -13,10 +13,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.words import Word
 
-ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-HARMLESS: Final = re.compile(
+ASSIGNMENT: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+HARMLESS: Final = lazy_pattern(
     r"(?:(?:CI|NODE_ENV|RAILS_ENV|RACK_ENV|APP_ENV|FLASK_ENV|DEBUG|VERBOSE|LOG_LEVEL|RUST_LOG|TZ"
     r"|RUST_BACKTRACE|LANG|LC_[A-Z]+|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|COLUMNS|LINES"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE)=(?P<quote>['\"]?)[\w.,:*@+-]*(?P=quote)"
@@ -29,12 +30,12 @@ SHELLS: Final = frozenset(
 )
 RUNNING_INPUT: Final = frozenset("ssh su runuser at batch sg newgrp parallel".split())
 """Besides shells: programs to which a here-document is commands, or words of them."""
-INTERPRETERS: Final = re.compile(
+INTERPRETERS: Final = lazy_pattern(
     r"(?:python[\d.]*|pypy[\d.]*|perl[\d.]*|ruby[\d.]*|node|nodejs|deno|bun|php[\d.]*|lua[\d.]*"
     r"|tclsh[\d.]*|Rscript|osascript|pwsh|ed|ex|bc|dc|gdb|sqlite3|psql|mysql)"
 )
 """Programs that run what stands on their input when no program is named."""
-LOADERS: Final = re.compile(r"ld-linux.*\.so.*|ld-musl.*\.so.*|ld\.so.*|ld64\.so.*", re.DOTALL)
+LOADERS: Final = lazy_pattern(r"ld-linux.*\.so.*|ld-musl.*\.so.*|ld\.so.*|ld64\.so.*", re.DOTALL)
 
 
 class Wrapper(Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.commands.words import Reading, Sift, Touch, program_name
 from paddock.policy.commands.wrappers import WRAPPERS
 
@@ -155,13 +156,13 @@ _PARTS: Final = {
     "first": slice(1),
     "second": slice(1, 2),
 }
-_DIRECTORY: Final = re.compile(r"/$|(?:^|/)(?:\.{1,2}|[^./]+)$")
+_DIRECTORY: Final = lazy_pattern(r"/$|(?:^|/)(?:\.{1,2}|[^./]+)$")
 """A target that is taken for a directory: a name with an extension is a file's."""
-_ELSEWHERE: Final = re.compile(r"[^/]*:")
+_ELSEWHERE: Final = lazy_pattern(r"[^/]*:")
 """How scp and rsync name another machine."""
-_TEXT_OPTION: Final = re.compile(r"--(?:ex|ig|not|message|title|body|desc|subject|comment|name)")
+_TEXT_OPTION: Final = lazy_pattern(r"--(?:ex|ig|not|message|title|body|desc|subject|comment|name)")
 """Options of any program whose value is text, or names what is left out."""
-_URL: Final = re.compile(r"(?!file:)\w+://")
+_URL: Final = lazy_pattern(r"(?!file:)\w+://")
 _FOUND: Final = "{}"
 """What find puts the name of a file in the place of."""
 
@@ -373,7 +374,7 @@ def _dd(words: Sequence[str]) -> Touch:
 _BRACKETS: Final = r"\[\^?+\]?+(?:\[[:.=][^\]\n]*+\]|[^\]\n])*+\]"
 _REGEX: Final = rf"(?:\\.|{_BRACKETS}|(?!END)[^\\\[\n])*+END"
 _MADE: Final = r"(?:\\.|(?!END)[^\\\n])*+END"
-_SED: Final = re.compile(
+_SED: Final = lazy_pattern(
     rf"(?:[\s{{}};!,+~\d$=dDgGhHnNpPqQlLxzF]|#[^\n]*+|/{_REGEX.replace('END', '/')}I?+"
     r"|[bTt:][ \t]*+[^\s;}]*+|[aic](?:\\.|[^\\\n])*+"
     r"|s([^\\\n\w\[])" + (_REGEX + _MADE).replace("END", r"\1") + r"[gpiImM\d]*+"
@@ -484,11 +485,11 @@ _GIT_VALUED: Final = frozenset(
 )
 _ALL_BUT_GIT: Final = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
 """What stands in a directory, as patterns; `git clean` keeps the repository."""
-_UP: Final = re.compile(r"(?:\.{0,2}/)*\.{0,2}")
+_UP: Final = lazy_pattern(r"(?:\.{0,2}/)*\.{0,2}")
 """Where one stands, or above it; the top of the disk, too."""
-_HERE: Final = re.compile(r"(?:\./+)*\.?")
-_MAGIC: Final = re.compile(r"^:|[*?\[]")
-_HARMLESS_KEY: Final = re.compile(
+_HERE: Final = lazy_pattern(r"(?:\./+)*\.?")
+_MAGIC: Final = lazy_pattern(r"^:|[*?\[]")
+_HARMLESS_KEY: Final = lazy_pattern(
     r"(?:user|color|advice|pull|push|fetch|rebase|rerere|status|log|commit|tag|gc|branch)\..*"
     r"|init\.defaultbranch|merge\.[^.]*|safe\.directory|remote\..*\.(?:url|fetch|push|prune)"
     r"|core\.(?:autocrlf|eol|filemode|ignorecase|quotepath|longpaths|symlinks)",

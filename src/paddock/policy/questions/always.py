@@ -6,13 +6,13 @@ nearly the same is decided as before. What cannot be proved is refused with the 
 """
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from paddock.errors import ConfigError
+from paddock.pattern import lazy_pattern
 from paddock.policy.actions import parse_concrete
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy, PolicySource, load_policy
@@ -23,9 +23,9 @@ from paddock.values.decisions import Action, AgentChain, Outcome
 
 _ASKED: Final = (Outcome.CONFINE, Outcome.ASK)
 """What a person may be asked about; a command that is to be confined where no sandbox holds it."""
-_GLOB: Final = re.compile(r"[\\*?\[\]]")
-_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
-_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_GLOB: Final = lazy_pattern(r"[\\*?\[\]]")
+_PLAIN_WORD: Final = lazy_pattern(r"[A-Za-z0-9_@%+=:,./-]+")
+_BARE_KEY: Final = lazy_pattern(r"[A-Za-z0-9_-]+")
 
 
 class Sources(Struct, frozen=True):

@@ -8,7 +8,6 @@ Also here:
 - A call that is on record, as policy can judge it again.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
 from typing import Final, cast, get_args
@@ -16,6 +15,7 @@ from typing import Final, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.places import BUILT_IN, place_text, quote_toml
 from paddock.policy.profiles import MAY_START, judge_line
@@ -52,9 +52,9 @@ DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 OPERATOR_SOURCE: Final = "operator"
 _OUTCOMES: Final = tuple(outcome.word for outcome in Outcome)
 # Of too many actions the first are kept, and then this.
-_COUNTED: Final = re.compile(r"\d+ more actions\Z")
+_COUNTED: Final = lazy_pattern(r"\d+ more actions\Z")
 # The hook keeps what no line may hold as an escape.
-_ESCAPE: Final = re.compile(r"\\u(0000|d[89a-f][0-9a-f]{2})")
+_ESCAPE: Final = lazy_pattern(r"\\u(0000|d[89a-f][0-9a-f]{2})")
 
 
 class RecordedDoor(Enum):

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from paddock.errors import HostError
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.git.objects import SHA1_BYTES, find_digest, join_split_index
 
 DIRECTORY_MODE: Final = 0o040000
@@ -70,7 +71,7 @@ _KEPT: Final = (b"TREE", b"REUC")
 _SPECIAL: Final = frozenset("\\*?[")
 _IGNORED: Final = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
 """Code points that HFS+ leaves out of a comparison, as git lists them."""
-_UNSAFE: Final = re.compile(
+_UNSAFE: Final = lazy_pattern(
     rb"(?:\A|/)\.{0,2}(?:/|\Z)"
     # NTFS drops points and blanks at the end, and knows streams (`:`) and short names.
     rb"|(?:\A|[/\\])(?:%(x)s\.%(x)sg%(x)si%(x)st%(x)s|git~1)[. ]*(?:[/\\:]|\Z)" % {b"x": _IGNORED},

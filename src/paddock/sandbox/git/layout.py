@@ -21,7 +21,6 @@ them binds more, or a repository that does not come anyway.
 
 import os
 import posixpath
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -29,6 +28,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import HostError
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
 from paddock.sandbox.git.rules import (
     ARMING_NAMES,
@@ -44,11 +44,11 @@ _MODULE_NAMES: Final = ("HEAD", "objects", "refs")
 _WORKTREE_NAMES: Final = ("HEAD", "commondir", "gitdir")
 _INSIDE: Final = ("modules", "worktrees")
 _CONFIG_BYTES_MAX: Final = 1_000_000
-_SHA256: Final = re.compile(rb"(?im)^(?:\s*\[extensions\])?\s*objectformat\s*=\s*\"?sha256\b")
-_MADE: Final = re.compile(r"((?:.+/)?worktrees/[^/]+)/gitdir|((?:.+/)?modules/.+)/config")
-_WORK_TREE: Final = re.compile(rb"(?im)^\s*(?:\[core\]\s*)?worktree\s*=[ \t]*(.*?)[ \t\r]*$")
-_LEAD: Final = re.compile(rb"gitdir: ([^\n\0]+)[\r\n]*")
-_PLAIN: Final = re.compile(rb"[^\"\\#;\x00-\x1f]+")
+_SHA256: Final = lazy_pattern(rb"(?im)^(?:\s*\[extensions\])?\s*objectformat\s*=\s*\"?sha256\b")
+_MADE: Final = lazy_pattern(r"((?:.+/)?worktrees/[^/]+)/gitdir|((?:.+/)?modules/.+)/config")
+_WORK_TREE: Final = lazy_pattern(rb"(?im)^\s*(?:\[core\]\s*)?worktree\s*=[ \t]*(.*?)[ \t\r]*$")
+_LEAD: Final = lazy_pattern(rb"gitdir: ([^\n\0]+)[\r\n]*")
+_PLAIN: Final = lazy_pattern(rb"[^\"\\#;\x00-\x1f]+")
 
 Read = Callable[[str], bytes | None]
 """The content of a workspace-relative file on one side of a command; None where there is none.

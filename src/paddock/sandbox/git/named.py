@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.git.index import NO_INDEX, IndexEntry, IndexFile, open_index
 from paddock.sandbox.git.layout import Read, WorkTree
 from paddock.sandbox.git.objects import TreeEntry, TreeReader, unknown_names
@@ -21,8 +22,8 @@ from paddock.workspace.resolve import PASS_DIRECTORY, Resolution
 
 _HOPS_MAX: Final = 5
 """From HEAD to the commit, as git follows them."""
-_OID: Final = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}")
-_REF: Final = re.compile(rb"ref:\s*(refs/[^\x00-\x20]+)")
+_OID: Final = lazy_pattern(rb"[0-9a-f]{40}|[0-9a-f]{64}")
+_REF: Final = lazy_pattern(rb"ref:\s*(refs/[^\x00-\x20]+)")
 _ELSEWHERE: Final = b"refs/heads/.invalid"
 """What HEAD says where refs are kept in tables (`reftable`), which are not read here."""
 

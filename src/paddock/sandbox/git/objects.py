@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from paddock.errors import HostError
+from paddock.pattern import lazy_pattern
 
 SHA1_BYTES: Final = 20
 """An object's name in a repository of the usual format."""
@@ -50,8 +51,8 @@ _BYTES_MAX: Final = 64_000_000
 _MEMORY_BYTES: Final = 4_000_000_000
 """Of addresses: a tree that unpacks to more ends git, and not the host."""
 _ANSWER_BYTES_MAX: Final = 4096
-_ANSWER: Final = re.compile(rb"[0-9a-f]+ (commit|tree) (\d+)\n")
-_COMMIT: Final = re.compile(rb"tree ([0-9a-f]+)\n")
+_ANSWER: Final = lazy_pattern(rb"[0-9a-f]+ (commit|tree) (\d+)\n")
+_COMMIT: Final = lazy_pattern(rb"tree ([0-9a-f]+)\n")
 
 
 class TreeEntry(NamedTuple):

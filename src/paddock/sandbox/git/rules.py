@@ -28,6 +28,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from paddock.pattern import lazy_pattern
 from paddock.policy.settings import Git
 from paddock.sandbox.git.index import is_harmless_index
 from paddock.sandbox.git.objects import SHA1_BYTES
@@ -40,7 +41,7 @@ _OPTION: Final = r"'?-[\w=:.-]*'?"
 _OPTIONS: Final = rf"(?:{_OPTION})?(?:[ \n]+{_OPTION})*[ \n]*"
 _QUOTED: Final = r"'(?:[^'\n]|'\\['!]')*'"
 
-_UPSTREAM: Final = re.compile(
+_UPSTREAM: Final = lazy_pattern(
     rb"(?m)^\[branch \"[^\"\\\n]+\"\]\n"
     rb"(?:\t(?:remote|merge|vscode-merge-base) = [^\"\\#;\n]+\n)*(?=\[|\Z)"
 )
@@ -100,7 +101,7 @@ def differ_in_upstreams(before: bytes, after: bytes) -> bool:
 
 def _lines(pattern: str) -> Check:
     """Every line of the content, and there may be none, has this form."""
-    compiled = re.compile(pattern)
+    compiled = lazy_pattern(pattern)
 
     def check(content: bytes, _hash_bytes: int) -> bool:
         lines = _text(content).removesuffix("\n").split("\n")
@@ -110,7 +111,7 @@ def _lines(pattern: str) -> Check:
 
 
 def _whole(pattern: str) -> Check:
-    compiled = re.compile(pattern)
+    compiled = lazy_pattern(pattern)
 
     def check(content: bytes, _hash_bytes: int) -> bool:
         return compiled.fullmatch(_text(content)) is not None
@@ -156,7 +157,7 @@ _APPLY_STATE: Final = (
 
 
 def _kind(name: str, phase: Phase, check: Check | None = None) -> Ordinary:
-    return Ordinary(re.compile(name), phase, check)
+    return Ordinary(lazy_pattern(name), phase, check)
 
 
 def _one_of(names: Sequence[str]) -> str:
@@ -216,7 +217,7 @@ _FILES: Final = (
     _kind(r"sequencer/(?:head|abort-safety)", Phase.STATE),
 )
 
-_DIRECTORIES: Final = re.compile(
+_DIRECTORIES: Final = lazy_pattern(
     rf"objects(?:/(?:{_HEX}{{2}}|pack|info|info/commit-graphs))?"
     r"|(?:logs|logs/refs|refs)(?:/.+)?|reftable|info"
     rf"|lfs(?:/(?:tmp|objects(?:/{_HEX}{{2}}){{0,2}}))?"
@@ -230,14 +231,14 @@ CONTENT_BYTES_MAX: Final = 16_000_000
 
 _GIT: Final = ".git"
 _INSIDE: Final = ("modules", "worktrees")
-_CONTROLS: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_CONTROLS: Final = lazy_pattern("[\x00-\x1f\x7f\ud800-\udfff]")
 _CODE: Final = (
-    (re.compile(r"hooks(?:/.*)?"), "a hook is a program that git runs"),
-    (re.compile(r"config(?:\..*)?"), "configuration names programs that git runs"),
-    (re.compile(r"commondir|gitdir"), "it leads git to another repository's configuration"),
-    (re.compile(r"info/attributes"), "attributes choose filters, which are programs"),
-    (re.compile(r"objects/info/(?:http-)?alternates"), "it leads git to objects elsewhere"),
-    (re.compile(r"(?:remotes|branches)(?:/.*)?"), "it names what fetch runs"),
+    (lazy_pattern(r"hooks(?:/.*)?"), "a hook is a program that git runs"),
+    (lazy_pattern(r"config(?:\..*)?"), "configuration names programs that git runs"),
+    (lazy_pattern(r"commondir|gitdir"), "it leads git to another repository's configuration"),
+    (lazy_pattern(r"info/attributes"), "attributes choose filters, which are programs"),
+    (lazy_pattern(r"objects/info/(?:http-)?alternates"), "it leads git to objects elsewhere"),
+    (lazy_pattern(r"(?:remotes|branches)(?:/.*)?"), "it names what fetch runs"),
 )
 ARMING_NAMES: Final = (
     *("config", "config.worktree", "hooks", "commondir", "gitdir", "info/attributes"),
@@ -249,20 +250,22 @@ ARMING_NAMES: Final = (
 BARE_NAMES: Final = ("HEAD", "objects", "refs", "commondir")
 """What `looks_bare` goes by."""
 
-_TEMPLATE: Final = re.compile(r"config|description|branches|hooks(?:/[\w-]+\.sample)?|info/exclude")
+_TEMPLATE: Final = lazy_pattern(
+    r"config|description|branches|hooks(?:/[\w-]+\.sample)?|info/exclude"
+)
 """What git puts into a repository that it makes, and does not miss."""
-_LITTER: Final = re.compile(
+_LITTER: Final = lazy_pattern(
     r"objects/(?:.+/)?\.?tmp[-_].+|gc\.pid|fsmonitor--daemon(?:\.ipc|/.*)?"
     r"|lfs/(?:tmp|cache|incomplete)(?:/.*)?"
 )
 """What a git that was ended leaves behind, and nothing in the repository leads to."""
 
-_OF_ALL: Final = re.compile(
+_OF_ALL: Final = lazy_pattern(
     r"\.|objects(?:/.*)?|packed-refs|shallow|gc\.log|rr-cache(?:/.*)?|reftable(?:/.*)?"
     r"|info(?:/(?:refs|packs))?|logs|logs/refs(?:/.*)?|refs(?:/.*)?|worktrees"
 )
 """What the worktrees of a repository share, as gitrepository-layout(5) has it."""
-_OF_ONE: Final = re.compile(r"(?:logs/)?refs/(?:bisect|worktree|rewritten)(?:/.*)?")
+_OF_ONE: Final = lazy_pattern(r"(?:logs/)?refs/(?:bisect|worktree|rewritten)(?:/.*)?")
 _LOCKED: Final = "a lock of git that is left over, or another's"
 _NOT_ORDINARY: Final = "no ordinary git operation writes it"
 

@@ -16,7 +16,6 @@ under the name in the workspace is not read here.
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.git.index import (
     FILE_MODES,
     LINK_MODE,
@@ -40,7 +40,7 @@ from paddock.workspace.resolve import PASS, detect_resolution, held_open
 _INDEX_BYTES_MAX: Final = 1 << 28
 _LEAD_BYTES_MAX: Final = 4096 + len("gitdir: \n")
 _MODES: Final = FILE_MODES | {LINK_MODE, SUBMODULE_MODE}
-_UNUSUAL: Final = re.compile(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\n")
+_UNUSUAL: Final = lazy_pattern(rb"(?:\A|/)(?:\.{0,2}|\.git)(?:/|\Z)|\n")
 """A path that git would not enter, or of which it cannot be asked line by line."""
 _PREFERRED: Final = (0, 2, 3)
 """The stages of a path that stand in the work tree: of a conflict ours, else theirs."""

@@ -11,7 +11,6 @@ exchanged in between. All of it, and the workspace, has one owner.
 """
 
 import os
-import re
 import stat
 from collections.abc import Callable
 from typing import Final
@@ -20,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import HostError
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.host.host_facts import GitOutside, Resolver, is_below, read_content
 from paddock.workspace.resolve import (
     PASS_DIRECTORY,
@@ -32,8 +32,8 @@ from paddock.workspace.resolve import (
 GIT: Final = ".git"
 _POINTER_BYTES_MAX: Final = 4096
 _CONFIG_BYTES_MAX: Final = 1_000_000
-_WORKTREE: Final = re.compile(r'(?im)^(?:\s*\[core\])?\s*worktree\s*=\s*"?([^"\n]+?)"?\s*$')
-_IS_SPARSE: Final = re.compile(
+_WORKTREE: Final = lazy_pattern(r'(?im)^(?:\s*\[core\])?\s*worktree\s*=\s*"?([^"\n]+?)"?\s*$')
+_IS_SPARSE: Final = lazy_pattern(
     r'(?im)^(?:\s*\[core\])?\s*sparsecheckout\s*(?:=\s*"?(?:true|yes|on|1)|$)'
 )
 _NAMES: Final = ("HEAD", "objects", "refs")

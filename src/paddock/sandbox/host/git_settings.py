@@ -27,6 +27,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.errors import PaddockError
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.git.objects import GIT_OPTIONS
 from paddock.sandbox.host.host_facts import (
     GitFacts,
@@ -42,7 +43,7 @@ from paddock.storage.atomic import read_file
 
 _LISTING_BYTES_MAX: Final = 1 << 20
 _TIME_S: Final = 5.0
-_PASSED: Final = re.compile(
+_PASSED: Final = lazy_pattern(
     r"HOME|XDG_CONFIG_HOME|GIT_CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM|PARAMETERS|COUNT|(?:KEY|VALUE)_\d+)"
 )
 """What tells git where configuration is; nothing that makes it do or write anything."""
@@ -87,10 +88,10 @@ PLAIN_KEYS: Final = frozenset(
 )
 """Keys whose values git takes for a word, a number, a pattern of names or a person's name."""
 
-_WHO: Final = re.compile(r"EMAIL|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)")
-_FILTER: Final = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)", re.DOTALL)
-_NAME: Final = re.compile(r"[\w.+@-]{1,64}", re.ASCII)
-_NAMED: Final = re.compile(r"(?:^|\s)filter=(\S+)")
+_WHO: Final = lazy_pattern(r"EMAIL|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)")
+_FILTER: Final = lazy_pattern(r"filter\.(.+)\.(clean|smudge|process|required)", re.DOTALL)
+_NAME: Final = lazy_pattern(r"[\w.+@-]{1,64}", re.ASCII)
+_NAMED: Final = lazy_pattern(r"(?:^|\s)filter=(\S+)")
 _SIGNING: Final = frozenset({"commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated"})
 
 

@@ -9,7 +9,6 @@ made is nobody's: what it leads to is believed by its marks, or not at all.
 """
 
 import os
-import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from paddock.pattern import lazy_pattern
 from paddock.sandbox.host.host_facts import (
     LeftOut,
     Link,
@@ -115,7 +115,7 @@ _LINKS_FOLLOWED_MAX: Final = 4_000
 _ALONE_MAX: Final = 24
 """Linked files that belong to nothing known: each costs a backend a mount."""
 _CONFIG_BYTES_MAX: Final = 65_536
-_SHARED: Final = re.compile(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
+_SHARED: Final = lazy_pattern(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
 """One directory for all of uv's or pipx's: hundreds of tools would be hundreds of mounts."""
 
 

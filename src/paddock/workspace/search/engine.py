@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from paddock import limits
 from paddock.errors import HostError, InvalidPatternError, ToolError
+from paddock.pattern import lazy_pattern
 from paddock.text.show import quote, show_name
 from paddock.workspace.paths import is_temporary_name, unchecked_path
 from paddock.workspace.read import OpenFile, wall_clock_ns
@@ -31,7 +32,7 @@ _BATCH_NAME_BYTES: Final = 524_288
 """Names in one command; Linux takes 2 MB of arguments by default (execve(2))."""
 _CLOCK_TICK_NS: Final = 20_000_000
 """File times move in ticks of up to 10 ms; twice that is on the safe side."""
-_FAILURE: Final = re.compile(rb"rg: (?:\./)?(.+?): [^\n]*\(os error \d+\)", re.DOTALL)
+_FAILURE: Final = lazy_pattern(rb"rg: (?:\./)?(.+?): [^\n]*\(os error \d+\)", re.DOTALL)
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
 """What went away, or was exchanged for a link, while it was searched."""
 _FAILURES_LOOKED_AT_MAX: Final = 20

@@ -19,13 +19,14 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidPatternError
+from paddock.pattern import lazy_pattern
 from paddock.policy.globs import Glob, parse_glob, regex_of
 from paddock.policy.places import PatternError
 from paddock.text.show import quote
 
-_NOTHING_SPECIAL: Final = re.compile(r"[\w.+*-]+", re.ASCII)
+_NOTHING_SPECIAL: Final = lazy_pattern(r"[\w.+*-]+", re.ASCII)
 """Globs that ripgrep and we cannot read differently."""
-_PLACE: Final = re.compile(r"(?:^|/)\.\.?(?:/|$)|//|^~|^[A-Za-z]:[/\\]")
+_PLACE: Final = lazy_pattern(r"(?:^|/)\.\.?(?:/|$)|//|^~|^[A-Za-z]:[/\\]")
 """What a path from elsewhere may hold, and no path below the searched directory."""
 _FROM_THERE: Final = (
     "write it relative to the searched directory, such as src/**/*.ts: "

@@ -16,6 +16,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError
+from paddock.pattern import lazy_pattern
 from paddock.workspace.search.asked import Regex
 from paddock.workspace.search.globs import SearchGlob
 
@@ -49,18 +50,18 @@ _IGNORES: Final = (
 )
 """`.gitignore` counts, without a repository too, and nothing else does; see `ignore`."""
 
-_ESCAPES: Final = re.compile(
+_ESCAPES: Final = lazy_pattern(
     r"(\r|\\(?:r|x0[dD]|u000[dD]|U0000000[dD]|[xuU]\{0*[dD]\}))|\\.", re.DOTALL
 )
 """What a backslash stands before; a group where that is CR, as it is where CR stands itself."""
-_OUTSIDE: Final = re.compile(
+_OUTSIDE: Final = lazy_pattern(
     r"(?P<dollar>\$)|(?P<open>\[\^?\]?)|(?P<verbose>\(\?(?=[A-Za-z-]*+[:)])[A-Za-z-]*?x)"
     r"|\(\?P?<[^>(]*>|\\.|[^\\$\[(]+|.",
     re.DOTALL,
 )
 """The pieces of a regular expression. A first `]` is a member of its class; names of groups
 may hold brackets."""
-_IN_CLASS: Final = re.compile(
+_IN_CLASS: Final = lazy_pattern(
     r"(?P<open>\[\^?\]?)|(?P<close>\])|&&|--|~~|(?:\\.|[^\\])-(?:\\.|[^\]\\-])|\\.|.",
     re.DOTALL,
 )

@@ -15,16 +15,16 @@ A row is kept up to `limits.search_row_bytes_max`; what is behind is dropped as 
 so that a line of any length costs no memory.
 """
 
-import re
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from paddock import limits
+from paddock.pattern import lazy_pattern
 
 _PATH_START: Final = b"./"
 _BINARY: Final = b": binary file matches (found "
-_EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
+_EMPTY_LINE: Final = lazy_pattern(rb"\n\r?\n")
 _LINE_AND_PATH_BYTES_MAX: Final = 1 + len(_PATH_START) + limits.path_bytes_max
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from paddock.apps.hook.settings.claude import EVENTS, JUDGED, LAUNCHER, Program, timeout_of
 from paddock.errors import ConfigError
+from paddock.pattern import lazy_pattern
 
 CANNOT: Final = (
     (
@@ -36,8 +37,8 @@ _BEGIN_AFTER_OPEN_LINE: Final = f"{_BEGIN[:-1]}; the line above had no end)"
 _BEGIN_OF_NEW_FILE: Final = f"{_BEGIN[:-1]}; the file was made for it)"
 _BEGINS: Final = (_BEGIN, _BEGIN_AFTER_OPEN_LINE, _BEGIN_OF_NEW_FILE)
 _END: Final = "# <<< paddock hook"
-_PLAIN: Final = re.compile(r"[a-z-]+", re.ASCII | re.IGNORECASE)
-_BLOCK: Final = re.compile(
+_PLAIN: Final = lazy_pattern(r"[a-z-]+", re.ASCII | re.IGNORECASE)
+_BLOCK: Final = lazy_pattern(
     rf"(?:\n(?={re.escape(_BEGIN_AFTER_OPEN_LINE)}))?"
     # No other beginning in between: somebody may have kept that line.
     rf"^(?:{'|'.join(map(re.escape, _BEGINS))})\n"
