@@ -111,7 +111,6 @@ class Parked(Struct, frozen=True):
 
 
 def pin_name(identity: str) -> str:
-    """The name for the contents of the request with this id."""
     return f"parked-{identity}"
 
 

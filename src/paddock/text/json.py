@@ -76,11 +76,14 @@ def read_json(text: str) -> Json:
 def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        known: set[str] = set()
-        twice = next(name for name, _ in pairs if name in known or known.add(name))
         # Threat: two readers that keep different ones see different values.
-        raise BrokenJsonError("twice", twice)
+        raise BrokenJsonError("twice", _repeated(pairs) or "")
     return found
+
+
+def _repeated(pairs: list[tuple[str, Json]]) -> str | None:
+    known: set[str] = set()
+    return next((name for name, _ in pairs if name in known or known.add(name)), None)
 
 
 def _no_constant(word: str) -> NoReturn:
@@ -151,18 +154,11 @@ def _unusable(error: BrokenJsonError, subject: str) -> InvalidArgumentsError:
 
 
 def _is_too_deep(value: Json) -> bool:
-    """Whether there are more levels than allowed; level by level, as a stack would run out."""
-    level = [value]
+    level = [value]  # level by level, as a stack would run out
     for _ in range(limits.argument_depth_max):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [one for many in inner for one in many if isinstance(one, dict | list)]
+    return bool(level)
 
 
 class Twice(NamedTuple):
@@ -178,19 +174,16 @@ def find_twice(source: str) -> Twice | None:
 
     Raises: ValueError, RecursionError: it is no JSON.
     """
-    first: Twice | None = None
-    last: str | None = None
+    found: list[str | None] = []
 
     def look(pairs: list[tuple[str, None]]) -> None:
-        nonlocal first, last
-        known: set[str] = set()
-        last = next((name for name, _ in pairs if name in known or known.add(name)), None)
-        if last is not None and first is None:
-            first = Twice(last, False)
+        found.append(_repeated(pairs))
 
     # Objects come from the inside out. No number is made: it may have any count of digits.
     json.loads(source, object_pairs_hook=look, parse_int=str, parse_float=str)
-    return Twice(last, True) if last is not None else first
+    if found and found[-1] is not None:
+        return Twice(found[-1], True)
+    return next((Twice(name, False) for name in found if name is not None), None)
 
 
 class Strict(Struct, frozen=True, forbid_unknown_fields=True):
@@ -376,20 +369,14 @@ class _Scanner:
 
 def text_at(text: str, node: Node | None) -> str | None:
     """The text that a scalar stands for; None for anything else."""
-    if node is None or node.kind != "scalar" or text[node.start] != '"':
-        return None
-    try:
-        return str(json.loads(text[node.start : node.end]))
-    except ValueError:
-        return None
+    value = value_at(text, node)
+    return value if isinstance(value, str) else None
 
 
 def value_at(text: str, node: Node | None) -> Json:
     """The value at a node; None where there is none, or it cannot be read."""
-    if node is None:
-        return None
     try:
-        return json.loads(text[node.start : node.end])
+        return None if node is None else json.loads(text[node.start : node.end])
     except ValueError:
         return None
 

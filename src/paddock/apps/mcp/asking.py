@@ -135,8 +135,6 @@ class WaitingAsker(Struct, frozen=True):
 
 
 class _Stop(Struct, frozen=True):
-    """Gives up the question of a call that is cancelled."""
-
     future: "concurrent.futures.Future[Any]"
 
     def __call__(self) -> None:

@@ -242,7 +242,6 @@ class Mcp:
 
 
 def _scope(options: Options) -> "Scope":
-    """The one that is named, else where the client's own command would write."""
     return options.scope or ("project" if options.client == "claude" else "user")
 
 

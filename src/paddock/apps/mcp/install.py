@@ -160,7 +160,6 @@ def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
 
 
 def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
-    """The text with these rows in our table, in the place of those of the same names."""
     newline = "\r\n" if "\r\n" in text else "\n"
     written = _lines_of(rows).replace("\n", newline)
     kept: list[str] = []
@@ -176,7 +175,6 @@ def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
 
 
 def _says(text: str, values: Mapping[str, object]) -> bool:
-    """Whether the file says just that."""
     try:
         return tomllib.loads(text) == values
     except ValueError:
@@ -203,7 +201,6 @@ def _toml_text(text: str) -> str:
 
 
 def _program() -> str:
-    """The absolute path of this installation's program."""
     beside = Path(sys.executable).with_name(NAME)
     return str(beside) if beside.is_file() else shutil.which(NAME) or NAME
 
@@ -301,7 +298,6 @@ def _from_toml(content: bytes, file: str) -> bytes:
 
 
 def _says_the_rest(text: str, values: dict[str, object]) -> bool:
-    """Whether the text says what the file said, without our entry."""
     servers = cast("dict[str, object]", values["mcp_servers"])
     others = {name: value for name, value in servers.items() if name != NAME}
     try:

@@ -236,7 +236,6 @@ def _integer(digits: str) -> int | None:
 
 
 def _unusable(value: dict[str, Json], why: str) -> Unusable:
-    """Who hears of an object that is no message, by what it should have been."""
     request_id = _id(value)
     if "method" in value:
         return refused(why, request_id) if "id" in value else Unusable(f"notification: {why}")
@@ -250,7 +249,6 @@ def _unusable(value: dict[str, Json], why: str) -> Unusable:
 
 
 def _id(value: dict[str, Json]) -> RequestId | None:
-    """The id, if it can be sent back."""
     found = value.get("id")
     if isinstance(found, str):
         return None if _HALF_PAIR.search(found) else found
