@@ -91,7 +91,8 @@ class JsonFile(Struct, frozen=True):
     def _refused(self, said: str, type_: object) -> ConfigError:
         at = _AT.search(said)
         said = said[: at.start()] if at else said
-        parts = re.findall(r"\.([^.\[]+)|\[(\d+)\]", at[1] if at else "")
+        # Of a map's value it says `[...]`, and not which: then it is the map that is named.
+        parts = re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", at[1] if at else "")
         way: Way = tuple(int(index) if index else name for name, index in parts)
         field = _FIELD.fullmatch(said)
         if field is not None:
