@@ -379,8 +379,6 @@ class PackedSource(Struct, frozen=True):
 
 
 class HashReport(Struct, frozen=True):
-    """What the manifest said of each file, and what is so."""
-
     manifest: Path
     stale: tuple[Failure, ...]
     """Files whose hash was missing or another."""
@@ -507,7 +505,6 @@ class _Survey:
 def _packed(
     source: Path, found: _Survey, manifest: Manifest, failures: list[Failure]
 ) -> Iterator[PackedFile]:
-    """Every declared file with its content, read once; what is wrong goes to `failures`."""
     refused = {failure.file for failure in found.refused}
     left_out = set(found.left_out)
     room = limits.package_bytes_max

@@ -72,8 +72,6 @@ from paddock.workspace.recover import RecoveredSet, recover
 
 
 class Decided(Enum):
-    """What became of a change that somebody left half done."""
-
     COMPLETED = "completed"
     UNDONE = "undone"
     NEVER_BEGUN = "never begun"
@@ -288,8 +286,6 @@ _AS_RECORDED: Final = (
 
 
 class PackagesState(Struct, frozen=True):
-    """What is installed on a plane: by its files, and by its packages ledger."""
-
     installed: InstalledSet
     log: PackageLog
     record: Record

@@ -370,7 +370,6 @@ def draft_receipt(
     *,
     dev: bool,
 ) -> InstallReceipt:
-    """The receipt before it names its entry."""
     manifest = archive.manifest
     return InstallReceipt(
         package_id=manifest.package_id,

@@ -291,8 +291,6 @@ class Framework(Strict, frozen=True):
 
 
 class Registries(Struct, frozen=True):
-    """All of them, by id, and the files that do not load."""
-
     specs: Mapping[str, Spec]
     frameworks: Mapping[str, Framework]
     problems: tuple[Failure, ...] = ()

@@ -52,8 +52,6 @@ class GateRefusedError(UsageError):
 
 
 class OwnershipRefusedError(ConfigError):
-    """A file is somebody else's. Nothing changed."""
-
     code = "package.ownership"
 
     def __init__(self, failures: Sequence[Failure]) -> None:
@@ -119,8 +117,6 @@ class PackageRow(Struct, frozen=True):
 
 
 class Packages(Protocol):
-    """Tells what is installed."""
-
     def list_all(self) -> tuple[PackageRow, ...]:
         """Every package, by layer and name; each looked at now.
 

@@ -98,7 +98,6 @@ def sign_bytes(key: SigningKey, message: bytes) -> str:
 
 
 def timestamp_of(seconds: float) -> str:
-    """RFC 3339 in UTC, cut to whole seconds."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -306,8 +305,6 @@ class PackageApproval(Strict, frozen=True):
 
 
 class ApprovalClaim(Struct, frozen=True):
-    """What an approval is asked for: this package, touching these paths, now."""
-
     digest: str
     paths: tuple[str, ...]
     now: float

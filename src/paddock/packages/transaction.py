@@ -277,7 +277,6 @@ class Attic:
         replace_file(self._transaction, transaction.to_bytes())
 
     def forget(self) -> None:
-        """The change is over: its record first, then what was put aside for it."""
         with host_errors("ending a change of packages in", self._directory):
             self._transaction.unlink(missing_ok=True)
             sync_directory(self._directory)

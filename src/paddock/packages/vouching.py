@@ -89,8 +89,6 @@ ABOUT_PACKAGES: Final = frozenset(
 
 
 class SignedSet(Struct, frozen=True):
-    """An operator's word for a whole set and for the keys of its plane."""
-
     set_digest: str
     keys: tuple[PublicKey, ...]
     after: str

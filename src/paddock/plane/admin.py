@@ -57,8 +57,6 @@ class TierStage(Strict, frozen=True, tag_field="type", tag="tier"):
 
 
 class LedgerStage(Strict, frozen=True, tag_field="type", tag="ledger"):
-    """Entries of a ledger."""
-
     ledger: Annotated[StageLedger, Meta(description="Which ledger.")] = "governance"
     event_type: Annotated[_Id, Meta(description="Only entries of this type; absent: of any.")] = ""
     max_entries: Annotated[
@@ -170,7 +168,6 @@ class AdminConfig(AdminTable, frozen=True, kw_only=True):
     """The file's bytes, in which a line is looked up."""
 
     def place(self, way: Way) -> str:
-        """Where a member stands, for a message."""
         return JsonFile(str(self.file), {}, self.text).place(way)
 
     def tightened(self) -> "AdminConfig":
@@ -232,7 +229,6 @@ def parse_admin_config(content: bytes, file: Path) -> AdminConfig:
 
 
 def admin_config_schema() -> dict[str, Json]:
-    """The JSON Schema (draft 2020-12) of the file."""
     from msgspec import json  # noqa: PLC0415 - a new plane alone needs it
 
     made = json.decode(json.encode(json.schema(AdminTable)))  # defaults are values of ours

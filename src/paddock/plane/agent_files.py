@@ -158,7 +158,6 @@ def write_agent(agent: Agent, workspace: Path | None, declared_in: str = "") -> 
 
 
 def missing_parent(name: str, file: Path) -> ConfigError:
-    """The error for a parent that `file` names and that isn't there."""
     return ConfigError(
         f"there is no agent {quote(name)}",
         where=f"{file}, field 'parent'",

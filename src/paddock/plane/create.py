@@ -162,8 +162,6 @@ _PUBLIC_FILE_MODE: Final = 0o666
 
 
 class InitResult(Struct, frozen=True):
-    """What `init` found and made."""
-
     root: ProjectRoot
     plane: OpenedPlane
     policy_file: Path
@@ -175,7 +173,6 @@ class InitResult(Struct, frozen=True):
 
     @property
     def already(self) -> bool:
-        """Everything was there, and nothing was changed."""
         return not self.made and self.trust is None
 
 

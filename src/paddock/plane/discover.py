@@ -94,15 +94,12 @@ FORMAT: Final = 1
 
 
 class PlaneIdentity(Struct, frozen=True):
-    """Which project a plane governs."""
-
     root: Path
     """Real absolute path of the project."""
     id: str
     """`layout.path_id` of the root."""
 
     def to_bytes(self) -> bytes:
-        """The content of `plane.json`."""
         return write_object(_IdentityFile(FORMAT, str(self.root), self.id))
 
 
@@ -113,7 +110,6 @@ class _IdentityFile(Strict, frozen=True):
 
 
 def identity_of(root: Path) -> PlaneIdentity:
-    """The identity of the plane of the project at the real path `root`."""
     return PlaneIdentity(root, path_id(root))
 
 
@@ -224,7 +220,6 @@ def registry_directory(environment: Environment) -> Path:
 
 
 def _read_record(record: Path) -> Path | None:
-    """The plane that a record is about; raises ConfigError where it does not load."""
     content = read_file(record, limits.plane_record_bytes_max)
     if content is None:
         return None

@@ -225,6 +225,5 @@ def _broken_file(error: BrokenJsonError, text: str, file: str) -> ConfigError:
 
 
 def write_object(members: Mapping[str, Json] | Struct) -> bytes:
-    """`members` as readable JSON in UTF-8 with a final newline."""
     value = msgspec.to_builtins(members) if isinstance(members, Struct) else members
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")

@@ -41,16 +41,12 @@ if TYPE_CHECKING:
 
 
 class TrustAnswer(Struct, frozen=True):
-    """Whether a file is trusted, and why not."""
-
     trusted: bool
     reason: str = ""
     """Empty exactly when `trusted`."""
 
 
 class TrustRecord(Struct, frozen=True):
-    """What the user accepted."""
-
     path: Path
     digest: str
     trusted_at: str
@@ -137,7 +133,6 @@ def _read_record(real: Path, environment: Environment) -> TrustRecord | None:
 
 
 def trust_record_path(file: Path, environment: Environment) -> Path:
-    """Where the record of the trust in `file` stands, or would stand."""
     return _record_path(_real(file), environment)
 
 
@@ -165,7 +160,6 @@ class PolicyFile(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """`sha256:` and the digest of the content."""
         return digest_of(self.content)
 
 

@@ -247,7 +247,6 @@ class ChatWire(Struct, frozen=True):
         )
 
     def assembly(self) -> ChatAssembly:
-        """For one streamed reply."""
         return ChatAssembly()
 
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:

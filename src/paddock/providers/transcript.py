@@ -93,7 +93,6 @@ def request_as_json(request: ModelRequest) -> dict[str, Json]:
 
 
 def request_text(request: ModelRequest) -> str:
-    """The request in one form."""
     return canonical_json(request_as_json(request))
 
 

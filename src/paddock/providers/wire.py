@@ -130,7 +130,6 @@ def whole_characters(message: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def as_map(value: Json) -> Mapping[str, Json]:
-    """The members where `value` is an object; none otherwise."""
     return cast("Mapping[str, Json]", value) if isinstance(value, Mapping) else {}
 
 

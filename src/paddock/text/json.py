@@ -265,8 +265,6 @@ class Node(Struct):
 
 
 class Member(Struct):
-    """A member of an object: its name, where that begins, its value."""
-
     name: str
     start: int
     node: Node
@@ -368,7 +366,6 @@ class _Scanner:
 
 
 def text_at(text: str, node: Node | None) -> str | None:
-    """The text that a scalar stands for; None for anything else."""
     value = value_at(text, node)
     return value if isinstance(value, str) else None
 
@@ -382,7 +379,6 @@ def value_at(text: str, node: Node | None) -> Json:
 
 
 def find_node(top: Node, way: Way) -> Node | None:
-    """The value at the end of a way."""
     node: Node | None = top
     for step in way:
         if node is None:

@@ -221,8 +221,6 @@ class ListPackagesArguments(ArgumentType):
 
 
 class ListPackagesPlan(Struct, frozen=True):
-    """There is nothing to choose."""
-
     actions: tuple[Action, ...] = (Action("package", "list", "*"),)
 
 

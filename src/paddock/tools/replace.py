@@ -78,8 +78,6 @@ class Wording(Struct, frozen=True):
 
 
 class _Edit(Struct):
-    """What a tool wants replaced, as the workspace asks for it under its lock."""
-
     name: str
     old: bytes
     new: bytes
@@ -250,7 +248,6 @@ class StrReplace:
         return StrReplacePlan(path, old, new, arguments.if_version, actions)
 
     def pin(self, plan: StrReplacePlan, ports: Ports) -> tuple[StrReplacePlan, str]:
-        """Tied to the content that stands there now."""
         found = pinned_file(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
@@ -344,7 +341,6 @@ class EditFileDev:
         )
 
     def pin(self, plan: EditFileDevPlan, ports: Ports) -> tuple[EditFileDevPlan, str]:
-        """Tied to the content that stands there now."""
         found = pinned_file(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 

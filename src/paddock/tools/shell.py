@@ -335,8 +335,6 @@ class ShellDevArguments(ArgumentType):
 
 
 class ShellPlan(Struct, frozen=True):
-    """The line that will run, with all that it would be judged as."""
-
     line: ShellLine
     actions: tuple[Action, ...]
     prepared: PreparedLine | None = None
@@ -368,7 +366,6 @@ class RunShell:
         return replace(plan, prepared=prepared), prepared.digest
 
     def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:
-        """Whether a question about it is one about what it would change; of a pinned plan."""
         prepared = plan.prepared
         is_asked = prepared is not None and shell_of(ports).asks_about_diff(prepared)
         return is_asked and not plan.line.is_dry_run

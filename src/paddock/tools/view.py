@@ -164,7 +164,6 @@ class View:
         )
 
     def pin(self, plan: ViewPlan, ports: Ports) -> tuple[ViewPlan, str]:
-        """Tied to the content that stands there now; a directory to being one."""
         try:
             found = ports.workspace.version(plan.path.real)
         except PathNotAFileError:
@@ -399,7 +398,6 @@ class ReadFile:
         )
 
     def pin(self, plan: ReadFilePlan, ports: Ports) -> tuple[ReadFilePlan, str]:
-        """Tied to the content that stands there now."""
         found = ports.workspace.version(plan.path.real)
         return replace(plan, version=found), found
 

@@ -101,7 +101,6 @@ class CreateFile:
         )
 
     def pin(self, plan: CreateFilePlan, ports: Ports) -> tuple[CreateFilePlan, str]:
-        """Tied to the content that stands there now, or to its absence."""
         found = pinned_version(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
@@ -212,7 +211,6 @@ class WriteFileDev:
         )
 
     def pin(self, plan: WriteFileDevPlan, ports: Ports) -> tuple[WriteFileDevPlan, str]:
-        """Tied to the content that stands there now, or to its absence."""
         found = pinned_version(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 

@@ -36,7 +36,6 @@ class Refusal(Struct, frozen=True):
     """Of a refusal by policy: `text`, `file`, `line`."""
 
     def as_text(self) -> str:
-        """What the model reads."""
         said = f"error[{self.code}]: {self.error}"
         return f"{said}\nhint: {self.hint}" if self.hint else said
 
@@ -57,7 +56,6 @@ class ToolResult(NamedTuple):
 
     @property
     def status(self) -> str:
-        """`ok` or `error`."""
         return "ok" if self.refusal is None else "error"
 
     def as_json(self) -> dict[str, Json]:

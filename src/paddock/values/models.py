@@ -82,7 +82,6 @@ class Usage(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Every token, however it was charged."""
         return self.input + self.output + self.cache_read + self.cache_write
 
     def plus(self, other: "Usage") -> "Usage":
@@ -213,8 +212,6 @@ class Account(Struct, frozen=True):
 
 
 class Shortage(NamedTuple):
-    """Which scope is short, and by how much."""
-
     scope: str
     limit: int
     free: int

@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_named_with_its_place(text, message, place):
 
 
 def test_what_can_stand_there_is_told():
-    assert refused('{"name": "a", "inner": {"word": "x"}}')[2] == "one of: on, off"
+    assert refused('{"name": "a", "inner": {"word": "x"}}')[2] == "one of: off, on"
     assert refused('{"name": "a", "inner": {"wort": 1}}')[2] == "known keys: word, count"
 
 
