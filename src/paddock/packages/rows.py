@@ -52,6 +52,8 @@ class GateRefusedError(UsageError):
 
 
 class OwnershipRefusedError(ConfigError):
+    """A file is somebody else's. Nothing changed."""
+
     code = "package.ownership"
 
     def __init__(self, failures: Sequence[Failure]) -> None:

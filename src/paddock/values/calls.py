@@ -56,6 +56,7 @@ class ToolResult(NamedTuple):
 
     @property
     def status(self) -> str:
+        """`ok` or `error`."""
         return "ok" if self.refusal is None else "error"
 
     def as_json(self) -> dict[str, Json]:
