@@ -25,8 +25,8 @@ from paddock.policy.engine import load_policy
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec, path_actions
 from paddock.values.calls import ToolCall

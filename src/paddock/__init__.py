@@ -21,8 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from paddock.assembly.embedding import open_session_at as open_session
     from paddock.assembly.runtimes import open_workspace as open  # noqa: A004 - the name a reader expects
+    from paddock.assembly.sessions import open_session_at as open_session
     from paddock.errors import (
         ConfigError,
         HostError,
@@ -69,7 +69,7 @@ _HOMES: Final = {
     "flag": "paddock.tools.arguments",
     "needed_text": "paddock.tools.arguments",
     "open": "paddock.assembly.runtimes",
-    "open_session": "paddock.assembly.embedding",
+    "open_session": "paddock.assembly.sessions",
     "optional_integer": "paddock.tools.arguments",
     "optional_text": "paddock.tools.arguments",
     "plain_text": "paddock.tools.arguments",

@@ -1,21 +1,17 @@
 """The composition root: the one place where ports meet their implementations.
 
-    site, project, opening   a root and its plane; what governs it, read; opened, or made
-    runtimes, workspaces, shell   an agent's tools, where it works, what it is shown
-    held                     how far this host would hold a command, for questions
-    embedding, sessions, models, cassettes   a session for a program; models, real and recorded
-    ledgers, auditing        made, with checkpoints sent outwards; verified from outside
-    collecting               what a collector is sent
-    contents, history, earlier   what ledgers name; what was replaced; what a file held before
-    past, past_agents, past_workspaces, operator_calls   what a person asks and undoes
-    policies, trust, always  policy that is tried, accepted, extended by an approval
-    approvals, granting      the inbox, answered, and carried out
-    agents, client_agents, ids   who acts
-    admin, gate_record       the admin agent of a bare plane, and its dual gate
-    packages, lazy_packages, extensions   packages, and what they bring
-    archive_notes, acceptance    what is said of an archive, and how its tests run
-    gates, lazy_gates        gates, run on a plane
-    bootstrap, bootstrap_sources   how a new plane is made, and of what
+    project, opening       a root, its plane, and what governs it; opened, or made
+    runtimes, shell        an agent's tools; its commands, and how far they would be held
+    sessions, cassettes    a session, also for a program; models, real and recorded
+    ledgers, auditing      made, with checkpoints sent outwards; verified from outside
+    collecting             what a collector is sent
+    contents, history      what ledgers name; what was replaced, on which workspace
+    past, past_agents, operator_calls    what a person asks and undoes
+    policies, trust        policy that is tried, and accepted
+    approvals, granting    the inbox, answered; carried out, or made a rule
+    agents                 who acts
+    packages, extensions, gates          packages, what they bring, and who looks again
+    bootstrap, bootstrap_sources         how a new plane is made, and of what
 
 Everything that a door needs is opened here: the project and its plane, the
 policy in force, an agent's tools on its workspace, the ledgers. What the system

@@ -45,8 +45,6 @@ def open_inbox(project: Project) -> "Inbox":
 
 
 class HistoryContents(Struct, frozen=True):
-    """The plane's history, as the inbox uses it."""
-
     project: Project
 
     def release(self, pin: str) -> None:

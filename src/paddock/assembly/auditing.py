@@ -4,11 +4,6 @@ Compared are: what the ledger's signer signed last (beside its key), the anchor 
 the highest ledger), the checkpoints that stand as entries in the ledger above, those
 beside the ledger, and what the caller brings. None of these is in reach of an agent;
 all but the last two are outside the ledger's own files.
-
-Also here:
-
-- What this user knows of a plane's ledgers from outside the plane.
-- Accepting that a ledger went back, as after a restore from a backup: by a person, on record.
 """
 
 import json
@@ -76,11 +71,8 @@ def audit_ledger(
 ) -> Verification:
     """Verify one ledger of a plane; what it finds whole is remembered for the next time.
 
-    Without `full`, files that are sealed and were not touched since are not read again.
-
-    Raises:
-        HostError: there is no such ledger, it cannot be read, or the anchor cannot.
-        ConfigError: the user's configuration, or a kept checkpoint, does not load.
+    Without `full`, files that are sealed and were not touched since are not read again. Raises:
+    HostError, ConfigError.
     """
     path = layout.ledger_paths()[name]
     signed = _signed(layout, environment, name)
@@ -105,10 +97,8 @@ def audit_ledger(
 def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
     """Whether there has to be this ledger: the one above, or of the highest its signer, knows it.
 
-    Threat: a ledger that was removed with all that was kept beside it leaves nothing
-    there to look at.
-
-    Raises: HostError, ConfigError: what is held cannot be read.
+    Threat: a ledger that was removed with all that was kept beside it leaves nothing there to look
+    at. Raises: HostError, ConfigError: what is held cannot be read.
     """
     if name in LEDGER_ABOVE:
         return bool(_from_above(layout, name, 1))
@@ -118,10 +108,7 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: Ledge
 def ledgers_known(
     layout: PlaneLayout, environment: Environment, names: Sequence[LedgerName]
 ) -> list[LedgerName]:
-    """Those of `names` that there are, or that there have to be.
-
-    Raises: HostError, ConfigError: what is held of one cannot be read.
-    """
+    """Those of `names` that there are, or that there have to be. Raises: HostError, ConfigError."""
     paths = layout.ledger_paths()
     return [
         name
@@ -133,9 +120,8 @@ def ledgers_known(
 def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
     """Refuse a ledger that is not there, although something knows of it.
 
-    Raises:
-        LedgerDamagedError: it is gone.
-        HostError, ConfigError: what is held of it cannot be read.
+    Raises: LedgerDamagedError: it is gone; HostError, ConfigError: what is held of it cannot be
+    read.
     """
     path = layout.ledger_paths()[name]
     if not stands(path) and is_held_elsewhere(layout, environment, name):
@@ -324,8 +310,6 @@ ORDER: Final = (
 
 
 class WentBack(Struct, frozen=True):
-    """A ledger that is not what was signed, and how that shows."""
-
     name: LedgerName
     entries: int
     problems: tuple[LedgerProblem, ...]
@@ -334,11 +318,7 @@ class WentBack(Struct, frozen=True):
 def find_gone_back(
     layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
 ) -> list[WentBack]:
-    """Those of the ledgers that went back, from the top.
-
-    Raises:
-        LedgerDamagedError: one has another fault as well; that nobody can accept.
-    """
+    """Those of the ledgers that went back, from the top. Raises: LedgerDamagedError."""
     found: list[WentBack] = []
     for name in ORDER:
         if name not in names or not layout.ledger_paths()[name].exists():
@@ -351,10 +331,7 @@ def find_gone_back(
 
 
 def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:
-    """Let the ledger go on from what is here.
-
-    Raises: LedgerDamagedError, LedgerBusyError, LedgerFullError, ConfigError, HostError.
-    """
+    """Let the ledger go on from what is here."""
     name = gone.name
     path = layout.ledger_paths()[name]
     entry = Entry(

@@ -39,10 +39,8 @@ def init_bare_plane(
 ) -> tuple[MadePlane, Project]:
     """Make `directory` a bare plane, of the packages that came unpacked, else of our own.
 
-    One that is there stays as it is. The operator's key, made on first use, approves each
-    package and signs it; a development plane asks nobody, and no key is made for it.
-
-    Raises: as `make_bare_plane` and `paddock.packages.founding.found`.
+    One that is there stays as it is. The operator's key, made on first use, approves each package
+    and signs it; a development plane asks nobody, and no key is made for it.
     """
     archives = load_packages() if unpacked is None else unpacked.archives
     beside: frozenset[str] = frozenset()
@@ -81,10 +79,8 @@ class _InItsPlace(Struct, frozen=True):
 def _require_no_plane(layout: PlaneLayout) -> None:
     """Refuse a plane that was whole and lost its configuration.
 
-    Threat: the default one grants what its operator took away. Who removes the whole
-    directory means a new plane, and its governance ledger is a new one.
-
-    Raises: ConfigError; HostError: its governance ledger cannot be read.
+    Threat: the default one grants what its operator took away. Who removes the whole directory
+    means a new plane, and its governance ledger is a new one. Raises: ConfigError, HostError.
     """
     governance = layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not stands(governance):
@@ -124,12 +120,8 @@ def repair_bare_plane(
 ) -> Repaired:
     """Install these packages on the plane that is there, also where files of theirs differ.
 
-    What an operator configured stays. Each package that changes anything is approved with
-    the operator's key first, unless the plane was made with `--dev`.
-
-    Raises:
-        UsageError: `dev` is not what the plane was made with.
-        ConfigError: the operator's key is none of the plane's. As `install`.
+    What an operator configured stays. Each package that changes anything is approved with the
+    operator's key first, unless the plane was made with `--dev`. Raises: UsageError, ConfigError.
     """
     project = open_project(directory, environment, directory)
     if is_development_plane(project) is not dev:

@@ -1,9 +1,4 @@
-"""What a new bare plane is made of: packages, and whose word stands for them.
-
-Also here:
-
-- The core tools as an admin agent's configuration declares them.
-"""
+"""What a new bare plane is made of: packages, and whose word stands for them."""
 
 import time
 from collections.abc import Mapping
@@ -13,8 +8,8 @@ from typing import Any, Final, cast
 
 from msgspec import Struct, to_builtins
 
-from paddock.assembly.admin import CORE, DEVELOPMENT
 from paddock.assembly.ledgers import open_plane_ledger
+from paddock.assembly.project import CORE, DEVELOPMENT
 from paddock.errors import ConfigError
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.signing import SigningKey
@@ -65,10 +60,8 @@ def require_registered(config: AdminConfig) -> None:
 
     What else stands in an entry counts for nothing: a model is told what is registered.
 
-    Threat: a development tool in the list would stand before the model whatever the
-    gate says.
-
-    Raises: ConfigError naming the entry.
+    Threat: a development tool in the list would stand before the model whatever the gate says.
+    Raises: ConfigError.
     """
     registered: Mapping[str, Tool[Any]] = {listed.name: listed.load() for listed in TOOLS}
     seen: set[str] = set()
@@ -147,7 +140,6 @@ def bare_plane_blueprint(
 
 
 def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
-    """The configuration as it was brought, with this profile."""
     members = parse_file(content, PLANE_MARKER).members
     if members.get("tool_profile") == tool_profile:
         return content
@@ -191,7 +183,6 @@ class _Opening(Struct, frozen=True):
 
 
 def admin_config_bytes(tool_profile: ToolProfile) -> bytes:
-    """`HOT/config/admin_config.json` with every default said aloud."""
     return write_object(_config(tool_profile))
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec import Struct
 
 from paddock import limits
-from paddock.assembly.models import chosen_model, read_script
 from paddock.assembly.project import Project
+from paddock.assembly.sessions import chosen_model, read_script
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.choice import open_provider
@@ -30,8 +30,6 @@ _ON_A_WIRE = frozenset({"anthropic", "openai"})
 
 
 class Finishing(Protocol):
-    """Answers that were all prepared before."""
-
     def require_met(self) -> None:
         """Raises: ConfigError where a request was not the one that an answer is for."""
         ...
@@ -51,9 +49,8 @@ def open_recorded(
 ) -> Provider:
     """The model that `--model` or the configuration chooses; what passes is written to `file`.
 
-    Raises:
-        UsageError: it speaks over no wire, or `file` is there already.
-        ConfigError, HostError: the model cannot be used, or the file not be made.
+    Raises: UsageError: it speaks over no wire, or `file` is there already; ConfigError, HostError:
+    the model cannot be used, or the file not be made.
     """
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
@@ -75,11 +72,7 @@ def open_played(
 ) -> PreparedCassette:
     """What `file` holds, through the adapter of the model that it was recorded with.
 
-    No key is looked for, and nothing is sent anywhere.
-
-    Raises:
-        UsageError: the model speaks over no wire.
-        ConfigError, HostError: the cassette does not load.
+    No key is looked for, and nothing is sent anywhere. Raises: UsageError, ConfigError, HostError.
     """
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra

@@ -30,13 +30,7 @@ _DSN_HINT: Final = "give --dsn, or set PADDOCK_COLLECTOR"
 
 
 def open_collector(dsn: str) -> "PostgresStore":
-    """The collector that a DSN names.
-
-    Raises:
-        UsageError: there is no DSN, or it is none.
-        ConfigError: the library for PostgreSQL is not installed: it is an extra.
-        HostError: the database cannot be reached.
-    """
+    """The collector that a DSN names. Raises: UsageError, ConfigError, HostError."""
     if not dsn:
         raise UsageError("no collector is named", where="--dsn", hint=_DSN_HINT)
     # Imported here: nothing else needs the library, and few have it.
@@ -87,12 +81,8 @@ def push_plane(
 ) -> Push:
     """Send what is new in every ledger of this plane that is enrolled for `host`.
 
-    `told` is given a ledger, and how many lines of how many were sent.
-
-    Raises:
-        UsageError: none is enrolled.
-        LedgerDamagedError: a ledger went back behind what was taken in, is damaged or gone.
-        HostError, ConfigError: it cannot be read, or the collector not reached.
+    `told` is given a ledger, and how many lines of how many were sent. Raises: UsageError,
+    LedgerDamagedError, HostError, ConfigError.
     """
     enrolled = {each.ledger: each for each in store.progress(host)}
     if not enrolled:
@@ -129,9 +119,8 @@ def push_plane(
 def recorded_checkpoints(project: Project) -> Sequence[RecordedCheckpoint]:
     """What this plane's governance ledger says was accepted, oldest first.
 
-    From the lines: whoever can write beside a ledger could hide rows from a question.
-
-    Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
+    From the lines: whoever can write beside a ledger could hide rows from a question. Raises:
+    HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not _stands(project, LedgerName.GOVERNANCE):
@@ -151,9 +140,8 @@ def recorded_checkpoints(project: Project) -> Sequence[RecordedCheckpoint]:
 def audit_record(project: Project) -> Sequence[str]:
     """What is wrong with the ledger that `recorded_checkpoints` reads: a line each.
 
-    Threat: whoever cuts a chain off could cut its record off, too.
-
-    Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
+    Threat: whoever cuts a chain off could cut its record off, too. Raises: HostError, ConfigError;
+    LedgerDamagedError where the ledger is gone.
     """
     if not _stands(project, LedgerName.GOVERNANCE):
         return []
@@ -170,10 +158,7 @@ def audit_record(project: Project) -> Sequence[str]:
 
 
 def record_accepted(project: Project, store: Store) -> int:
-    """Record every accepted checkpoint that is not on record; how many there were.
-
-    Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
-    """
+    """Record every accepted checkpoint that is not on record; how many there were."""
     known = {
         (each.host, each.ledger, each.size, each.root) for each in recorded_checkpoints(project)
     }

@@ -59,10 +59,7 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
 
 
 def read_output(project: Project, digest: str) -> bytes | None:
-    """What a command printed, from the history; None where it is not there any more.
-
-    Raises: ConfigError, HostError, IntegrityError.
-    """
+    """What a command printed, from the history; None where it is not there any more."""
     with look_at_history(project) as store:
         return store.read(f"sha256:{digest}") if store.has(f"sha256:{digest}") else None
 
@@ -87,10 +84,8 @@ def require_digest(text: str) -> str:
 def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tuple[str, ...]:
     """Erase contents and their salts, and put it on record; those that were there.
 
-    Sequence: the entry is durable, then the contents go. Killed in between, the record
-    says so of a content that is still there: erasing it again ends it.
-
-    Raises: IntegrityError, HostError, LedgerBusyError, LedgerFullError.
+    Sequence: the entry is durable, then the contents go. Killed in between, the record says so of a
+    content that is still there: erasing it again ends it.
     """
     with closing(open_blobs(project)) as blobs:
         there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))

@@ -20,11 +20,6 @@ package code as well, whatever its plan says, it counts as one that changes some
 whatever it says of itself, and it takes no name that is taken.
 
 A tool that is not loaded does not exist; who opens the plane is told why.
-
-Also here:
-
-- Skills: text that packages bring, and of which an agent is told by name.
-- Packages whose files may be used as what they are: installed, approved, unchanged.
 """
 
 import re
@@ -38,9 +33,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.admin import PACKAGE
 from paddock.assembly.packages import is_development_plane, package_ledger
-from paddock.assembly.project import Project
+from paddock.assembly.project import PACKAGE, Project
 from paddock.errors import InternalError, PaddockError
 from paddock.packages.installed import InstalledPackage, InstalledSet, check_package, read_installed
 from paddock.packages.ledger import RecordedPackage, replay
@@ -89,10 +83,7 @@ class SoundPackages(Struct, frozen=True):
         return package
 
     def content(self, package: InstalledPackage, asset: Asset, bytes_max: int) -> bytes:
-        """A file of a package, read once, exactly as it was brought.
-
-        Raises: UnsoundPackageError.
-        """
+        """A file of a package, read once, exactly as it was brought."""
         if self.installed.owner_of(asset.path) is not package:
             raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
         try:
@@ -107,12 +98,7 @@ class SoundPackages(Struct, frozen=True):
 
 @contextmanager
 def open_sound_packages(project: Project) -> Generator[SoundPackages]:
-    """The packages of a bare plane.
-
-    Raises:
-        HostError: the plane cannot be read.
-        LedgerDamagedError: nobody can tell what was installed.
-    """
+    """The packages of a bare plane. Raises: HostError, LedgerDamagedError."""
     entries = package_ledger(project).read().entries
     with Workspace.open(str(project.layout.root)) as workspace:
         yield SoundPackages(
@@ -145,9 +131,8 @@ class _NotLoadedError(Exception):
 def load_package_tools(project: Project) -> LoadedTools:
     """Load what the configuration names and what may be loaded.
 
-    Raises:
-        HostError: the plane cannot be read.
-        LedgerDamagedError: nobody can tell what was installed.
+    Raises: HostError: the plane cannot be read; LedgerDamagedError: nobody can tell what was
+    installed.
     """
     config = project.admin
     if config is None or not config.package_tools or not project.root.accepted:
@@ -206,10 +191,7 @@ def _require_name(tool_id: str, taken: set[str]) -> None:
 
 
 def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
-    """Run the module, and have it make its tool.
-
-    Raises: _NotLoadedError where that is none; else whatever the module raises.
-    """
+    """Run the module, and have it make its tool. Raises: _NotLoadedError."""
     module = ModuleType(f"paddock_package_tool_{tool_id}")
     module.__file__ = name
     # Data classes look their module up by its name; nobody can import it from there but them.
@@ -298,10 +280,7 @@ def skill_facts(project: Project) -> dict[str, Json]:
 
 
 def installed_skills(project: Project) -> list[Json]:
-    """Each skill of the plane as `{name, description, path}`, by path.
-
-    Raises: HostError, LedgerDamagedError.
-    """
+    """Each skill of the plane as `{name, description, path}`, by path."""
     if not project.root.accepted or not project.layout.installed.is_dir():
         return []
     with open_sound_packages(project) as packages:

@@ -14,12 +14,7 @@ from paddock import limits
 from paddock.assembly.auditing import PlaneWitness
 from paddock.assembly.history import settle_sets
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.packages import (
-    is_development_plane,
-    open_depot,
-    package_ledger,
-    require_bare,
-)
+from paddock.assembly.packages import is_development_plane, open_depot, package_ledger, require_bare
 from paddock.assembly.project import Project
 from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
 from paddock.gates.checks import CHECKS, CHECKS_FOR_MODELS, run_gates
@@ -52,12 +47,8 @@ class GateRun(Struct, frozen=True):
 def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBODY) -> GateRun:
     """Run these gates for an operator; acceptance commands run in the sandbox.
 
-    No package comes or goes while the others look; the acceptance commands run after that.
-
-    Raises:
-        UsageError: the project is no bare plane.
-        ConfigError: the plane was brought by somebody else, and not trusted yet.
-        HostError: the plane cannot be opened, or a package is being changed for long.
+    No package comes or goes while the others look; the acceptance commands run after that. Raises:
+    UsageError, ConfigError, HostError.
     """
     require_bare(project, "gates", "gate")
     with open_depot(project) as depot:
@@ -72,10 +63,9 @@ def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBOD
 def check_gates_for_model(project: Project, names: Sequence[str], agent: str) -> GateRun:
     """Run these gates for a model: no acceptance command runs.
 
-    Raises:
-        LedgerBusyError: packages are being changed right now; nothing was looked at.
-        HostError: the plane cannot be opened, or what the gates said cannot be recorded.
-        IntegrityError, LedgerBusyError, LedgerFullError: it cannot be recorded either.
+    Raises: LedgerBusyError: packages are being changed right now; nothing was looked at; HostError:
+    the plane cannot be opened, or what the gates said cannot be recorded; IntegrityError,
+    LedgerBusyError, LedgerFullError: it cannot be recorded either.
     """
     settle_sets(project)
     with Workspace.open(str(project.layout.root)) as workspace:
@@ -143,7 +133,6 @@ def _record(project: Project, *entries: Entry) -> None:
 
 
 def is_governance_gone(project: Project) -> bool:
-    """Whether a bare plane lacks the ledger that each begins with."""
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     return project.layout.kind is PlaneKind.BARE and not path.exists()
 

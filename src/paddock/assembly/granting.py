@@ -6,35 +6,49 @@ answer that would be recorded and come to nothing, and says what has changed.
 
 Also here:
 
-- Carrying a kept request out, as soon as somebody has granted it.
+- Saving the rule for an approval that is meant for good: shown, proved, then trusted.
 """
 
+import stat
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.assembly.admin import DEVELOPMENT
-from paddock.assembly.approvals import Answers, open_inbox, read_answers
-from paddock.assembly.history import open_history, open_journal, settle_sets
-from paddock.assembly.ledgers import open_ledger
+from paddock import limits
+from paddock.assembly.approvals import Answers, GovernanceBook, open_inbox, read_answers
+from paddock.assembly.history import (
+    open_history,
+    open_journal,
+    open_workspace_of,
+    settle_sets,
+    workspace_with_git,
+)
+from paddock.assembly.ledgers import open_ledger, record_in_governance
+from paddock.assembly.opening import open_root
 from paddock.assembly.operator_calls import OperatorDoor
-from paddock.assembly.project import Project
+from paddock.assembly.project import DEVELOPMENT, Project
 from paddock.assembly.runtimes import open_runtime, tools_of
-from paddock.assembly.workspaces import open_workspace_of, workspace_with_git
 from paddock.errors import (
     ApprovalExpiredError,
+    ConfigError,
     IntegrityError,
     PaddockError,
     UnknownToolError,
     UsageError,
 )
+from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
+from paddock.plane.trust import own_policy_path, plan_trust, write_trust
 from paddock.policy.actions import parse_concrete
+from paddock.policy.engine import PolicySource
 from paddock.policy.places import PatternError
+from paddock.policy.questions.always import Always, Sources, plan_always
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
 from paddock.runtime.asking import (
     ACTIONS_CHANGED,
@@ -46,11 +60,12 @@ from paddock.runtime.asking import (
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked, commit_tool
-from paddock.runtime.prepared import FREE, Bounds
-from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
+from paddock.runtime.prepared import FREE, Bounds, Registry
+from paddock.runtime.records import ALWAYS, Caller
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.strictest import strictest_git
+from paddock.storage.atomic import create_file, read_file, replace_file
+from paddock.storage.locks import locked
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Pinning, Ports, Staging, Tool
 from paddock.tools.toolsets import TOOLS
@@ -64,8 +79,6 @@ _ANEW: Final = "make the call again: it is asked about anew"
 
 
 class Outdated(Struct, frozen=True):
-    """Why no call can take an answer to a request, and what to do instead."""
-
     why: str
     hint: str
     bars_rule: bool = False
@@ -75,9 +88,8 @@ class Outdated(Struct, frozen=True):
 def grant(project: Project, wanted: str, by: str) -> Parked:
     """Answer yes to a kept request: for the very same call, once, for a time.
 
-    Raises:
-        UsageError: no such request.
-        ApprovalExpiredError: its time is over, or what it was asked about has changed.
+    Raises: UsageError: no such request; ApprovalExpiredError: its time is over, or what it was
+    asked about has changed.
     """
     inbox = open_inbox(project)
     require_current(project, inbox.find(wanted))
@@ -103,14 +115,12 @@ def find_outdated(
 ) -> Outdated | None:
     """What has changed since the question was put, so that no answer to it counts; else None.
 
-    None promises nothing: what a sandbox holds a command to is known where the command
-    runs, and what a tool comes to that Paddock does not bring to whoever brings it.
-    Whoever looks at many reads the `answers` to all of them once.
+    None promises nothing: what a sandbox holds a command to is known where the command runs, and
+    what a tool comes to that Paddock does not bring to whoever brings it. Whoever looks at many
+    reads the `answers` to all of them once.
 
-    Threat: a difference or a warning that was changed in the file, so that a person says
-    yes to something that was never shown: no digest of the call covers them.
-
-    Raises: IntegrityError: the record of what was kept is not what was written.
+    Threat: a difference or a warning that was changed in the file, so that a person says yes to
+    something that was never shown: no digest of the call covers them. Raises: IntegrityError.
     """
     request = parked.request
     try:
@@ -242,10 +252,8 @@ def _changed_now(
 def grant_here(project: Project, wanted: str, by: str) -> Parked:
     """Answer yes to a kept request that is carried out at once, by this process; see `resume`.
 
-    Raises:
-        ApprovalExpiredError: as `grant`.
-        UsageError: no such request, or its agent does not have the tool here: nothing is
-            granted then, since the answer would be used up for nothing.
+    Raises: ApprovalExpiredError: as `grant`; UsageError: no such request, or its agent does not
+    have the tool here: nothing is granted then, since the answer would be used up for nothing.
     """
     inbox = open_inbox(project)
     parked = inbox.find(wanted)
@@ -266,11 +274,8 @@ def grant_here(project: Project, wanted: str, by: str) -> Parked:
 def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResult:
     """Carry out a request that was granted just now, for whoever asks within these bounds.
 
-    What changes from here on (content, policy, agent) voids the grant, and the call is
-    refused with `approval.expired`; so is a command whose sandbox has changed.
-
-    Raises:
-        ApprovalExpiredError: what it was asked about has changed, or its file has.
+    What changes from here on (content, policy, agent) voids the grant, and the call is refused with
+    `approval.expired`; so is a command whose sandbox has changed. Raises: ApprovalExpiredError.
     """
     inbox = open_inbox(project)
     if granted.changes is not None:
@@ -333,3 +338,60 @@ def _require_unchanged(project: Project, granted: Parked, judge: PolicyJudge) ->
         raise ApprovalExpiredError(
             "policy or agent have changed since the command ran", hint="run the command again"
         )
+
+
+_NEW_FILE_MODE = 0o644
+
+
+class AlwaysReview(Struct, frozen=True):
+    """What a person looks at before it is saved: these very bytes."""
+
+    parked: Parked
+    file: Path
+    before: bytes | None
+    always: Always
+
+
+def review_always(project: Project, parked: Parked) -> AlwaysReview:
+    """The rules that would let this kept call through from now on.
+
+    Raises: ConfigError: there are none; the message says why. UsageError: no such agent.
+    """
+    lineage = project.agents.lineage(parked.request.agent)
+    chain = tuple(record.agent for record in lineage)
+    files = project.files
+    file = own_policy_path(project.root)
+    own, user = files.project, files.user
+    sources = Sources(
+        PolicySource(file.name, b"" if own is None else own.content, own is None or own.trusted),
+        None if user is None else PolicySource(user.path.name, user.content),
+    )
+    policy = project.policy_for(lineage[0])
+    reason = f"always, since {parked.id} was approved"
+    always = plan_always(policy, chain, parked.request.actions, sources, reason)
+    return AlwaysReview(parked, file, None if own is None else own.content, always)
+
+
+def save_always(project: Project, review: AlwaysReview, by: str) -> None:
+    """Write and trust exactly what was reviewed; the kept request is answered by that.
+
+    Sequence: on record → written → trusted. Where the entries cannot be written, the policy stays
+    as it was. Raises: ConfigError: the file has changed since it was reviewed.
+    """
+    file, content = review.file, review.always.content
+    with locked(file.parent):
+        if read_file(file, limits.policy_bytes_max) != review.before:
+            raise ConfigError(
+                "the policy has changed since the rule was shown", where=str(file), hint="try again"
+            )
+        # A file of a bare plane counts by its place; trusting it too does no harm.
+        record = plan_trust(file, content, datetime.now(UTC))
+        GovernanceBook(project).answered(replace(review.parked, answered_by=by), ALWAYS)
+        record_in_governance(project, records.policy_trusted(record, by))
+        if review.before is None:
+            create_file(file, content, _NEW_FILE_MODE)
+        else:
+            replace_file(file, content, mode=stat.S_IMODE(file.lstat().st_mode))
+        write_trust(record, project.environment)
+    open_root(project.root, project.environment)
+    open_inbox(project).withdraw(review.parked)

@@ -1,15 +1,27 @@
 """The history of a plane, as every runtime writes it."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
 from paddock.assembly.project import Project
+from paddock.errors import ConfigError, HostError, IntegrityError
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.query import Filter, FoundEffects, find_declarations, query
+from paddock.plane.agent_files import AgentRecord
+from paddock.plane.agents import require_as_declared
+from paddock.plane.layout import LedgerName
 from paddock.policy.engine import Policy
+from paddock.runtime.past import past_calls
 from paddock.storage.disk import Disk
-from paddock.storage.history import History, SeenStore
+from paddock.storage.history import History, Keeper, SeenStore
 from paddock.storage.journal import Journal
+from paddock.tools.spec import Change
+from paddock.values.entries import TOOL_RESULT
+from paddock.workspace import Workspace
 from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from paddock.workspace.resolve import detect_resolution
 
@@ -26,25 +38,19 @@ class GeneratedPaths(Struct, frozen=True):
 
 
 def open_history(project: Project) -> History:
-    """The history, opened for good when something is first written."""
     bytes_max = project.policy.settings.history.bytes_max
     return History(str(project.layout.objects), bytes_max=bytes_max)
 
 
 def look_at_history(project: Project) -> SeenStore:
-    """The history, for reading: nothing of it is made or written.
-
-    Raises: ConfigError, HostError.
-    """
+    """The history, for reading: nothing of it is made or written."""
     return SeenStore.look(str(project.layout.objects))
 
 
 def settle_sets(project: Project) -> tuple[Recovered, ...]:
     """Complete, or undo, every set of changes that a killed process left half done.
 
-    Costs one look at a directory where there is none.
-
-    Raises: ConfigError, HostError.
+    Costs one look at a directory where there is none. Raises: ConfigError, HostError.
     """
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
@@ -65,3 +71,105 @@ def notices_of(found: Sequence[Recovered]) -> tuple[str, ...]:
 def open_journal(project: Project) -> Journal:
     """The one journal of the plane's changes. Raises: ConfigError, HostError."""
     return Journal.open(str(project.layout.objects / JOURNAL), Disk())
+
+
+_CHANGES_LOOKED_AT_MAX: Final = 100
+"""The newest of a path: who wants one that is older has been away for long."""
+
+
+class PlaneEarlier(Struct, frozen=True):
+    """Of the workspace that `agent` has now; see `paddock.tools.ports.Earlier`."""
+
+    project: Project
+    agent: str
+
+    def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
+        try:
+            with look_at_history(self.project) as store:
+                # First: a version that nobody keeps costs no look at the ledger.
+                if not store.has(version) or store.stored_bytes(version) > bytes_max:
+                    return None
+                if not self._stood_at(path, version):
+                    return None
+                content = store.read(version)
+        except (ConfigError, HostError, IntegrityError):
+            return None  # what cannot be read, or is damaged, is not shown
+        return content if len(content) <= bytes_max else None
+
+    def _stood_at(self, path: str, version: str) -> bool:
+        """Whether a call on this workspace found that version at that path, or left it there.
+
+        Threat: the store knows contents by their digests alone, and holds those of every
+        agent. Whoever knows the digest of what it may not view would name it as the
+        version of a file of its own, and read the content in the difference.
+        """
+        paths = self.project.layout.ledger_paths()
+        wanted = Filter(event_type=TOOL_RESULT, path=path)
+        rows = query(str(paths[LedgerName.HO1M]), wanted, last=_CHANGES_LOOKED_AT_MAX).entries
+        calls = past_calls(FoundEffects(rows, (), ()), ())
+        agents = {
+            call.agent
+            for call in calls
+            if any((path, version) in _stood(change) for change in call.changes)
+        }
+        if not agents:
+            return False
+        declared = find_declarations(str(paths[LedgerName.GOVERNANCE]))
+        return any(self._shares_workspace(agent, declared) for agent in agents)
+
+    def _shares_workspace(self, agent: str, declared: tuple[StoredEntry, ...]) -> bool:
+        """Whether that agent worked where this one does, and neither ever worked elsewhere.
+
+        Threat: the same path is another file in another workspace.
+        """
+        ours, theirs = _workspaces(self.agent, declared), _workspaces(agent, declared)
+        # The admin agent of a bare plane has no declaration, and one workspace.
+        return ours == theirs and (len(ours) == 1 or (not ours and agent == self.agent))
+
+
+def _stood(change: Change) -> tuple[tuple[str, str | None], ...]:
+    """Paths with the versions that a change found and left there."""
+    return (change.path, change.before), (change.to or change.path, change.after)
+
+
+def _workspaces(agent: str, declared: tuple[StoredEntry, ...]) -> frozenset[str]:
+    return frozenset(
+        str(row.entry.metadata.get("workspace")) for row in declared if row.entry.agent == agent
+    )
+
+
+def open_workspace_of(
+    record: AgentRecord, keeper: Keeper | None = None, name: str | None = None
+) -> Workspace:
+    """The workspace of an agent that was read; `keeper` and `name` as `Workspace.open` has them.
+
+    Threat: a link comes in its way between the look at it and here. What was opened is asked, and
+    from then on it is held by its descriptor. Raises: ConfigError, HostError.
+    """
+    workspace = Workspace.open(str(record.workspace), keeper=keeper, name=name)
+    try:
+        require_as_declared(record, Path(workspace.real_root))
+    except BaseException:
+        workspace.close()
+        raise
+    return workspace
+
+
+@contextmanager
+def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
+    """The same, with the git directory of its repository where that stands outside.
+
+    For sets of changes that commands made: what is named `.git/…` in them lies there.
+    """
+    from paddock.sandbox.host.git_outside import open_git_outside  # noqa: PLC0415 - for commands alone
+
+    with open_workspace_of(record, keeper) as workspace:
+        held = open_git_outside(workspace.real_root)
+        if held is None:
+            yield workspace
+            return
+        try:
+            with workspace.with_beside(held.beside) as both:
+                yield both
+        finally:
+            held.close()

@@ -1,9 +1,4 @@
-"""The ledgers of a plane, each made with its own key on first use.
-
-Also here:
-
-- Where the checkpoints of each ledger go: into the tier above, and from the top outside.
-"""
+"""The ledgers of a plane, each made with its own key on first use."""
 
 import hashlib
 import math
@@ -64,8 +59,6 @@ class TierAbove(Struct, frozen=True):
 
 
 class Outside(Struct, frozen=True):
-    """The anchor of the highest ledger."""
-
     layout: PlaneLayout
     environment: Environment
 
@@ -91,10 +84,8 @@ def checkpoint_entry(ledger: LedgerName, signed: SignedCheckpoint) -> Entry:
 def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> Anchor:
     """The anchor of this user's configuration; without one, a directory beside the planes.
 
-    Threat: a repository or a command that a project could name would run on the host, and
-    whoever names a place of their own has the proof there. The user's own file alone counts.
-
-    Raises: ConfigError.
+    Threat: a repository or a command that a project could name would run on the host, and whoever
+    names a place of their own has the proof there. The user's own file alone counts.
     """
     settings = ledger_settings(environment).anchor
     title = plane_title(layout)
@@ -159,18 +150,12 @@ HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False
 
 
 def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> KeptLedger:
-    """The ledger `name` of the plane, made with its own key on first use.
-
-    Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
-    """
+    """The ledger `name` of the plane, made with its own key on first use."""
     return open_plane_ledger(project.layout, project.environment, name, pace)
 
 
 def record_in_governance(project: Project, *entries: Entry) -> None:
-    """Record these in the plane's governance ledger, in one commit; of none it is not opened.
-
-    Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
-    """
+    """Record these in the plane's governance ledger, in one commit; of none it is not opened."""
     if not entries:
         return
     with closing(open_ledger(project, LedgerName.GOVERNANCE)) as ledger:
@@ -192,7 +177,6 @@ def open_plane_ledger(
 def checkpointer_of(
     layout: PlaneLayout, environment: Environment, name: LedgerName
 ) -> Checkpointer:
-    """What makes the checkpoints of the ledger `name`, with the key of this user."""
     path = str(layout.ledger_paths()[name])
     return Checkpointer(path, signer_of(layout, environment, name))
 

@@ -8,9 +8,8 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from paddock.assembly.lazy_packages import settle_left_packages
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.project import Project, find_project, read_project
+from paddock.assembly.project import Project, find_project, read_project, settle_left_packages
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import stands
 from paddock.plane import records
@@ -39,9 +38,7 @@ _LOADED: Final = frozenset(
 def open_project(start: Path, environment: Environment, override: Path | None = None) -> Project:
     """As `find_project`, with the plane made on first use.
 
-    What a killed install or uninstall left half done is settled first.
-
-    Raises: also HostError where the plane or a ledger cannot be made.
+    What a killed install or uninstall left half done is settled first. Raises: HostError.
     """
     return _opened(find_project(start, environment, override))
 
@@ -108,7 +105,6 @@ def policy_notices(project: Project) -> tuple[str, ...]:
 
 
 def _gate_notices(project: Project) -> tuple[str, ...]:
-    """That both halves of the dual gate hold in vain, which is said each time."""
     gate = project.gate
     if gate.is_open or not gate.variable or gate.tool_profile != "development":
         return ()

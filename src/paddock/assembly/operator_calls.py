@@ -6,15 +6,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from paddock.assembly.ids import new_call_id, new_session_id
+from paddock.assembly.project import new_call_id, new_session_id
 from paddock.errors import InternalError
 from paddock.ledger.ports import Ledger
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.judge import Context, Judge, OperatorJudge
-from paddock.runtime.prepared import FREE, Bounds
+from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
 from paddock.storage.history import History
 from paddock.tools.spec import Ports, Tool
 from paddock.values.calls import Json, ToolCall, ToolResult
@@ -53,8 +52,6 @@ class OperatorDoor(Struct, frozen=True):
 
 
 class _NothingAsked:
-    """An operator's own call asks nobody."""
-
     def asked(self, request: ApprovalRequest) -> None:
         """Raises: InternalError."""
         raise InternalError(f"an operator's call asked for an approval: {request.reason}")

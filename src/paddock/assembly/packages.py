@@ -2,48 +2,102 @@
 
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.assembly.acceptance import ShellAcceptance
+from paddock import limits
+from paddock.agent.contracts import parse_contract_file
 from paddock.assembly.auditing import PlaneWitness
 from paddock.assembly.bootstrap_sources import require_registered
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.project import Project, policy_of
+from paddock.assembly.project import ADMIN_AGENT, ADMIN_PROFILE, Project, policy_of
+from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.verify.verifying import Verification
+from paddock.packages.archive import Archive
 from paddock.packages.change import RecoveredChange, recover_packages
+from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
 from paddock.packages.ledger import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.packages.listing import PlanePackages
-from paddock.packages.transaction import Attic, Depot
-from paddock.plane.admin import parse_admin_config
+from paddock.packages.manifest import Acceptance
+from paddock.packages.transaction import AcceptanceResult, Attic, Depot
+from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFile
+from paddock.sandbox.values import Ending, ShellLine, ShellOutcome, Stream
 from paddock.storage.atomic import make_directories
+from paddock.storage.history import History
 from paddock.text.show import quote
-from paddock.values.decisions import PlaneKind
+from paddock.values.calls import NEVER
+from paddock.values.decisions import Agent, PlaneKind
 from paddock.values.entries import PACKAGE_INSTALLED
 from paddock.workspace import Workspace
+
+ACCEPTANCE_AGENT: Final = "acceptance"
+"""Whose commands these are: one that may read what the plane's policy shows to anybody."""
+
+
+class ShellAcceptance:
+    """See `AcceptanceRunner`. Nothing of the sandbox is loaded before a command comes."""
+
+    def __init__(self, project: Project, workspace: Workspace, history: History) -> None:
+        chain = (Agent(ACCEPTANCE_AGENT, ADMIN_PROFILE),)
+        self._shell = LazyShell(
+            ShellGround(project, ADMIN_AGENT, chain, project.policy, workspace, history)
+        )
+
+    def run(self, acceptance: Acceptance) -> AcceptanceResult:
+        """Run one command in a stage, and throw away what it changed.
+
+        Raises: SandboxUnavailableError: without a stage its changes could not be thrown away.
+        """
+        line = ShellLine(acceptance.command, ".", acceptance.timeout_s, is_dry_run=True)
+        outcome = self._shell.run(self._shell.prepare(line), NEVER)
+        return AcceptanceResult(
+            command=acceptance.command,
+            passed=outcome.ending is Ending.EXITED and outcome.exit_code == 0,
+            exit_code=outcome.exit_code,
+            output=_output_of(outcome),
+            duration_s=outcome.duration_s,
+        )
+
+    def close(self) -> None:
+        self._shell.close()
+
+
+def _output_of(outcome: ShellOutcome) -> str:
+    streams = (outcome.stderr, outcome.stdout)
+    said = next((end for stream in streams if (end := _end_of(stream))), "")
+    if outcome.ending is Ending.EXITED:
+        return said
+    return f"{outcome.ending.value}: {said}" if said else outcome.ending.value
+
+
+def _end_of(stream: Stream) -> str:
+    """The end of what a stream has, which says how it came out; what is missing is counted."""
+    said = stream.text.strip()
+    missing = len(said) - limits.acceptance_output_chars_max
+    if missing <= 0:
+        return said
+    least = "at least " if stream.kept is not None else ""
+    return f"[{least}{missing} characters before this are not shown] {said[missing:]}"
 
 
 @contextmanager
 def open_depot(project: Project) -> Generator[Depot]:
     """The plane, opened for a change of its packages, or for a look at what stands there.
 
-    What the last step of a set left in the tree, where the disk failed there or the process
-    was killed, is removed first: a file under a temporary name is nobody's.
-
-    Raises:
-        UsageError: the project is no bare plane.
-        ConfigError: the plane was brought by somebody else, and not trusted yet.
-        HostError: something of it cannot be opened.
+    What the last step of a set left in the tree, where the disk failed there or the process was
+    killed, is removed first: a file under a temporary name is nobody's. Raises: UsageError,
+    ConfigError, HostError.
     """
     _require_own_plane(project)
     settle_sets(project)
@@ -67,10 +121,7 @@ def open_depot(project: Project) -> Generator[Depot]:
 
 
 def settle_packages(project: Project) -> RecoveredChange | None:
-    """Settle a change of packages that a killed process left; one look where there is none.
-
-    Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.
-    """
+    """Settle a change of packages that a killed process left; one look where there is none."""
     if project.layout.kind is not PlaneKind.BARE or not Attic(project.layout).has_transaction():
         return None
     if not project.root.accepted:
@@ -167,3 +218,38 @@ def _require_own_plane(project: Project) -> None:
             where=str(project.layout.root),
             hint="paddock trust DIR",
         )
+
+
+_CONTRACTS: Final = "HO1/contracts"
+
+
+def archive_notes(project: Project, archive: Archive) -> tuple[str, ...]:
+    """What a gate, or the next `run`, would meet once it is installed. Raises: HostError."""
+    return (*_registry_notes(project, archive), *_contract_notes(archive))
+
+
+def _registry_notes(project: Project, archive: Archive) -> Iterator[str]:
+    manifest, registries = archive.manifest, read_registries(project.layout)
+    old = read_installed(project.layout).packages.get(manifest.package_id)
+    for kind, folder, name, known in (
+        ("spec", SPECS, manifest.spec_id, registries.specs),
+        ("framework", FRAMEWORKS, manifest.framework_id, registries.frameworks),
+    ):
+        row = f"{folder}/{name}.json"
+        goes = old is not None and row in old.manifest.by_path
+        if row not in manifest.by_path and (goes or name not in known):
+            yield f"its {kind} {quote(name)} is in no registry: G1 fails until a package brings it"
+
+
+def _contract_notes(archive: Archive) -> Iterator[str]:
+    for packed in archive.files:
+        file = PurePath(packed.path)
+        if str(file.parent) != _CONTRACTS or not is_contract(packed.path):
+            continue
+        try:
+            parse_contract_file(packed.content, file)
+        except ConfigError as error:
+            yield (
+                f"the prompt contract {packed.path} does not load, and no session opens with it:"
+                f" {error.message}"
+            )

@@ -7,13 +7,11 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from paddock.assembly.auditing import verify_not_gone
-from paddock.assembly.history import look_at_history, open_history, open_journal
+from paddock.assembly.history import look_at_history, open_history, open_journal, workspace_with_git
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
-from paddock.assembly.past_agents import require_past_agent
-from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
+from paddock.assembly.past_agents import PastWorkspaces, past_workspaces, require_past_agent
 from paddock.assembly.project import Project
-from paddock.assembly.workspaces import workspace_with_git
 from paddock.errors import ConfigError, PathError, TextError, UsageError
 from paddock.ledger.query import BadRow, FoundEffects, find_effects
 from paddock.plane.agent_files import AgentRecord
@@ -80,9 +78,8 @@ class Past(Struct):
     def require_agent(self, agent: str) -> None:
         """Refuse a name that no agent has, or ever had: nothing found would say nothing.
 
-        Raises:
-            UsageError: there is no such agent, and no ledger has an entry of one.
-            ConfigError: what declares the agents does not load.
+        Raises: UsageError: there is no such agent, and no ledger has an entry of one; ConfigError:
+        what declares the agents does not load.
         """
         if not any(call.workspace_of == agent for call in self.calls):
             require_past_agent(self.project, agent)
@@ -134,10 +131,7 @@ class Past(Struct):
         return self._judges[call.workspace_of].is_shown(path)
 
     def diff(self, call: PastCall) -> Diffs:
-        """What a call changed.
-
-        Raises: UsageError: there is no such agent any more, or it works elsewhere now.
-        """
+        """What a call changed. Raises: UsageError."""
         return self._differ(call).of_call(call)
 
     def _differ(self, call: PastCall) -> Differ:
@@ -197,8 +191,6 @@ class Past(Struct):
 
 
 class _Stored(Struct, frozen=True):
-    """Lists of effects that were too long for their entries."""
-
     seen: SeenStore
 
     def read(self, digest: str) -> bytes | None:
@@ -210,9 +202,8 @@ class _Stored(Struct, frozen=True):
 def open_past(project: Project) -> Generator[Past]:
     """Everything that changed something on this plane, from its ledger and its notes.
 
-    Only looked at: until something is undone nothing is written.
-
-    Raises: HostError, ConfigError; LedgerDamagedError: the ledger is gone.
+    Only looked at: until something is undone nothing is written. Raises: HostError, ConfigError;
+    LedgerDamagedError: the ledger is gone.
     """
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:

@@ -9,8 +9,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from paddock import limits
-from paddock.assembly.client_agents import declared_for
-from paddock.assembly.project import Project, read_agents
+from paddock.assembly.project import Project, declared_for, read_agents
 from paddock.errors import UsageError
 from paddock.plane.agents import AgentStore
 from paddock.plane.discover import find_root, plane_for
@@ -99,9 +98,7 @@ class PlanePolicies(Struct, frozen=True):
 def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
     """Read the policy file at `path`; `name` is how places show it.
 
-    Raises:
-        UsageError: there is none.
-        ConfigError: it is no regular file, too large or unreadable.
+    Raises: UsageError: there is none; ConfigError: it is no regular file, too large or unreadable.
     """
     content = read_file_through_links(path, limits.policy_bytes_max)
     if content is None:
@@ -110,11 +107,7 @@ def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
 
 
 def own_candidate(files: PolicyFiles) -> Candidate:
-    """The project's own policy file, as if it were trusted.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The project's own policy file, as if it were trusted. Raises: UsageError: there is none."""
     own = files.project
     if own is None:
         raise UsageError(
@@ -131,26 +124,17 @@ def built_in_candidate(files: PolicyFiles) -> Candidate:
 
 
 def find_policy_files(start: Path, environment: Environment, override: Path | None) -> PolicyFiles:
-    """The files of the policy in force, read and not compiled: a broken one stops nobody here.
-
-    Raises: UsageError, ConfigError.
-    """
+    """The files of the policy in force, read and not compiled: a broken one stops nobody here."""
     return read_policy_files(find_root(start, environment, override), environment)
 
 
 def find_agents(start: Path, environment: Environment, override: Path | None) -> AgentStore:
-    """The agents of the plane. No policy is read.
-
-    Raises: UsageError, ConfigError where a bare plane's configuration does not load.
-    """
+    """The agents of the plane. No policy is read. Raises: UsageError, ConfigError."""
     return read_agents(find_root(start, environment, override), environment)
 
 
 def find_ledger_paths(
     start: Path, environment: Environment, override: Path | None
 ) -> Mapping[LedgerName, Path]:
-    """The plane's ledgers by name. No policy is read.
-
-    Raises: UsageError, ConfigError where root and plane overlap.
-    """
+    """The plane's ledgers by name. No policy is read. Raises: UsageError, ConfigError."""
     return plane_for(find_root(start, environment, override), environment).ledger_paths()

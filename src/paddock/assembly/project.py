@@ -1,13 +1,13 @@
 """A root with what governs it: found, read, and nothing made."""
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.assembly.admin import ADMIN_AGENT
-from paddock.plane.agent_files import AgentRecord
+from paddock.plane.agent_files import AgentRecord, is_agent_name
 from paddock.plane.agents import AgentStore
 from paddock.plane.create import MAIN_AGENT
 from paddock.plane.discover import (
@@ -16,6 +16,7 @@ from paddock.plane.discover import (
     find_root,
     name_of_root,
     plane_for,
+    root_on_record,
 )
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment, real_path
@@ -23,15 +24,58 @@ from paddock.plane.layout import PlaneLayout
 from paddock.plane.report import WhereReport, where_report
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.values.decisions import PlaneKind
+from paddock.policy.matching import compile_permissions
+from paddock.values.decisions import Agent, AgentChain, PlaneKind, client_kind
 
 if TYPE_CHECKING:
+    from paddock.packages.change import RecoveredChange
+    from paddock.packages.rows import PackageRow, Packages
     from paddock.plane.admin import AdminConfig
+    from paddock.plane.report import WhereReport
+
+
+# Which tools it has is decided here, once, when the plane is opened: `core` always,
+# `development` where the gate is open, `package` where the configuration names tools of
+# packages. Nothing else gives these toolsets to anybody.
+
+ADMIN_AGENT: Final = "admin"
+"""The agent that works on a bare plane."""
+ADMIN_PROFILE: Final = "admin"
+CORE: Final = "core"
+DEVELOPMENT: Final = "development"
+PACKAGE: Final = "package"
+SHELL: Final = "shell"
+"""Of tools that packages bring; see `package_tools`."""
+
+
+def find_gate(root: ProjectRoot, config: "AdminConfig", environment: Environment) -> DualGate:
+    """What the dual gate of a bare plane finds, now and for as long as the plane is open."""
+    return DualGate(config.tool_profile, environment.risky_tools, root.accepted)
+
+
+def admin_record(config: "AdminConfig", gate: DualGate, layout: PlaneLayout) -> AgentRecord:
+    """The admin agent, as the configuration declares it and the gate lets it be.
+
+    Raises: ConfigError: a pattern of its permissions can match nothing.
+    """
+    agent = Agent(
+        name=ADMIN_AGENT,
+        profile=ADMIN_PROFILE,
+        toolsets=_toolsets(config, gate),
+        permissions=config.permissions,
+        source=str(layout.admin_config),
+        declaration=config.text,
+    )
+    compile_permissions(agent)
+    return AgentRecord(agent, layout.root, False, layout.admin_config, config.digest)
+
+
+def _toolsets(config: "AdminConfig", gate: DualGate) -> tuple[str, ...]:
+    development = (DEVELOPMENT,) if gate.is_open else ()
+    return (CORE, *development, *((PACKAGE,) if config.package_tools else ()))
 
 
 class Project(Struct, frozen=True):
-    """A root with the policy in force, its plane and its agents."""
-
     root: ProjectRoot
     layout: PlaneLayout
     files: PolicyFiles
@@ -49,7 +93,6 @@ class Project(Struct, frozen=True):
     """What the dual gate found; on a project it is closed."""
 
     def report(self) -> WhereReport:
-        """Where everything is."""
         gate = None if self.admin is None else self.gate
         return where_report(self.root, self.layout, self.files, self.environment, gate)
 
@@ -93,10 +136,8 @@ def default_agent_of(kind: PlaneKind) -> str:
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
     """The project for someone who stands at `start`. Makes nothing.
 
-    Raises:
-        UsageError: `start` is no directory.
-        ConfigError: a policy file or the admin's configuration does not load, or root
-            and plane overlap.
+    Raises: UsageError: `start` is no directory; ConfigError: a policy file or the admin's
+    configuration does not load, or root and plane overlap.
     """
     root = find_root(start, environment, override)
     name = name_of_root(override or environment.plane or start, root.path)
@@ -129,7 +170,6 @@ def read_agents(root: ProjectRoot, environment: Environment) -> AgentStore:
 def _bare_agents(
     root: ProjectRoot, layout: PlaneLayout, environment: Environment
 ) -> "tuple[AgentStore, AdminConfig, DualGate]":
-    from paddock.assembly.admin import admin_record, find_gate  # noqa: PLC0415 - bare planes only
     from paddock.assembly.bootstrap_sources import load_admin_config  # noqa: PLC0415 - loads every tool
 
     config = load_admin_config(root, layout)
@@ -146,3 +186,129 @@ def policy_of(files: PolicyFiles) -> Policy:
 def _source(file: PolicyFile | None) -> PolicySource | None:
     # The name alone: a decision shows it to a model, which must see no host path.
     return None if file is None else PolicySource(file.path.name, file.content, file.trusted)
+
+
+# Who audits has to get at the ledgers just when a policy file, or an admin's configuration,
+# was spoilt: what was recorded does not depend on either.
+
+
+class PlaneSite(Struct, frozen=True):
+    """Where a plane is; nothing of what stands there was read."""
+
+    root: ProjectRoot
+    layout: PlaneLayout
+    environment: Environment
+
+    def report(self) -> WhereReport:
+        return where_report(self.root, self.layout, None, self.environment)
+
+
+def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:
+    """The place for someone who stands at `start`. Makes nothing.
+
+    Inside a project's plane it is that project's, although that may have been moved away. Raises:
+    UsageError, ConfigError.
+    """
+    recorded = root_on_record(override or environment.plane or start, environment)
+    root = recorded or find_root(start, environment, override)
+    return PlaneSite(root, plane_for(root, environment), environment)
+
+
+def settle_left_packages(project: Project) -> "RecoveredChange | None":
+    """Settle a change of packages that a killed process left; one look where there is none."""
+    if not os.path.lexists(project.layout.package_transaction):
+        return None
+    from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
+
+    return settle_packages(project)
+
+
+def is_made_with_dev(project: Project) -> bool:
+    """Whether nobody approves what changes the plane; see `packages.is_development_plane`."""
+    if project.layout.kind is not PlaneKind.BARE:
+        return False
+    from paddock.assembly.packages import is_development_plane  # noqa: PLC0415 - bare planes only
+
+    return is_development_plane(project)
+
+
+def report_of(project: Project) -> "WhereReport":
+    return replace(project.report(), made_with_dev=is_made_with_dev(project))
+
+
+def packages_of(project: Project) -> "Packages | None":
+    """The port by which tools ask what is installed; a project's plane has no packages."""
+    return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else None
+
+
+class LazyPackages(Struct, frozen=True):
+    project: Project
+
+    def list_all(self) -> "tuple[PackageRow, ...]":
+        from paddock.assembly.packages import plane_packages  # noqa: PLC0415 - few calls ask
+
+        return plane_packages(self.project).list_all()
+
+
+def new_session_id() -> str:
+    return f"SES-{os.urandom(8).hex()}"
+
+
+def new_call_id() -> str:
+    return f"CALL-{os.urandom(8).hex()}"
+
+
+# Nothing here asks a policy. A chain is what the plane declares, the same under every policy;
+# what `[agents]` gives to a name the policy that judges holds besides. So every question about
+# such an agent, of the hook or of a person, is put for one and the same chain.
+
+
+def default_chain(agents: AgentStore) -> AgentChain:
+    """The agent of a client's own thread, with its ancestors. Raises: UsageError, ConfigError."""
+    root = agents.layout.root
+    return tuple(
+        # The place alone: a decision shows it to a model, which must see no host path.
+        replace(record.agent, source=record.file.relative_to(root).as_posix())
+        for record in agents.lineage(default_agent_of(agents.layout.kind))
+    )
+
+
+def planned_default_chain(agents: AgentStore) -> AgentChain:
+    """As `default_chain`; before the plane is made, the one it would be made with."""
+    if is_yet_to_be_made(agents):
+        return (Agent(default_agent_of(agents.layout.kind), "standard"),)
+    return default_chain(agents)
+
+
+def is_yet_to_be_made(agents: AgentStore) -> bool:
+    """Whether the default agent is declared only when the plane is made, and it is not."""
+    layout = agents.layout
+    name = default_agent_of(layout.kind)
+    return layout.kind is PlaneKind.PROJECT and not layout.agent_file(name).exists()
+
+
+def declared_for(agents: AgentStore, name: str) -> str:
+    """The agent of this plane whose declaration counts for a client's agent of type `name`."""
+    is_ours = is_agent_name(name) and name in agents.names()
+    return name if is_ours else default_agent_of(agents.layout.kind)
+
+
+def chain_of_type(agents: AgentStore, default: AgentChain, name: str) -> AgentChain:
+    """The chain of a client's agent of type `name`; `default` is that of its own thread.
+
+    One that this plane does not declare is a child of the default agent, and never exceeds it,
+    whatever profile `[agents]` gives to its name. Raises: UsageError, ConfigError.
+    """
+    if name == default[0].name:
+        return default
+    if declared_for(agents, name) == name:
+        return agents.chain(name)
+    return client_kind(default, name)
+
+
+def is_bound(project: Project, name: str) -> bool:
+    return any(
+        binding.name == name
+        for document in project.policy.documents
+        for binding in document.settings.agents
+    )

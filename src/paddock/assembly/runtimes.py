@@ -7,26 +7,37 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock import limits
-from paddock.assembly.admin import ADMIN_AGENT, CORE, PACKAGE, SHELL
 from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.contents import open_blobs
-from paddock.assembly.earlier import PlaneEarlier
-from paddock.assembly.gate_record import record_gate
-from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
-from paddock.assembly.ids import new_call_id, new_session_id
-from paddock.assembly.lazy_gates import gates_of
-from paddock.assembly.lazy_packages import packages_of
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.history import (
+    GeneratedPaths,
+    PlaneEarlier,
+    notices_of,
+    open_history,
+    open_workspace_of,
+    settle_sets,
+)
+from paddock.assembly.ledgers import open_ledger, record_in_governance
 from paddock.assembly.opening import open_given
-from paddock.assembly.project import Project
+from paddock.assembly.project import (
+    ADMIN_AGENT,
+    CORE,
+    PACKAGE,
+    SHELL,
+    Project,
+    new_call_id,
+    new_session_id,
+    packages_of,
+)
 from paddock.assembly.shell import LazyShell, ShellGround
-from paddock.assembly.workspaces import open_workspace_of
 from paddock.errors import UsageError
 from paddock.ledger.query import PlaneLedgers
+from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
@@ -39,15 +50,40 @@ from paddock.runtime.asking import InboxApprover, Limited
 from paddock.runtime.contents import KeptContents
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime, has_to_be_awaited
 from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
 from paddock.values.decisions import AgentChain, PlaneKind, client_kind
 
 if TYPE_CHECKING:
+    from paddock.gates.results import GateResult, Gates
     from paddock.sandbox.values import Progress
+
+
+def record_gate(project: Project, session_id: str, agent: str) -> None:
+    """Put on record what the gate found for this session of this agent, durably.
+
+    Raises: HostError, LedgerBusyError, LedgerFullError, LedgerDamagedError; then nothing
+        comes through it.
+    """
+    record_in_governance(project, records.dual_gate(project.gate, session_id, agent))
+
+
+def gates_of(project: Project, agent: str) -> "Gates | None":
+    """The port by which tools ask for gates; a project's plane has none."""
+    return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else None
+
+
+class LazyGates(Struct, frozen=True):
+    project: Project
+    agent: str
+
+    def check(self, names: Sequence[str]) -> "tuple[GateResult, ...]":
+        from paddock.assembly.gates import check_gates_for_model  # noqa: PLC0415 - few calls ask
+
+        return check_gates_for_model(self.project, names, self.agent).results
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
@@ -128,17 +164,12 @@ def open_runtime(
 ) -> Runtime:
     """One agent's tools on its workspace, behind the one door.
 
-    `session_id` is that of the session whose calls these are; without it they get one of
-    their own, and that the dual gate is open for it is on record before the first. Where
-    `approver` cannot be asked, what was asked is kept in the inbox. `progress` hears of
-    commands while they run, `on_directory` where their shell ended. `kind` is a client's kind
-    of agent, which works in the agent's workspace and never exceeds it. What a killed process
-    left half done is settled first.
-
-    Raises:
-        UsageError: no such agent.
-        ConfigError: the agent does not load.
-        HostError: workspace or ledger cannot be opened.
+    `session_id` is that of the session whose calls these are; without it they get one of their own,
+    and that the dual gate is open for it is on record before the first. Where `approver` cannot be
+    asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
+    `on_directory` where their shell ended. `kind` is a client's kind of agent, which works in the
+    agent's workspace and never exceeds it. What a killed process left half done is settled first.
+    Raises: UsageError, ConfigError, HostError.
     """
     notices = (*project.notices, *notices_of(settle_sets(project)))
     lineage = project.agents.lineage(project.agent_named(agent))
@@ -232,13 +263,10 @@ def open_workspace(
     """Open the project at `path` for one agent; the plane is made on first use.
 
     Without `path` it is the one that `PADDOCK_PLANE` names, else that of the current directory.
-    `approver` answers where policy asks: a function (`True` is yes), an Approver,
-    or None, and then what is asked about is refused and kept for an operator.
-
-    Raises:
-        UsageError: no such directory or agent, or what cannot be asked as an approver.
-        ConfigError: a policy or agent file does not load.
-        HostError: something of the host is missing.
+    `approver` answers where policy asks: a function (`True` is yes), an Approver, or None, and then
+    what is asked about is refused and kept for an operator. Raises: UsageError: no such directory
+    or agent, or what cannot be asked as an approver; ConfigError: a policy or agent file does not
+    load; HostError: something of the host is missing.
     """
     asked = approver_of(approver)
     project = open_given(path, process_environment())
@@ -252,10 +280,7 @@ open_workspace.__qualname__ = "open"
 def approver_of(
     approver: Approver | Callable[[ApprovalRequest], bool] | None,
 ) -> Approver:
-    """What an embedding program gave, as an approver that answers in time.
-
-    Raises: UsageError: it cannot be called, or has to be awaited: it would never say yes.
-    """
+    """What an embedding program gave, as an approver that answers in time. Raises: UsageError."""
     if approver is None:
         return NoApprover()
     answer = getattr(approver, "answer", approver)

@@ -1,9 +1,11 @@
 """Opening a session: an agent with its tools, a model, budgets, and the two ledgers."""
 
 import os
+import random
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -19,32 +21,91 @@ from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import ChildAgent, Session, SessionParts
 from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
-from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.extensions import skill_facts
-from paddock.assembly.gate_record import record_gate
-from paddock.assembly.ids import new_session_id
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.models import chosen_model, gateway_of, open_model
-from paddock.assembly.project import Project
-from paddock.assembly.runtimes import open_runtime, tools_allowed
-from paddock.errors import UsageError
+from paddock.assembly.opening import open_given
+from paddock.assembly.project import ADMIN_AGENT, Project, new_session_id
+from paddock.assembly.runtimes import approver_of, open_runtime, record_gate, tools_allowed
+from paddock.errors import ConfigError, UsageError
 from paddock.ledger.ports import Ledger
 from paddock.ledger.query import PlaneLedgers
 from paddock.pattern import lazy_pattern
-from paddock.plane.admin import BudgetTable
+from paddock.plane.admin import BudgetTable, ModelChoice
+from paddock.plane.environment import process_environment, process_variables
 from paddock.plane.layout import LedgerName
 from paddock.plane.session_lock import session_lock
+from paddock.policy.settings import ProviderSettings
 from paddock.providers.budgets import Budget, session_budget
+from paddock.providers.choice import choose_settings, open_provider
+from paddock.providers.failures import wait_or_cancel
 from paddock.providers.gateway import Gateway
 from paddock.providers.ports import Provider
-from paddock.runtime.approvals import Approver, NoApprover
+from paddock.runtime.approvals import ApprovalRequest, Approver, NoApprover
 from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
 from paddock.tools.spec import Tool
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.models import ToolSchema
+
+DEFAULT_PROVIDER: Final = "default"
+"""The `[providers.NAME]` that answers where nobody chose; without it, the built-in model."""
+
+
+def parse_model(text: str) -> ModelChoice:
+    """`PROVIDER[:NAME]`, as `--model` takes it. Raises: UsageError."""
+    provider, _, name = text.partition(":")
+    if not provider:
+        raise UsageError(
+            f"{quote(text)} names no provider",
+            where="--model",
+            hint="such as builtin, anthropic:NAME, or a [providers.NAME] of your configuration",
+        )
+    return ModelChoice(provider=provider, name=name or None)
+
+
+def chosen_model(project: Project, model: str | None) -> ProviderSettings:
+    """Which model answers: the one that was asked for, else the configuration's.
+
+    Raises: UsageError, ConfigError where there is no such provider.
+    """
+    known = project.policy.settings.providers
+    if model is not None:
+        choice = parse_model(model)
+    elif project.admin is not None:
+        choice = project.admin.model
+    elif any(table.name == DEFAULT_PROVIDER for table in known):
+        choice = ModelChoice(provider=DEFAULT_PROVIDER)
+    else:
+        choice = ModelChoice()
+    return choose_settings(
+        choice.provider, choice.name or "", choice.base_url or "", choice.api or "", known
+    )
+
+
+def open_model(settings: ProviderSettings, variables: Mapping[str, str]) -> Gateway:
+    """A gateway to it; nothing is sent yet. `variables` are the process's: keys, addresses.
+
+    Raises: ConfigError for settings that cannot be used, or a key that is not there.
+    """
+    return gateway_of(open_provider(settings, variables, read_script=read_script))
+
+
+def gateway_of(provider: Provider) -> Gateway:
+    return Gateway(provider, wait=wait_or_cancel, draw=random.random)
+
+
+def read_script(path: str) -> str:
+    """The text of a script. Raises: ConfigError where it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the script {quote(path)} cannot be read: {type(error).__name__}",
+            hint="name a file of steps: scripted:FILE",
+        ) from None
+
 
 _SESSION_ID: Final = lazy_pattern(r"SES-[0-9a-f]{16}")
 
@@ -120,7 +181,6 @@ class _Opening:
         self._session_id = wish.resume or new_session_id()
 
     def parts(self) -> SessionParts:
-        """Everything, ready to start."""
         project, wish, held = self._project, self._wish, self._held
         lineage = project.agents.lineage(self._agent)
         contracts = _contracts(project)
@@ -341,3 +401,39 @@ class _Descendants(Struct, frozen=True):
             )
         with self.shop.open_agent(agent) as child:
             yield child
+
+
+def open_session_at(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    agent: str | None = None,
+    model: str | None = None,
+    approver: Approver | Callable[[ApprovalRequest], bool] | None = None,
+    listener: TurnListener | None = None,
+    provider: Provider | None = None,
+) -> Session:
+    """Open a session on the project at `path`: `handle_turn` answers, `delegate` hands on.
+
+        with paddock.open_session("path/to/project", model="anthropic:MODEL") as session:
+            print(session.handle_turn("what is in README.md?").response)
+            order = session.delegate("reviewer", "look for mistakes", budget=50_000)
+
+    `path`, `agent`, `model` and `approver` are as in `open` and `paddock run`. `provider` takes the
+    place of a model, and is closed with the session; `listener` hears what happens.
+
+    Raises: UsageError, ConfigError, HostError, as `open` does.
+    """
+    environment = process_environment()
+    wish = SessionWish(
+        agent=agent,
+        model=model,
+        approver=approver_of(approver),
+        listener=listener or SilentListener(),
+        variables=process_variables(),
+        provider=provider,
+    )
+    return open_session(open_given(path, environment), wish)
+
+
+# Python's own errors name a function so: by what was called, `paddock.open_session`.
+open_session_at.__qualname__ = "open_session"

@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from paddock.assembly.history import open_journal
 from paddock.assembly.project import Project
-from paddock.errors import UsageError
+from paddock.errors import SandboxUnavailableError, UsageError
+from paddock.policy.decide import names_line, shell_for
 from paddock.policy.engine import Policy
 from paddock.storage.history import History
 from paddock.values.calls import Cancel
-from paddock.values.decisions import AgentChain
+from paddock.values.decisions import Action, AgentChain, Held
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
     )
     from paddock.storage.journal import Journal
 
+
 STAGING: Final = "staging"
 """Below Paddock's state: where the layers of commands lie."""
 
 
 class ShellGround(Struct, frozen=True):
-    """Whose commands, on what."""
-
     project: Project
     agent: str
     chain: AgentChain
@@ -133,3 +133,20 @@ class LazyShell:
             if self._journal is None:
                 self._journal = self._held.enter_context(open_journal(self._ground.project))
             return self._journal
+
+
+# Nothing of it is run.
+
+
+def held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:
+    """How far a line would be held here, as `PreparedLine.held` says it of one that runs."""
+    from paddock.sandbox.backends import choose_backend, examine_host  # noqa: PLC0415 - few ask
+
+    shell = shell_for(policy, chain, action)
+    verdicts = examine_host(project.environment.paddock_home / STAGING)
+    try:
+        word = choose_backend(verdicts, shell.enforcement).enforcement.value
+    except SandboxUnavailableError:
+        return "none"
+    is_open = shell.network == "host" and not names_line(policy, chain, action)
+    return "partial" if word == "full" and is_open else word

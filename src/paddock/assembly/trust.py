@@ -54,10 +54,7 @@ def review_trust(
 ) -> TrustReview:
     """What the policy of the project at `start` grants, or what the bare plane there wants.
 
-    `override`, else `environment.plane`, replaces `start`, as everywhere.
-
-    Raises:
-        ConfigError: there is nothing to trust, or it does not load.
+    `override`, else `environment.plane`, replaces `start`, as everywhere. Raises: ConfigError.
     """
     directory = real_directory(override or environment.plane or start)
     if is_bare_plane(directory):
@@ -95,12 +92,8 @@ def _review_plane(path: Path, environment: Environment) -> TrustReview:
 def trust_policy(review: TrustReview, environment: Environment, *, by: str) -> TrustRecord:
     """Trust exactly what was reviewed, and record who said so; then its agents are as it says.
 
-    Of a bare plane it is the place that is trusted: from now on it counts whole
-    without being named.
-
-    Sequence: on record → trusted. Where the entry cannot be written nothing is trusted.
-
-    Raises: ConfigError, HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
+    Of a bare plane it is the place that is trusted: from now on it counts whole without being
+    named. Sequence: on record → trusted. Where the entry cannot be written nothing is trusted.
     """
     record = _plan(review, datetime.now(UTC))
     project = open_root(review.root, environment)

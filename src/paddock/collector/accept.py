@@ -3,11 +3,6 @@
 Threat: whoever may push could lay one offer down that can be neither taken nor refused, or
 hold a lock on it, and nothing would be taken in any more. So such a one is left, and the
 next is looked at.
-
-Also here:
-
-- What a host offers: the new lines of a ledger, up to its newest checkpoint.
-- Verifying what a collector keeps: all of it computed again from the lines.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -62,10 +57,7 @@ class _NotTakenError(Exception):
 
 
 def accept_offers(store: Store, after: int = 0) -> Iterator[OfferAnswer]:
-    """Judge offers that wait, oldest first: those of `Store.offers`.
-
-    Raises: HostError: the store cannot be reached or says no, whatever the offer.
-    """
+    """Judge offers that wait, oldest first: those of `Store.offers`. Raises: HostError."""
     for offer in store.offers(after):
         yield OfferAnswer(offer, _accept_or_leave(store, offer))
 
@@ -157,10 +149,9 @@ class Pushed(Struct, frozen=True):
 def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: Told) -> Pushed:
     """Send what neither was taken in nor waits.
 
-    Raises:
-        LedgerDamagedError: more was taken in than the newest checkpoint covers, or that
-            is not signed by the ledger's key.
-        HostError, ConfigError: the ledger cannot be read, or the store not reached.
+    Raises: LedgerDamagedError: more was taken in than the newest checkpoint covers, or that is not
+    signed by the ledger's key; HostError, ConfigError: the ledger cannot be read, or the store not
+    reached.
     """
     signed = find_newest_checkpoint(path)
     size = 0 if signed is None else signed.checkpoint.size
@@ -181,10 +172,7 @@ def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: T
 
 
 def find_newest_checkpoint(path: Path) -> SignedCheckpoint | None:
-    """The newest checkpoint beside a ledger, which its own key signed.
-
-    Raises: LedgerDamagedError, HostError, ConfigError.
-    """
+    """The newest checkpoint beside a ledger, which its own key signed."""
     notes = read_notes(checkpoints_folder(str(path)))
     return open_note(notes[-1][1], read_key(path)) if notes else None
 

@@ -1,10 +1,6 @@
 """What a collector keeps of each host, as values.
 
 Pure.
-
-Also here:
-
-- Whether an offer goes on from what was taken in before.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +25,6 @@ from paddock.values.entries import GENESIS
 
 
 class Chain(Struct, frozen=True):
-    """One ledger of one host, and the key that a person enrolled for it."""
-
     host: str
     ledger: str
     tier: str
@@ -65,10 +59,9 @@ class Accepted(Struct, frozen=True):
 class Offer(Struct, frozen=True):
     """Lines `start` to `stop` of a host's ledger, and the checkpoint that covers them.
 
-    All of it is a claim. `edge` is the right edge of the tree of the lines before `start`, as
-    the sender has them: from there the lines make the signed root, whatever is here.
-    `number` is the store's, in the order of arrival; `sender` is whom the store knows the
-    connection by.
+    All of it is a claim. `edge` is the right edge of the tree of the lines before `start`, as the
+    sender has them: from there the lines make the signed root, whatever is here. `number` is the
+    store's, in the order of arrival; `sender` is whom the store knows the connection by.
     """
 
     host: str
@@ -82,8 +75,6 @@ class Offer(Struct, frozen=True):
 
 
 class RefusalCode(StrEnum):
-    """Why an offer was not taken. Stable."""
-
     NOT_ENROLLED = "collector.not_enrolled"
     NOTE = "collector.note"
     """No checkpoint that the enrolled key signed."""
@@ -108,8 +99,6 @@ class RefusalCode(StrEnum):
 
 
 class OfferRefusal(Struct, frozen=True):
-    """Why an offer was not taken."""
-
     code: RefusalCode
     message: str
 
@@ -151,7 +140,6 @@ class Progress(Struct, frozen=True):
 
 
 def open_offer(chain: Chain, head: ChainHead, offer: Offer) -> Checkpoint | OfferRefusal:
-    """Return the checkpoint of an offer whose lines are worth reading."""
     try:
         checkpoint = open_note(offer.note, chain.key).checkpoint
     except NoteError as fault:
@@ -179,8 +167,6 @@ def _behind(head: ChainHead) -> OfferRefusal:
 
 
 class Judging:
-    """One offer, judged run by run. After a refusal it is over."""
-
     def __init__(
         self,
         chain: Chain,
@@ -205,7 +191,6 @@ class Judging:
         """The tree of lines that departed, from the sender's edge; None where that is none."""
 
     def take(self, lines: Sequence[bytes]) -> list[bytes] | OfferRefusal:
-        """Return the lines of the next run that are new."""
         if self._seq + len(lines) > self._checkpoint.size:
             return OfferRefusal(
                 RefusalCode.SIZE, f"more lines than the {self._checkpoint.size} that were signed"
@@ -227,7 +212,6 @@ class Judging:
         return new
 
     def end(self) -> ChainHead | OfferRefusal:
-        """Return how far the chain reaches with this offer."""
         wanted = self._checkpoint
         if self._seq != wanted.size:
             return OfferRefusal(

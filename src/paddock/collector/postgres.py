@@ -58,15 +58,8 @@ _PARTS_FETCHED: Final = 2
 
 
 class PostgresStore:
-    """See `Store`. One connection."""
-
     def __init__(self, dsn: str) -> None:
-        """Connect.
-
-        Raises:
-            UsageError: the DSN is none.
-            HostError: there is no such server, or it says no.
-        """
+        """Connect. Raises: UsageError, HostError."""
         try:
             named = conninfo_to_dict(dsn)
             timeout_s = int(str(named.get("connect_timeout") or _CONNECT_TIMEOUT_S))
@@ -118,10 +111,7 @@ class PostgresStore:
             )
 
     def prepare(self, pushers: Sequence[str] = ()) -> None:
-        """Make the tables where they are missing, and let these roles push.
-
-        Raises: HostError.
-        """
+        """Make the tables where they are missing, and let these roles push. Raises: HostError."""
         with self._asking("make the tables"), self._connection.transaction():
             self._connection.execute(SCHEMA)
             for role in pushers:

@@ -1,10 +1,4 @@
-"""What keeps a collector's chains, as a port. `PostgresStore` keeps it, and `MemoryCollector`.
-
-Also here:
-
-- Queries of the collector's tables, and what their rows are as values.
-- The tables of a collector, and what a host that pushes may do to them.
-"""
+"""What keeps a collector's chains, as a port. `PostgresStore` keeps it, and `MemoryCollector`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -102,10 +96,7 @@ class Store(Protocol):
         ...
 
     def taking(self, chain: Chain, offer: Offer) -> AbstractContextManager[Taking]:
-        """Lock this chain alone, to take an offer in.
-
-        Raises: HostError: also where another holds the chain or the offer.
-        """
+        """Lock this chain alone, to take an offer in. Raises: HostError."""
         ...
 
     def drop(self, offer: Offer) -> None:

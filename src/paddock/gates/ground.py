@@ -1,10 +1,4 @@
-"""What the gates look at: one plane, each part of it read once, when it is first asked for.
-
-Also here:
-
-- Whether an approval carries what it was used for: what G2, G3 and G5 ask of it.
-- The port by which gates ask what is known of a ledger from outside it.
-"""
+"""What the gates look at: one plane, each part of it read once, when it is first asked for."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -67,9 +61,8 @@ class LedgerWitness(Protocol):
     def verify(self, name: LedgerName, path: Path) -> Verification:
         """Verify the whole ledger, and compare it with every head of it that is held elsewhere.
 
-        Raises:
-            HostError, LedgerDamagedError: the ledger cannot be read.
-            ConfigError: what is held elsewhere does not load.
+        Raises: HostError, LedgerDamagedError: the ledger cannot be read; ConfigError: what is held
+        elsewhere does not load.
         """
         ...
 
@@ -95,8 +88,6 @@ _LINE: Final = ", line "
 
 
 class Watcher(Protocol):
-    """Hears how far a long look is."""
-
     def begins(self, gate: str, what: str) -> None:
         """Something that may take a while begins; `what` is empty for the gate as a whole."""
         ...
@@ -111,8 +102,6 @@ NOBODY: Final[Watcher] = _Nobody()
 
 
 class GateTools(Struct, frozen=True):
-    """What the gates work with besides the plane itself."""
-
     workspace: Workspace
     ledger: PackageLedger
     acceptance: AcceptanceRunner
@@ -213,7 +202,6 @@ UNAPPROVED = "it was installed without an approval: paddock package approve ARCH
 
 
 def use_problem(use: ApprovalUse, approval: PackageApproval, keys: Keys) -> str:
-    """Why an approval does not carry one use of it, as the ledger tells that use."""
     problem = signature_problem(approval, keys)
     if problem:
         return problem
@@ -239,13 +227,11 @@ def scope_problem(approval: PackageApproval, package: InstalledPackage) -> str:
 def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> Keys:
     """The keys whose word counts for what the entry `seq` tells of an installed package.
 
-    Those of the plane; and where an operator who is one now vouched for the package since,
-    those that counted when the entry was written: who left approved it while he was one.
+    Those of the plane; and where an operator who is one now vouched for the package since, those
+    that counted when the entry was written: who left approved it while he was one.
 
-    Threat: the key of somebody who left may be in other hands. What it says of a package
-    that came after he left is worth nothing, whoever signs the set later.
-
-    Raises: ConfigError, HostError.
+    Threat: the key of somebody who left may be in other hands. What it says of a package that came
+    after he left is worth nothing, whoever signs the set later.
     """
     vouched = ground.vouched
     # Whoever made the newest statement is among the keys that it lists.
@@ -256,10 +242,7 @@ def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> Keys:
 
 
 def standing_problem(told: RecordedPackage, ground: GatesGround) -> str:
-    """Why an installed package does not stand on an approval; empty where it does.
-
-    Raises: ConfigError, HostError.
-    """
+    """Why an installed package does not stand on an approval; empty where it does."""
     if told.wo_id is None:
         return UNAPPROVED
     approval = ground.approvals.get(told.wo_id)

@@ -10,12 +10,6 @@ a ledger gives. No directory there can be written by others, and nothing is some
 Cannot prove: anything of `HO2/scratch`, `agents` and `objects`, where work is left, nor of
 what stands beside the tiers in the plane's root; what a ledger says (G6); whose keys and
 approvals these are (G2, G5). It tells what is so now, not what was a moment ago.
-
-Also here:
-
-- Configuration, which operators edit: it loads, and governance holds its present digest.
-- The plane's own files, which no package brings: which there are, and what each may be.
-- What really stands under a plane's tiers: every name, hidden ones too, and no link followed.
 """
 
 import json
@@ -103,8 +97,6 @@ class OwnedKind(Enum):
 
 
 class OwnedEntry(Struct, frozen=True):
-    """One name below the plane's root, with what stands there."""
-
     path: str
     """Relative to the root; bytes that are no UTF-8 as Python's surrogates."""
     kind: OwnedKind
@@ -119,7 +111,6 @@ def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator
     """Everything at and below `tops`, parents first; directories of `closed` are not entered.
 
     Nor is one that lies too deep; it says so. What is gone before it is looked at is not there.
-
     Raises: HostError: something cannot be listed. What was not looked at is not passed over.
     """
     with host_errors("opening", root):
@@ -224,10 +215,7 @@ class OwnFile(Struct, frozen=True):
 
 
 def own_paths(ground: GatesGround) -> dict[str, OwnFile]:
-    """Manifests, receipts, keys and approvals; each of the last two was read and loads.
-
-    Raises: ConfigError, HostError.
-    """
+    """Manifests, receipts, keys and approvals; each of the last two was read and loads."""
     found: dict[str, OwnFile] = {}
     for name, package in ground.installed.packages.items():
         manifest, receipt = package.manifest.canonical, package.receipt.to_bytes()

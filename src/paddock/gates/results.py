@@ -1,12 +1,4 @@
-"""What a gate comes to.
-
-Also here:
-
-- Which gates there are.
-- The port by which tools ask for gates.
-- Counting what a gate looked at, and what was wrong with it.
-- What governance is told of a gate: one entry for each answer.
-"""
+"""What a gate comes to."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -29,8 +21,6 @@ class Status(StrEnum):
 
 
 class GateResult(Struct, frozen=True):
-    """One gate's answer. Make it with `judged` or `not_applicable`."""
-
     gate: str
     status: Status
     checks: int
@@ -99,9 +89,8 @@ class Gates(Protocol):
     def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
         """These gates of the plane, in this order; what they said is recorded.
 
-        Raises:
-            LedgerBusyError: packages are being changed right now: ask again.
-            HostError, LedgerBusyError, LedgerFullError: it cannot be recorded.
+        Raises: LedgerBusyError: packages are being changed right now: ask again; HostError,
+        LedgerBusyError, LedgerFullError: it cannot be recorded.
         """
         ...
 
@@ -126,7 +115,6 @@ class Tally:
         self._checks = len(self._failures)
 
     def fail(self, failures: Iterable[Failure]) -> None:
-        """Looks at which something was wrong."""
         for failure in failures:
             self._checks += 1
             self._add(failure)

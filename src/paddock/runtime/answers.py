@@ -54,7 +54,6 @@ def _with_warnings(content: str, warnings: Sequence[str]) -> str:
 
 
 def refused(call: ToolCall, tool: Tool[Any] | None, refusal: Refusal) -> ToolResult:
-    """The result of a call that did not do what it was asked."""
     details = {} if tool is None else dict(tool.spec.failure_details)
     return ToolResult(call.id, call.tool, refusal.as_text(), details, refusal)
 
@@ -118,7 +117,6 @@ def _denial_hint(rule: RuleMatch) -> str:
 
 
 def refusal_for(approval: Approval, decision: Decision) -> Refusal:
-    """Whoever was asked says no, or nobody could be asked."""
     refusal = refusal_without(approval, decision.action)
     return replace(refusal, rule=rule_in_brief(decision.rule))
 

@@ -1,9 +1,4 @@
-"""Someone's answer to an `ask`, bound to a digest of exactly what will run.
-
-Also here:
-
-- The question that a person is shown before an approval, the same at every door.
-"""
+"""Someone's answer to an `ask`, bound to a digest of exactly what will run."""
 
 import json
 import threading
@@ -24,10 +19,7 @@ class Parking(Protocol):
     """An effect that is held back until somebody has answered."""
 
     def park(self, name: str) -> Json:
-        """The effect as data that outlives the call; what it needs stays under `name`.
-
-        Raises: ApprovalUnavailableError.
-        """
+        """The effect as data that outlives the call; what it needs stays under `name`."""
         ...
 
 
@@ -101,19 +93,15 @@ class NoApprover:
     """Nobody can be asked: the answer is no, and says so."""
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Always `approval.unavailable`."""
         del request
         return Approval(False, "nobody", ApprovalUnavailableError.code, "there is no approver")
 
 
 class YesApprover:
-    """Says yes to everything, in the name of whoever chose it beforehand."""
-
     def __init__(self, by: str) -> None:
         self._by = by
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Always granted."""
         del request
         return Approval(True, self._by)
 
@@ -233,7 +221,6 @@ _DIFF_LINES_MAX: Final = 1000
 
 
 def question_of(request: ApprovalRequest) -> str:
-    """Who asks to run what, why that is asked about, and by which rule."""
     arguments = json.dumps(dict(request.arguments), ensure_ascii=True)
     shown = cut(arguments, _SHOWN_CHARS_MAX)
     rows = [

@@ -3,10 +3,6 @@
 A handler that can act and hold its effect back (`Staging`) does so first where policy
 wants the question to be about the effect: what is then granted is just that, and what is
 refused is let go. That it acts is on record before it does.
-
-Also here:
-
-- Asking, with the inbox behind it: an answer that was given before, else somebody, else kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -222,10 +218,9 @@ class InboxApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         """What was answered before, what the approver says, or that it was kept.
 
-        What nobody waits for any more is not kept: a call that was cancelled meanwhile.
-        A kept request that does not load holds its call up, whoever could be asked.
-
-        Raises: HostError, ConfigError: the inbox cannot be used; that is a no. IntegrityError.
+        What nobody waits for any more is not kept: a call that was cancelled meanwhile. A kept
+        request that does not load holds its call up, whoever could be asked. Raises: HostError,
+        ConfigError: the inbox cannot be used; that is a no. IntegrityError.
         """
         inbox = self._open_inbox()
         try:

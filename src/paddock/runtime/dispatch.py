@@ -3,10 +3,6 @@
 bind → resolve → decide → approve → record the intent → run → record the outcome.
 A tool that only reads runs first, and its intent and result are recorded with
 one sync before the result is released: there the act is the disclosure.
-
-Also here:
-
-- The calls of one turn: all are decided before any runs; one result each, in order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -380,9 +376,7 @@ class CallWatcher(Protocol):
         """It may run: what policy said, and who approved it."""
         ...
 
-    def started(self, call: ToolCall) -> None:
-        """It runs now."""
-        ...
+    def started(self, call: ToolCall) -> None: ...
 
     def finished(self, call: ToolCall, done: Done, duration_us: int) -> None:
         """It is over; refused ones were not started."""

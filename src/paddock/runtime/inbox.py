@@ -7,12 +7,6 @@ file is where the call is kept and where two processes meet.
     waiting ── grant ──▶ granted ── taken by one call ──▶ (gone)
        ├───── refuse ──▶ refused, until it expires
        └── answered where the same call was made again ──▶ (gone)
-
-Also here:
-
-- A request of the inbox whose file does not load: it counts for nothing, and is said to.
-- The names of the inbox's files: the id of a request, and the beginning of its digest.
-- What the inbox needs besides its directory: the record of answers, and the kept contents.
 """
 
 from collections.abc import Callable, Iterator
@@ -70,7 +64,6 @@ class BrokenRequest(Struct, frozen=True):
         )
 
     def summary(self) -> dict[str, Json]:
-        """What a list shows of it, besides those that load."""
         return {"id": self.id, "state": "broken", "file": str(self.file), "error": self.why}
 
 
@@ -90,7 +83,6 @@ def ending_for(request: ApprovalRequest) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether a file of this name holds a request."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -104,8 +96,6 @@ def id_in(name: str) -> str:
 
 
 class ApprovalBook(Protocol):
-    """The governance ledger, as the inbox uses it."""
-
     def answered(self, parked: Parked, answer: str) -> None:
         """Record an answer, or its use, durably. Raises: PaddockError; then it does not count."""
         ...
@@ -126,10 +116,7 @@ class ApprovalBook(Protocol):
         ...
 
     def is_kept(self, parked: Parked) -> bool:
-        """Whether this very request, as it is shown, and these very changes were kept on record.
-
-        Raises: as `is_granted`.
-        """
+        """Whether this very request, as it is shown, and these very changes were kept on record."""
         ...
 
 
@@ -137,10 +124,7 @@ class PinnedContents(Protocol):
     """The history, as the inbox uses it: it holds the contents of changes that wait."""
 
     def release(self, pin: str) -> None:
-        """Keep no longer what was pinned under this name; nothing is fine.
-
-        Raises: ConfigError, HostError.
-        """
+        """Keep no longer what was pinned under this name; nothing is fine."""
         ...
 
 
@@ -315,10 +299,7 @@ class Inbox(Struct, frozen=True):
         return self._answer(wanted, by, "", GRANTED, until)
 
     def refuse(self, wanted: str, by: str, note: str = "") -> Parked:
-        """Answer no: the same call is refused until the request would have expired.
-
-        Raises: as `grant`.
-        """
+        """Answer no: the same call is refused until the request would have expired."""
         return self._answer(wanted, by, note, REFUSED, None)
 
     def take_changes(self, parked: Parked) -> bool:

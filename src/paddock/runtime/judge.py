@@ -1,10 +1,4 @@
-"""The policy as one agent meets it.
-
-Also here:
-
-- The judge of what a person at the command line asks for: an undo, a commit of kept changes.
-- What a dispatcher works with; all of it given by the host.
-"""
+"""The policy as one agent meets it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,8 +12,8 @@ from paddock.policy.engine import Policy
 from paddock.runtime.approvals import ApprovalLog, Approver, NoApprover
 from paddock.runtime.contents import Contents
 from paddock.runtime.past import OPERATOR
+from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
 from paddock.storage.history import CallHistory
 from paddock.tools.spec import Ports
 from paddock.values.decisions import Action, Agent, AgentChain, Decision, Outcome, RuleMatch
@@ -50,8 +44,6 @@ class Judge(Protocol):
 
 
 class PolicyJudge:
-    """One policy for one agent and its ancestors."""
-
     __slots__ = ("_chain", "_judge", "_policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
@@ -115,15 +107,12 @@ class OperatorJudge:
         )
 
     def is_shown(self, relative: str) -> bool:
-        """As to the agent."""
         return self._shown.is_shown(relative)
 
     def may_view(self, relative: str) -> bool:
-        """As to the agent."""
         return self._shown.may_view(relative)
 
     def allows(self, action: Action) -> bool:
-        """As the agent."""
         return self._shown.allows(action)
 
 

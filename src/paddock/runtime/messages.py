@@ -6,10 +6,6 @@ are only read. No SDK is imported.
 A message that says that its turn was cut, refused, or ended for a reason that nobody
 knows has no call that runs: the arguments of the last one may be half of what was
 meant, and an SDK completes them silently. One that gives no reason is taken as whole.
-
-Also here:
-
-- One tool spec in each provider's words.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,17 +39,12 @@ _COMPLETED: Final = frozenset({"completed"})
 
 
 class Dialect(Struct, frozen=True):
-    """How one provider writes calls and wants their results."""
-
     read: Callable[[object], list[Asked]]
     write: Callable[[list[ToolResult]], list[dict[str, Json]]]
 
 
 def dialect_of(provider: str) -> Dialect:
-    """The dialect of `anthropic`, `openai` or `openai-responses`.
-
-    Raises: UsageError for another name.
-    """
+    """The dialect of `anthropic`, `openai` or `openai-responses`. Raises: UsageError."""
     dialect = _DIALECTS.get(provider)
     if dialect is None:
         raise UsageError(
@@ -101,9 +92,7 @@ def text_of(what: str, given: object) -> str:
 def _asked(call_id: object, tool: object, arguments: object, refusal: Refusal | None) -> Asked:
     """A call from its parts; whatever is not as it should be is answered with an error.
 
-    With a `refusal` its turn is no reason to run it, however good it looks.
-
-    Raises: UsageError: the id is no text: an answer with another one answers nothing.
+    With a `refusal` its turn is no reason to run it, however good it looks. Raises: UsageError.
     """
     name = tool if isinstance(tool, str) else ""
     identity = "" if call_id is None else text_of("the id of a call", call_id)
@@ -225,10 +214,7 @@ Spec = ToolSpec[Any]
 
 
 def schemas_for(provider: str, specs: Sequence[Spec]) -> list[dict[str, Json]]:
-    """The specs as `provider` wants them in its request.
-
-    Raises: UsageError for a provider that is not known.
-    """
+    """The specs as `provider` wants them in its request. Raises: UsageError."""
     form = _FORMS.get(provider)
     if form is None:
         raise UsageError(

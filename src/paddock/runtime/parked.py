@@ -2,10 +2,6 @@
 
 The arguments are kept whole, for the call may be resumed: the file is private to the
 plane's owner (mode 0600), and ledgers hold only the digest.
-
-Also here:
-
-- Committing what a command left, after somebody looked at the difference and said yes.
 """
 
 import json
@@ -78,11 +74,9 @@ class Parked(Struct, frozen=True):
 
     @property
     def pin(self) -> str:
-        """The name under which the history keeps the contents of `changes`."""
         return pin_name(self.id)
 
     def is_expired(self, now: float) -> bool:
-        """Whether its time is over."""
         return now >= self.expires_at
 
     def summary(self) -> dict[str, Json]:
@@ -115,7 +109,6 @@ def pin_name(identity: str) -> str:
 
 
 def write_parked(parked: Parked) -> bytes:
-    """The content of its file."""
     members = {
         "format": FORMAT,
         **parked.summary(),
@@ -195,7 +188,6 @@ def parse_parked(content: bytes, file: str) -> Parked:
 
 
 def digest_of_changes(changes: Json) -> str:
-    """SHA-256 over the changes' canonical JSON."""
     return digest_of_json(changes)
 
 
@@ -254,10 +246,8 @@ class CommitParked(Struct, frozen=True):
     def run(self, plan: _Plan, ports: Ports) -> ToolOutput:
         """Nothing has changed where this raises what follows, and the grant is used up.
 
-        Raises:
-            ApprovalExpiredError: something else stands there.
-            PathError, StorageFullError: a directory stays locked or is closed to us, or there
-                is no space.
+        Raises: ApprovalExpiredError: something else stands there; PathError, StorageFullError: a
+        directory stays locked or is closed to us, or there is no space.
         """
         del plan
         running = current_call()
@@ -307,7 +297,6 @@ class CommitParked(Struct, frozen=True):
         )
 
     def _refused_rows(self) -> list[str]:
-        """What the command changed besides, and that stays as it was."""
         refused = self.parked.refused
         count = len(refused) + self.parked.refused_more
         if not count:

@@ -35,8 +35,6 @@ that this version knows."""
 
 
 class PastCall(Struct, frozen=True):
-    """One call that changed something, or may have."""
-
     call_id: str
     entry_id: str
     """Of its result in the ledger, or of its intent where it has none."""
@@ -79,10 +77,9 @@ def past_calls(
 ) -> tuple[PastCall, ...]:
     """Every call that changed something, oldest first by time.
 
-    `stored_bytes` reads a list of effects that was too long for its entry, by its digest;
-    None where the history has it no more.
-
-    A note counts while the ledger has no result of its call that names the effects.
+    `stored_bytes` reads a list of effects that was too long for its entry, by its digest; None
+    where the history has it no more. A note counts while the ledger has no result of its call that
+    names the effects.
     """
     undone = {key: intent for intent in effects.intents for key in _keys_of_intent(intent)}
     noted: dict[_Key, list[Note]] = {}
@@ -119,7 +116,6 @@ def _telling_commands(calls: Sequence[PastCall]) -> tuple[PastCall, ...]:
 
 
 def ended_notes(effects: FoundEffects, notes: Sequence[Note]) -> frozenset[Note]:
-    """The notes that the ledger makes superfluous."""
     recorded = {_key(row) for row in effects.results if _names_effects(row)}
     return frozenset(note for note in notes if _key_of_note(note) in recorded)
 
@@ -135,7 +131,6 @@ def _names_effects(stored: StoredEntry) -> bool:
 
 
 def _key(stored: StoredEntry) -> _Key:
-    """Of a result."""
     intent = stored.entry.metadata.get("intent")
     if isinstance(intent, str) and intent:
         return "", intent
@@ -255,12 +250,9 @@ def find_call(
 ) -> PastCall:
     """The call with this id, or whose result has this entry id.
 
-    Threat: a model that chooses the ids of its calls could take that of another, so that
-    the wrong one is undone. Of several none is taken; they are told apart by what they
-    changed, as far as it `is_shown`.
-
-    Raises:
-        UsageError: there is none, or there are several.
+    Threat: a model that chooses the ids of its calls could take that of another, so that the wrong
+    one is undone. Of several none is taken; they are told apart by what they changed, as far as it
+    `is_shown`. Raises: UsageError: there is none, or there are several.
     """
     found = [call for call in calls if wanted and wanted in {call.call_id, call.entry_id}]
     if len(found) == 1:

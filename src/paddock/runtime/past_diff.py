@@ -37,8 +37,6 @@ class Diffs(Struct, frozen=True):
 
 
 class Differ(Struct, frozen=True):
-    """Compares what a call found, what it left, and what stands there now."""
-
     workspace: Workspace
     store: ObjectStore
     shown: Shown

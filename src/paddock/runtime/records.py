@@ -3,10 +3,6 @@
 With them a decision can be made again and an effect checked. Content that a tool
 declares as such, and any long text, is kept as a salted digest (see `contents`):
 small value spaces make unsalted digests guessable.
-
-Also here:
-
-- What the governance ledger says of questions and answers.
 """
 
 import hashlib
@@ -73,8 +69,6 @@ class Caller(Struct, frozen=True):
 
 
 class Recorder:
-    """Makes the entries of one caller. Holds what is the same for all of them."""
-
     __slots__ = ("_agent", "_chain", "_session", "_shared")
 
     def __init__(self, caller: Caller) -> None:
@@ -323,11 +317,9 @@ def kept_arguments(
 ) -> dict[str, Json]:
     """A call's arguments as an entry keeps them, fit for a ledger line.
 
-    A text that the tool declares as content, that is long, or that holds what a
-    line must not (NUL, half a surrogate pair) becomes what `contents` lets stand in
-    for it; so does any nested value, as its JSON text, and the value of an unknown name.
-
-    Raises: as `Contents.stand_in`.
+    A text that the tool declares as content, that is long, or that holds what a line must not (NUL,
+    half a surrogate pair) becomes what `contents` lets stand in for it; so does any nested value,
+    as its JSON text, and the value of an unknown name. Raises: as `Contents.stand_in`.
     """
     declared: Mapping[str, Argument] = _UNDECLARED if tool is None else tool.binder.declared
     kept: dict[str, Json] = {}
@@ -351,7 +343,6 @@ def kept_arguments(
 
 
 def holds_contents(kept: Mapping[str, Json]) -> bool:
-    """Whether something stands in for a content among kept arguments."""
     return dict in map(type, kept.values())
 
 

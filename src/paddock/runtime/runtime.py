@@ -1,9 +1,4 @@
-"""What an embedding program holds: one agent's tools on one workspace.
-
-Also here:
-
-- Tools of the embedding program: the same door, policy, approvals and ledger.
-"""
+"""What an embedding program holds: one agent's tools on one workspace."""
 
 import inspect
 import threading
@@ -17,8 +12,7 @@ from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError, U
 from paddock.policy.actions import find_judged_as
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Dispatcher, Done, dispatch_all
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
-from paddock.runtime.prepared import FREE, Bounds
-from paddock.runtime.registry import Registry
+from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.storage.locks import call_after_fork
 from paddock.text.show import quote
 from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
@@ -54,11 +48,7 @@ class EmbeddedTool:
         return EmbeddedPlan(arguments, self._actions)
 
     def run(self, plan: EmbeddedPlan, ports: Ports) -> ToolOutput:
-        """Call the function.
-
-        Raises: ToolError, ConfigError, HostError of the function's own; ToolFailedError for
-            whatever else it raises, and for what is no output: no defect of ours.
-        """
+        """Call the function. Raises: ToolError, ConfigError, HostError, ToolFailedError."""
         del ports
         try:
             said = cast("object", self._handler(plan.arguments))
@@ -80,11 +70,7 @@ class EmbeddedTool:
 
 
 def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
-    """A tool from a spec and a function.
-
-    Raises: ConfigError for a name that no provider would take, unusable arguments, or a
-        function that has to be awaited.
-    """
+    """A tool from a spec and a function. Raises: ConfigError."""
     name = spec.name
     if not (
         0 < len(name) <= 64

@@ -2,10 +2,6 @@
 
 It is a tool that no model has. Its call is bound, decided, recorded before it acts and
 after, and what it replaces is kept: so an undo can be undone.
-
-Also here:
-
-- From a call's changes to the set of changes that takes them back.
 """
 
 import contextlib
@@ -65,11 +61,7 @@ def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
 
 
 def verify_kept(changes: Sequence[Change], store: ObjectStore) -> None:
-    """Read what is to be brought back, before anything is touched.
-
-    Raises:
-        IntegrityError: a content is damaged.
-    """
+    """Read what is to be brought back, before anything is touched. Raises: IntegrityError."""
     for change in changes:
         if _needs_content(change) and change.before is not None:
             store.verify(change.before)
@@ -134,7 +126,6 @@ def leaves_left(changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
-    """The paths where a call found a link or a file."""
     return frozenset(
         change.path
         for change in changes
@@ -158,10 +149,7 @@ class UndoTree(Struct, frozen=True):
         return None if self._is_below_leaf(path) else state_at(self.workspace, path)
 
     def path(self, path: str) -> WorkspacePath:
-        """The path to change; below a leaf the one that is on record.
-
-        Raises: PathError where the path leads elsewhere now, or never was one in here.
-        """
+        """The path to change; below a leaf the one that is on record. Raises: PathError."""
         if not self._is_below_leaf(path):
             return self.workspace.resolve_entry(path).path
         asked = parse_asked(path, ())
@@ -201,8 +189,6 @@ def _was(change: Change, now: EntryState | None) -> bool:
 
 
 class UndoPlan(Struct):
-    """What takes a call back."""
-
     left: UndoTree
     """As the call left it."""
     store: ObjectStore
@@ -213,13 +199,7 @@ class UndoPlan(Struct):
     _made: set[str] = field(default_factory=set[str])
 
     def add_all(self, changes: Sequence[Change]) -> None:
-        """Take all of these back.
-
-        Raises:
-            PathError: a path leads elsewhere now.
-            FileChangedError: a mode was set meanwhile.
-            IntegrityError: the text of a link is damaged in the store.
-        """
+        """Take all of these back. Raises: PathError, FileChangedError, IntegrityError."""
         gone = {change.path for change in changes if change.kind == "created"}
         for change in changes:
             self._add(change)
@@ -281,7 +261,6 @@ class UndoPlan(Struct):
         self._stage("delete", RemoveFile(path, old, overrides_read_only=self.overrides_read_only))
 
     def _make_parents(self, path: WorkspacePath) -> None:
-        """What went away since with the directory that held it."""
         missing: list[WorkspacePath] = []
         parent = path.parent
         while parent.relative not in self._made and self.left.state(parent.relative) is None:
@@ -319,7 +298,6 @@ def refusal_of_changed(named: Sequence[str]) -> FileChangedError:
 
 
 def refusal_of_unkept(paths: Sequence[str]) -> PathNotFoundError:
-    """The refusal of an undo because the old content is not there."""
     return PathNotFoundError(
         f"the history does not have the old content of {_listed([quote(path) for path in paths])}",
         hint="it was pruned to keep to [history] bytes_max, or only commands write it",
@@ -349,8 +327,6 @@ class _Move(Struct, frozen=True):
 
 
 class _Ready(Struct, frozen=True):
-    """What will be done."""
-
     actions: tuple[Action, ...]
     set: UndoPlan
     moved: _Move | None = None
@@ -366,10 +342,8 @@ class Undo(Struct, frozen=True):
     def resolve(self, arguments: UndoArguments, ports: Ports) -> _Ready:
         """Look whether it can be undone, and how.
 
-        Raises:
-            FileChangedError: something else stands there by now.
-            PathNotFoundError: the history has the old content no more.
-            IntegrityError: the old content is damaged.
+        Raises: FileChangedError: something else stands there by now; PathNotFoundError: the history
+        has the old content no more; IntegrityError: the old content is damaged.
         """
         call, workspace, store = self.call, ports.workspace, self.history.store
         require_undoable(call, workspace, store)
@@ -421,12 +395,7 @@ class Undo(Struct, frozen=True):
 
 
 def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -> None:
-    """Refuse a call that cannot be taken back.
-
-    Raises:
-        FileChangedError: something else stands there by now, or nothing is to be undone.
-        PathNotFoundError: the history has the old content no more.
-    """
+    """Refuse a call that cannot be taken back. Raises: FileChangedError, PathNotFoundError."""
     if not call.changes:
         raise PathNotFoundError(
             f"no change of the call {quote(call.call_id)} is on record",

@@ -71,7 +71,6 @@ class MemoryLedger:
 
     @property
     def entries(self) -> tuple[StoredEntry, ...]:
-        """Every entry after GENESIS."""
         return tuple(parse_line(line) for line in self._lines[1:])
 
     def fail_with(self, failure: PaddockError) -> None:
@@ -119,7 +118,6 @@ class MemoryLedger:
         return MemoryReservation(size_bytes)
 
     def close(self) -> None:
-        """Refuse what comes later."""
         self._is_closed = True
 
     def _verify_usable(self) -> None:
@@ -131,8 +129,6 @@ class MemoryLedger:
 
 
 class MemoryPending:
-    """Entries in a `MemoryLedger`."""
-
     def __init__(self, ledger: MemoryLedger, receipt: Receipt) -> None:
         self._ledger = ledger
         self.receipt = receipt
@@ -152,7 +148,6 @@ class MemoryReservation:
         self.is_released = False
 
     def release(self) -> None:
-        """Note it."""
         self.is_released = True
 
 

@@ -17,7 +17,7 @@ class Interrupts:
 sys.meta_path.insert(0, Interrupts())
 ignored = sys.argv[2] == "ignored"
 signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
-sys.argv[1:] = ["--help"] if module != "paddock.apps.cli.tools" else ["tools"]
+sys.argv[1:] = ["--help"] if module != "paddock.apps.cli.call" else ["tools"]
 from paddock.apps.cli.entry import console
 console()
 """
@@ -38,7 +38,7 @@ def test_while_it_loads_it_ends_without_a_word(module):
 
 
 def test_while_a_command_loads_it_says_so():
-    assert interrupted("paddock.apps.cli.tools") == (130, "interrupted\n")
+    assert interrupted("paddock.apps.cli.call") == (130, "interrupted\n")
 
 
 def test_who_ignores_the_signal_goes_on_ignoring_it():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.assembly.workspaces import open_workspace_of
+from paddock.assembly.history import open_workspace_of
 from paddock.errors import ConfigError
 from paddock.plane.agents import AgentStore
 from paddock.plane.create import open_plane

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct, field
 
+from paddock.apps.cli.call import PromptApprover
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.prompt import PromptApprover
 from paddock.runtime.approvals import Approval, ApprovalRequest
 
 PADDOCK = Path(sys.executable).parent / "paddock"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.apps.cli.interrupts import cancelled_by_signals
+from paddock.apps.cli.run import cancelled_by_signals
 from tests.support.places import Place, Ran, new_place
 from tests.support.planes import operator_in
 from tests.support.wire_server import Fail, Hang, WireServer

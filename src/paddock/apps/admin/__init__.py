@@ -2,7 +2,7 @@
 
     command, opening    `paddock admin`; the shell put together, with a terminal or without
     shell, commands     the loop: read, do, show; `/help` and all the others, by groups
-    desk, sandboxed     what shell and commands work with; what this host can enforce
+    desk                what shell and commands work with; what this host can enforce
     plain               Screen and Keyboard; both for pipes, screen readers and programs
     terminal, panel     both for a real terminal: prompt_toolkit draws the input, rich the rest
     completion, history what can stand at the cursor; what was typed before

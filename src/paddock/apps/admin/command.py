@@ -13,19 +13,13 @@ Options = argparse.Namespace
 
 class AdminConsole(Protocol):
     @property
-    def stdin(self) -> TextIO:
-        """Where the operator types."""
-        ...
+    def stdin(self) -> TextIO: ...
 
     @property
-    def stdout(self) -> TextIO:
-        """Where things are shown."""
-        ...
+    def stdout(self) -> TextIO: ...
 
     @property
-    def variables(self) -> Mapping[str, str]:
-        """The environment."""
-        ...
+    def variables(self) -> Mapping[str, str]: ...
 
     @property
     def directory(self) -> Path: ...
@@ -43,7 +37,6 @@ class Admin:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """--agent, --model and --plain."""
         parser.add_argument("--agent", metavar="NAME", help="who answers (default: admin, or main)")
         parser.add_argument(
             "--model",
@@ -55,13 +48,9 @@ class Admin:
         )
 
     def run(self, options: Options, console: AdminConsole) -> int:
-        """0 when it was left; 1 where the last turn had no answer.
-
-        Raises: UsageError for a line of a pipe that is not UTF-8.
-        """
+        """0 when it was left; 1 where the last turn had no answer. Raises: UsageError."""
         from paddock.apps.admin import opening
-        from paddock.apps.admin.desk import Setting
-        from paddock.apps.admin.sandboxed import find_sandbox
+        from paddock.apps.admin.desk import Setting, find_sandbox
 
         override = None if options.plane is None else console.directory / options.plane
         environment = read_environment(console.variables)

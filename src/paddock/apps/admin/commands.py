@@ -1,11 +1,4 @@
-"""The commands of the shell: what begins with a slash.
-
-Also here:
-
-- Commands about the plane: what is installed, what governs, what is on record.
-- Commands about sessions: this one, and those before.
-- Commands about tools and calls.
-"""
+"""The commands of the shell: what begins with a slash."""
 
 import difflib
 import re
@@ -16,8 +9,7 @@ from msgspec import Struct
 
 from paddock.agent.recorded import RecordedSession, list_sessions
 from paddock.apps.admin.completion import Vocabulary
-from paddock.apps.admin.desk import Desk
-from paddock.apps.admin.sandboxed import examine
+from paddock.apps.admin.desk import Desk, examine
 from paddock.apps.admin.show import (
     Row,
     ShownTable,
@@ -30,7 +22,7 @@ from paddock.apps.admin.show import (
     spoken,
 )
 from paddock.assembly.auditing import audit_ledger
-from paddock.assembly.lazy_packages import report_of
+from paddock.assembly.project import report_of
 from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import UnknownToolError, UsageError
 from paddock.ledger.format.lines import StoredEntry
@@ -68,8 +60,6 @@ _CLASSIFY: Final = {
 
 
 class ShowCommand:
-    """Frameworks, packages, configuration."""
-
     usage = "/show WHAT"
     summary = "WHAT is frameworks, packages or config"
 
@@ -123,13 +113,10 @@ def _show_config(desk: Desk) -> None:
 
 
 class AdminPolicyCommand:
-    """What decides."""
-
     usage = "/policy [ACTION]"
     summary = "what decides; with ACTION, how and why"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Show or explain."""
         project, agent = desk.project, desk.session.charter.agent
         record = project.agents.read(agent)
         policy, chain = project.policy_for(record), project.agents.chain(agent)
@@ -159,13 +146,10 @@ def _rule_row(rule: RuleMatch) -> Row:
 
 
 class AdminLedgerCommand:
-    """What is on record."""
-
     usage = "/ledger [NAME [TYPE]] [LAST]"
     summary = "newest entries; /ledger verify looks at all"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Show entries, or verify."""
         words = rest.split()
         if words == ["verify"]:
             self._verify(desk)
@@ -228,13 +212,10 @@ def _report_row(name: str, report: Verification) -> Row:
 
 
 class DoctorCommand:
-    """What this host can enforce."""
-
     usage = "/doctor"
     summary = "what this host can enforce on files and commands"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Try everything, and show what came of it."""
         findings = tuple(
             row(
                 _mark(ok=each.is_there),
@@ -267,13 +248,10 @@ _TURNS_REPEATED: Final = 3
 
 
 class SessionsCommand:
-    """What was said before."""
-
     usage = "/sessions"
     summary = "the sessions of this agent, the newest last"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """List them."""
         agent = desk.session.charter.agent
         found = list_sessions(sessions_of(desk.project), agent)
         missing = len(found) - _LISTED_MAX
@@ -302,8 +280,6 @@ def _row(session: RecordedSession, desk: Desk) -> Row:
 
 
 class ResumeCommand:
-    """Going on with an earlier session."""
-
     usage = "/resume SESSION"
     summary = "go on with an earlier one; this one ends"
 
@@ -331,13 +307,10 @@ class ResumeCommand:
 
 
 class CostCommand:
-    """What was spent."""
-
     usage = "/cost"
     summary = "what this session has spent, and what is left"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Show the sums."""
         session, status = desk.session, desk.status()
         cost = session.supervisor.cost
         account = session.budget.account
@@ -370,7 +343,6 @@ class StatusCommand:
     summary = "how things stand: agent, gate, sandbox, tokens"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Show all of the status line, in words."""
         status, project = desk.status(), desk.project
         gate = (
             str(project.gate) if project.admin is not None else "closed: only a bare plane has it"
@@ -424,13 +396,10 @@ class ToolsCommand:
 
 
 class CallCommand:
-    """A governed call of the operator's own."""
-
     usage = "/call TOOL [NAME=VALUE ...]"
     summary = "call a tool yourself, governed as every call"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Call it, show its line and what came back."""
         name, _, given = rest.strip().partition(" ")
         if not name:
             raise UsageError("no tool was named", where="/call", hint=self.usage)
@@ -456,13 +425,10 @@ def _arguments(name: str, given: str, desk: Desk) -> Json:
 
 
 class ExpandCommand:
-    """One call in full."""
-
     usage = "/expand [NUMBER]"
     summary = "a call in full (default: the last)"
 
     def run(self, rest: str, desk: Desk) -> None:
-        """Show it."""
         asked = rest.strip().removeprefix("#")
         number = _parse_number(asked) if asked else desk.calls.last
         shown = desk.calls.find(number)
@@ -518,8 +484,6 @@ class HelpCommand:
 
 
 class ExitCommand:
-    """The end."""
-
     usage = "/exit"
     summary = "end the session and leave"
 

@@ -1,10 +1,4 @@
-"""What can stand at the cursor: commands, tools, arguments. Pure.
-
-Also here:
-
-- The vocabulary's candidates, as prompt_toolkit wants them.
-- What keys mean now.
-"""
+"""What can stand at the cursor: commands, tools, arguments. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
@@ -31,7 +25,6 @@ class Vocabulary(Struct, frozen=True):
 
 
 def candidates(before: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
-    """The ways to go on behind `before`, the text up to the cursor."""
     words = before.split(" ")
     last = words[-1]
     if before.startswith("/"):

@@ -2,7 +2,7 @@
 
 Also here:
 
-- What happens in a turn, shown while it happens.
+- What this host can enforce on commands, tried once when the shell starts.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,17 +40,20 @@ from paddock.apps.admin.show import (
     lines,
     spoken,
 )
-from paddock.assembly.ids import new_call_id
-from paddock.assembly.lazy_packages import is_made_with_dev
-from paddock.assembly.project import Project
+from paddock.assembly.project import Project, is_made_with_dev, new_call_id
 from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session
+from paddock.assembly.shell import STAGING
+from paddock.errors import SandboxUnavailableError
+from paddock.policy.decide import shell_for
 from paddock.providers.failures import CancelToken, stopped_by
 from paddock.providers.wire import as_map, as_text
 from paddock.runtime.approvals import Approver
 from paddock.runtime.messages import asked_call
 from paddock.runtime.prepared import Bounds
 from paddock.runtime.runtime import Runtime
+from paddock.sandbox.backends import choose_backend, examine_host
+from paddock.sandbox.values import BackendVerdict, Enforcement
 from paddock.values.calls import Json
 
 _PARTIAL_CHARS_MAX: Final = 4_000
@@ -112,7 +115,6 @@ class TurnView:
             self._screen.show(line(TextSpan("note: ", TextLook.WARN), result.note))
 
     def give_up(self) -> None:
-        """A turn ended in an error."""
         self._flush()
         self._screen.live("")
 
@@ -140,15 +142,12 @@ class TurnView:
             self._screen.show(line(TextSpan("note: ", TextLook.WARN), said))
 
     def _flush(self) -> None:
-        """What stands in the last line is all of it."""
         if self._partial.strip():
             self._screen.show(spoken(self._partial))
         self._partial = ""
 
 
 class Setting(Struct, frozen=True):
-    """What the shell was started with."""
-
     project: Project
     agent: str | None
     model: str | None
@@ -183,7 +182,6 @@ class Desk:
 
     @property
     def project(self) -> Project:
-        """What the session works on."""
         return self.setting.project
 
     @property
@@ -240,15 +238,11 @@ class Desk:
         self.view.begin()
 
     def end_turn(self) -> None:
-        """A turn is over, and its cost is the session's."""
         self._spent.clear()
         self.refresh()
 
     def call_in_full(self, tool: str, arguments: Json) -> None:
-        """One governed call of the operator's own: its line, as every other, and its result.
-
-        Raises: PaddockError.
-        """
+        """One governed call of the operator's own: its line, as every other, and its result."""
         token = CancelToken()
         asked = asked_call(new_call_id(), tool, arguments)
         shown = OneAtATime(self)
@@ -267,7 +261,6 @@ class Desk:
         return self.keyboard.interrupting(_Stop(self.screen, token))
 
     def status(self) -> StatusLine:
-        """How things stand now."""
         session = self.session
         facts = session.facts
         model, gate = as_map(facts.get("model")), as_map(facts.get("dual_gate"))
@@ -284,7 +277,6 @@ class Desk:
         )
 
     def refresh(self) -> None:
-        """Bring the status line up to date."""
         self.screen.status(self.status())
 
     def _open(self, resume: str | None) -> Session:
@@ -307,3 +299,19 @@ class _Stop(Struct, frozen=True):
     def __call__(self) -> None:
         self.screen.live("… cancelling; what runs is being ended")
         self.token.cancel()
+
+
+def examine(project: Project) -> tuple[BackendVerdict, ...]:
+    return examine_host(project.environment.paddock_home / STAGING)
+
+
+def find_sandbox(project: Project, agent: str | None) -> Sandboxed:
+    """What commands of this agent would be held by. Raises: UsageError for an unknown agent."""
+    name = project.agent_named(agent)
+    policy = project.policy_for(project.agents.read(name))
+    enforcement = shell_for(policy, project.agents.chain(name)).enforcement
+    try:
+        chosen = choose_backend(examine(project), enforcement)
+    except SandboxUnavailableError:
+        return Sandboxed(Enforcement.NONE, refused=True)
+    return Sandboxed(chosen.enforcement, chosen.backend)

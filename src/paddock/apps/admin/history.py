@@ -35,14 +35,10 @@ class HistoryFile:
     """The newest lines; adding one costs one write at the end."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory` is made, if it is missing, with the first line."""
         self._file = directory / FILE
 
     def load(self) -> list[str]:
-        """Oldest first. What is no JSON text is passed over.
-
-        Raises: ConfigError where the file is not the user's alone; HostError.
-        """
+        """Oldest first. What is no JSON text is passed over. Raises: ConfigError, HostError."""
         require_private(self._file.parent)
         content = read_file(self._file, _BYTES_MAX)
         if content is None:

@@ -17,8 +17,6 @@ _DUMB: Final = frozenset({"dumb", "unknown", ""})
 
 
 class ShellStreams(Struct, frozen=True):
-    """Where the operator is."""
-
     source: TextIO
     out: TextIO
     variables: Mapping[str, str]
@@ -54,11 +52,7 @@ def _run_lines(setting: Setting, screen: Screen, keyboard: PlainKeyboard) -> int
 
 
 def run_admin(setting: Setting, streams: ShellStreams) -> int:
-    """The shell, until it is left; its exit status.
-
-    Raises: PaddockError where the session cannot be opened, or must end; UsageError for a
-        line of a pipe that is not UTF-8: those before it ran.
-    """
+    """The shell, until it is left; its exit status. Raises: PaddockError, UsageError."""
     if not streams.is_terminal:
         return run_plain(setting, streams)
     from paddock.apps.admin.terminal import Terminal
@@ -76,8 +70,6 @@ def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
 
 
 class _Workspaces(Struct, frozen=True):
-    """Where the agents of a plane work."""
-
     project: Project
 
     def __call__(self, agent: str) -> str:

@@ -6,10 +6,6 @@ Everything here runs in the application's loop. In each mode a key means one thi
     BUSY      the next line is edited; Enter waits, Ctrl-C cancels what runs
     DRAWING   a question is about to stand there: every key is dropped
     ASKING    the answer is typed; Enter gives it
-
-Also here:
-
-- What each key does, by the panel's mode.
 """
 
 import termios
@@ -86,30 +82,20 @@ class VocabularyCompleter(Completer):
 
 
 class Wrap(Protocol):
-    """Makes rows of a text that is not a whole line yet."""
-
     def __call__(self, text: str, width: int, rows_max: int, /) -> str:
         """Its last rows, none of them wider than `width` columns."""
         ...
 
 
 class PanelListener(Protocol):
-    """Who hears what was typed."""
-
-    def said(self, said: Said) -> None:
-        """A message, or its lack."""
-        ...
+    def said(self, said: Said) -> None: ...
 
     def decided(self, answer: PersonsAnswer | Silence) -> None: ...
 
-    def interrupted(self) -> None:
-        """Ctrl-C while something runs."""
-        ...
+    def interrupted(self) -> None: ...
 
 
 class Panel:
-    """Its state, and the application that shows it."""
-
     def __init__(self, past: list[str], listener: PanelListener, wrap: Wrap) -> None:
         """`past` is what was typed before, oldest first; `wrap` makes rows of `live`."""
         self.listener = listener
@@ -172,19 +158,16 @@ class Panel:
     # Modes
 
     def begin_reading(self) -> None:
-        """A message is wanted."""
         self.mode = Mode.READING
         self._app.layout.focus(self._line_window)
         self._redraw()
 
     def begin_work(self) -> None:
-        """Something runs."""
         self.mode = Mode.BUSY
         self._app.layout.focus(self._line_window)
         self._redraw()
 
     def begin_asking(self, question: Question) -> None:
-        """A question will stand there with the next drawing."""
         self.question = question
         self.reply.reset()
         self.mode = Mode.DRAWING
@@ -296,8 +279,6 @@ def panel_keys(panel: Panel) -> KeyBindings:
 
 
 class _Reading:
-    """While a message is typed."""
-
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
 
@@ -357,8 +338,6 @@ class _Reading:
 
 
 class _Asking:
-    """While an answer is typed."""
-
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
 
@@ -391,8 +370,6 @@ class _Asking:
 
 
 class _Working:
-    """While something runs, and while a question is being drawn."""
-
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
 

@@ -1,10 +1,4 @@
-"""Screen and keyboard without a terminal's arts: for pipes, dumb terminals, screen readers.
-
-Also here:
-
-- A screen for programs: one JSON object a line for everything that happens.
-- What the shell asks of a terminal: somewhere to show things, and somebody who types.
-"""
+"""Screen and keyboard without a terminal's arts: for pipes, dumb terminals, screen readers."""
 
 import json
 import os
@@ -34,8 +28,6 @@ _SURROGATE: Final = lazy_pattern("[\ud800-\udfff]")
 
 
 class Typed(Struct, frozen=True):
-    """A message, or a command. It may have several lines."""
-
     text: str
 
 
@@ -77,8 +69,6 @@ class PersonsAnswer(Struct, frozen=True):
 
 
 class Silence(Enum):
-    """Why there is no answer."""
-
     NOBODY = "no terminal to ask on"
     TOO_LATE = "too late"
     LEFT = "nobody is there any more"
@@ -113,9 +103,7 @@ class Keyboard(Protocol):
         """Show the question, drop what was typed before, and wait for an answer."""
         ...
 
-    def learn(self, known: Vocabulary) -> None:
-        """What can be completed from now on."""
-        ...
+    def learn(self, known: Vocabulary) -> None: ...
 
     def interrupting(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """While the block runs, Ctrl-C calls `stop`, in a thread of its own."""
@@ -142,8 +130,6 @@ _READ_BYTES: Final = 4096
 
 
 class PlainScreen:
-    """Writes lines. What is not a whole line yet waits until it is one."""
-
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._drawing = PlainDrawing()
@@ -169,7 +155,6 @@ class PlainScreen:
         """Nothing: a line that is written cannot be taken back."""
 
     def status(self, status: StatusLine) -> None:
-        """Written where something of it has changed besides what was spent."""
         before, self._status = self._status, status
         if before is not None and _lasting(before) == _lasting(status):
             return
@@ -193,26 +178,19 @@ def _lasting(status: StatusLine) -> tuple[object, ...]:
 
 
 class LineScreen(Screen, Protocol):
-    """A screen that lines are typed below."""
-
     @property
-    def prompt(self) -> str:
-        """What stands before what is typed."""
-        ...
+    def prompt(self) -> str: ...
 
-    def write(self, text: str) -> None:
-        """Prompts, and what was typed into a pipe."""
-        ...
+    def write(self, text: str) -> None: ...
 
 
 class PlainKeyboard:
     """Reads lines. A line that ends in a backslash goes on in the next one.
 
-    On a pipe nobody can be asked: what stands in it was written before the question.
-    What is read from one is repeated, so that what comes out reads like a session.
-
-    What is read is UTF-8 in every locale, as file names have to be. A line of a pipe that is
-    not ends the reading: whoever wrote what is behind it counted on all that is before.
+    On a pipe nobody can be asked: what stands in it was written before the question. What is read
+    from one is repeated, so that what comes out reads like a session. What is read is UTF-8 in
+    every locale, as file names have to be. A line of a pipe that is not ends the reading: whoever
+    wrote what is behind it counted on all that is before.
     """
 
     def __init__(self, source: TextIO, screen: LineScreen) -> None:

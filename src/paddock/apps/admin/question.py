@@ -5,11 +5,6 @@ much of it is missing; then there is no `always`.
 
 Threat: arguments are written by a model. Whatever they hold, they cannot begin a line
 as we do, end before their end, or look like less than they are.
-
-Also here:
-
-- The difference that a call would make, for whoever is asked about it.
-- Asks whoever sits at the terminal; anything but an explicit yes is no.
 """
 
 import itertools
@@ -144,8 +139,6 @@ _IN_DIFF: Final = frozenset({"content", "old_str", "new_str", "old_string", "new
 
 
 class Extent(Struct, frozen=True):
-    """How much of each piece is shown."""
-
     lines_max: int = LINES_MAX
     chars_max: int = CHARS_MAX
 
@@ -155,8 +148,6 @@ WHOLE: Final = Extent(EXPANDED_LINES_MAX, EXPANDED_CHARS_MAX)
 
 
 class _Draft(Struct):
-    """The question while it is put together."""
-
     extent: Extent
     rows: list[Row] = field(default_factory=list[Row])
     notices: list[str] = field(default_factory=list[str])
@@ -185,7 +176,6 @@ class _Draft(Struct):
         self.notices += [f"{name}: {notice}" for notice in revealed.notices]
 
     def add_own(self, name: str, text: str) -> None:
-        """One piece that nobody else wrote."""
         self.rows.append(row(TextSpan(f"{name:<9}", TextLook.DIM), text))
 
 
@@ -271,9 +261,8 @@ BY: Final = "terminal"
 class TerminalApprover:
     """Remembers what is always granted, by session and digest: nothing but exactly the same call.
 
-    Threat: "in this session" is what was agreed to, and the shell goes on with another one.
-
-    Agents that work side by side ask one after another.
+    Threat: "in this session" is what was agreed to, and the shell goes on with another one. Agents
+    that work side by side ask one after another.
     """
 
     def __init__(

@@ -26,8 +26,6 @@ _WIDE: Final = lazy_pattern(r"(?<=.\S) {41,}(?=\S)")
 
 
 class Revealed(Struct, frozen=True):
-    """Lines that show every character, and what there is to say about them."""
-
     rows: tuple[str, ...]
     notices: tuple[str, ...]
 

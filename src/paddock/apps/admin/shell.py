@@ -28,9 +28,8 @@ class AdminShell:
     def run(self) -> int:
         """0 when it was left; 1 where the last turn had no answer and the input ended.
 
-        Raises:
-            IntegrityError: a ledger is damaged: nothing goes on then.
-            PaddockError: nothing more can be read.
+        Raises: IntegrityError: a ledger is damaged: nothing goes on then; PaddockError: nothing
+        more can be read.
         """
         desk = self._desk
         self._greet()

@@ -1,10 +1,4 @@
-"""What can be shown, as values: no colours, no widths, no terminal.
-
-Also here:
-
-- The calls of a session, as lines and in full.
-- The status line and the badge: what holds right now.
-"""
+"""What can be shown, as values: no colours, no widths, no terminal."""
 
 import json
 from collections import OrderedDict
@@ -94,7 +88,6 @@ def spoken(text: str, look: TextLook = TextLook.PLAIN) -> ShownText:
 
 
 def pairs(rows: Iterable[tuple[str, str | TextSpan]]) -> ShownTable:
-    """Names and what belongs to them."""
     found = (row(TextSpan(name, TextLook.DIM), value) for name, value in rows)
     return ShownTable(tuple(found))
 
@@ -126,7 +119,6 @@ class ShownCall(Struct, frozen=True):
 
     @property
     def decision(self) -> str:
-        """What was decided, and by whom, in a few words."""
         refusal = self.finished.result.refusal
         if self.decided is not None:
             if self.decided.outcome == "ask":
@@ -227,15 +219,12 @@ def _value_text(value: Json) -> str:
 
 
 class LastCalls:
-    """The last calls of a shell, by the numbers on their lines."""
-
     def __init__(self) -> None:
         self._decided: dict[str, CallDecided] = {}
         self._kept: OrderedDict[int, ShownCall] = OrderedDict()
         self._count = 0
 
     def decided(self, event: CallDecided) -> None:
-        """It may run."""
         self._decided[event.call_id] = event
 
     def finished(self, event: CallFinished) -> ShownCall:

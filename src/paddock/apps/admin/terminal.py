@@ -37,8 +37,6 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminal:
-    """Both ports, on the terminal that `source` and `out` are."""
-
     def __init__(self, source: TextIO, out: TextIO, history: HistoryFile, *, colours: bool) -> None:
         """What `history` holds can be typed again; without it, this shell's own lines can."""
         self._out = out
@@ -144,7 +142,6 @@ class Terminal:
     # What the panel hears
 
     def said(self, said: Said) -> None:
-        """A message, or its lack. It is repeated above, for good."""
         if isinstance(said, Typed):
             first, *rest = said.text.split("\n")
             rows = (
@@ -158,7 +155,6 @@ class Terminal:
         self._answers.put(answer)
 
     def interrupted(self) -> None:
-        """Ctrl-C while something runs."""
         stop = self._stop
         if stop is not None:
             # In a thread: what is stopped may take a moment, and the screen must go on.
@@ -200,7 +196,6 @@ class Terminal:
         self._in_loop(self._draw)
 
     def _draw(self) -> None:
-        """Print what waits, above the panel, and draw the panel again."""
         with self._lock:
             self._is_scheduled = False
             blocks = list(self._pending)
@@ -219,7 +214,6 @@ class Terminal:
         self._output.flush()
 
     def _print_rest(self) -> None:
-        """What was shown when the panel was gone already."""
         with self._lock:
             blocks = list(self._pending)
             self._pending.clear()

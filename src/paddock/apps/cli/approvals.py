@@ -8,20 +8,21 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_CONFIG
+from paddock.apps.cli.console import EXIT_CONFIG, Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
-from paddock.assembly.always import AlwaysReview, review_always, save_always
 from paddock.assembly.approvals import Answers, open_inbox, read_answers
 from paddock.assembly.granting import (
     KEPT_CHANGED,
+    AlwaysReview,
     Outdated,
     expired_by,
     find_outdated,
     grant,
     grant_here,
     resume,
+    review_always,
+    save_always,
 )
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
@@ -50,7 +51,6 @@ class Approvals:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         listing = actions.add_parser("list", help="list what waits", allow_abbrev=False)
         show = actions.add_parser("show", help="show one, whole", allow_abbrev=False)
@@ -68,7 +68,6 @@ class Approvals:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Do what was asked."""
         project = use_project(options, console)
         actions = {
             "list": self._list,

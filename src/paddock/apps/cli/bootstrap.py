@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.init import say_key
 from paddock.apps.cli.options import Options, add_common, require_named
 from paddock.apps.cli.project import environment_of
+from paddock.apps.cli.setup import say_key
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from paddock.text.show import show_name
@@ -27,8 +27,6 @@ _SHOWN_MAX: Final = 20
 
 
 class Bootstrap:
-    """The archive that planes are made of."""
-
     summary = (
         "Make the archive that bare planes are made of, compare one with what this Paddock\n"
         "makes, or make a plane of an unpacked one. The same source makes the same bytes,\n"
@@ -44,7 +42,6 @@ class Bootstrap:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         building = actions.add_parser("build", help="make the archive", allow_abbrev=False)
         building.add_argument(
@@ -185,7 +182,6 @@ def _unpacked(options: Options, console: Console) -> "Unpacked | None":
 
 
 def _conclude(project: "Project", done: str, options: Options, console: Console) -> int:
-    """Run the gates, say what there is now, and end as they answer."""
     from paddock.assembly.gates import check_gates
     from paddock.gates.results import PLANE_GATES, Status, results_json
 

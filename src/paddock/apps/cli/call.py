@@ -1,23 +1,28 @@
 """`paddock call`."""
 
 import argparse
+from typing import Final
 
 from paddock import limits
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import exit_of_call
+from paddock.apps.cli.console import Console, NoTerminalError, ask_yes, exit_of_call
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
-from paddock.assembly.runtimes import open_runtime
-from paddock.errors import InvalidArgumentsError, ToolError
-from paddock.runtime.approvals import Approver, NoApprover, YesApprover
+from paddock.assembly.runtimes import open_runtime, tools_of
+from paddock.errors import ApprovalUnavailableError, InvalidArgumentsError, ToolError
+from paddock.runtime.approvals import (
+    Approval,
+    ApprovalRequest,
+    Approver,
+    NoApprover,
+    YesApprover,
+    question_of,
+)
 from paddock.runtime.runtime import Runtime
 from paddock.text.json import parse_object
 from paddock.values.calls import Json, Refusal, ToolResult
 
 
 class CallOnce:
-    """One governed call. Prints the result object."""
-
     summary = (
         "Run one governed tool call and print its result as one JSON object.\n"
         "Arguments are one JSON object, or - to read it from standard input."
@@ -29,7 +34,6 @@ class CallOnce:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """TOOL, JSON, --agent, --yes or --no-input."""
         parser.add_argument("tool", metavar="TOOL")
         parser.add_argument("arguments", nargs="?", default="{}", metavar="JSON|-")
         parser.add_argument("--agent", metavar="NAME", help="who calls (default: main)")
@@ -73,7 +77,6 @@ class ProgressLine:
         self._write(f"running {seconds:.0f} s, {output_bytes / 1000:,.0f} kB of output")
 
     def wipe(self) -> None:
-        """Take the line away."""
         if self._is_shown:
             self._write("")
 
@@ -101,7 +104,6 @@ def _read_arguments(given: str, console: Console) -> str | bytes:
 
 
 def _approver(options: Options, console: Console) -> Approver:
-    from paddock.apps.cli.prompt import PromptApprover
 
     if options.yes:
         return YesApprover("--yes")
@@ -111,4 +113,73 @@ def _approver(options: Options, console: Console) -> Approver:
     return PromptApprover(console)
 
 
-COMMAND = CallOnce()
+CALL = CallOnce()
+
+_PROVIDERS = ("anthropic", "openai", "openai-responses", "mcp")
+
+
+class ListTools:
+    summary = "List the tools that an agent has, or print them as a provider's schemas."
+    examples = "  paddock tools\n  paddock tools --provider anthropic"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--agent", metavar="NAME", help="whose tools (default: main, or admin)")
+        parser.add_argument("--provider", choices=_PROVIDERS, help="print that one's schemas")
+
+    def run(self, options: Options, console: Console) -> int:
+        registry = tools_of(use_project(options, console), options.agent)
+        if options.provider is not None:
+            console.write_json(registry.for_provider(options.provider))
+            return 0
+        specs = [tool.spec for tool in registry.list_all()]
+        if options.json:
+            rows = [
+                {
+                    "name": spec.name,
+                    "title": spec.title,
+                    "toolset": spec.toolset,
+                    "reads_only": spec.effects.reads_only,
+                    "description": spec.description,
+                }
+                for spec in specs
+            ]
+            console.write_json(rows)
+            return 0
+        for spec in specs:
+            kind = "reads" if spec.effects.reads_only else "writes"
+            console.say(f"{spec.name:<16}{spec.toolset:<12}{kind:<8}{spec.title}")
+        return 0
+
+
+TOOLS = ListTools()
+
+_QUESTION: Final = "allow this once? [y/N] "
+
+
+class PromptApprover:
+    """Asks on the terminal; anything but an explicit yes is no.
+
+    Threat: arguments that carry terminal sequences or direction overrides could
+    draw a question of their own, and keys typed before the question was drawn
+    could answer it. The first are escaped, the second are thrown away.
+    """
+
+    def __init__(self, console: Console, timeout_s: float = limits.approval_timeout_s) -> None:
+        self._console = console
+        self._timeout_s = timeout_s
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Yes or no within the time limit; end of input and time-out are a no."""
+        console = self._console
+        console.warn(question_of(request))
+        try:
+            said = ask_yes(console.stdin, console.stderr, _QUESTION, self._timeout_s)
+        except NoTerminalError:
+            return Approval(
+                False, "terminal", ApprovalUnavailableError.code, "no terminal to ask on"
+            )
+        if said is None:
+            note = f"no answer within {self._timeout_s:g} s"
+            console.warn("")
+            return Approval(False, "terminal", ApprovalUnavailableError.code, note)
+        return Approval(said, "terminal")

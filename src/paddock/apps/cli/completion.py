@@ -105,8 +105,6 @@ _SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 class Completion:
-    """A script that teaches a shell Paddock's commands."""
-
     summary = "Print a completion script for bash, zsh or fish."
     examples = '  eval "$(paddock completion bash)"\n  paddock completion fish | source'
 
@@ -114,7 +112,6 @@ class Completion:
         parser.add_argument("shell", choices=sorted(_SCRIPTS))
 
     def run(self, options: Options, console: Console) -> int:
-        """Print it."""
         from paddock.apps.cli.main import COMMANDS
         from paddock.tools.toolsets import TOOLS
 

@@ -2,19 +2,34 @@
 
 import json
 import os
+import select
 import sys
+import termios
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import HostError, PaddockError, UsageError
+from paddock.errors import (
+    TOOL_ERRORS,
+    ConfigError,
+    HostError,
+    IntegrityError,
+    LedgerBusyError,
+    LedgerFullError,
+    LedgerUnknownError,
+    PaddockError,
+    SandboxUnavailableError,
+    StorageFullError,
+    ToolError,
+    UsageError,
+)
 from paddock.text.show import show_line
-from paddock.values.calls import Json
+from paddock.values.calls import Json, Refusal
 
 
 def wait(seconds: float) -> bool:
@@ -24,8 +39,6 @@ def wait(seconds: float) -> bool:
 
 
 class Console(Struct, frozen=True):
-    """A command's view of the process. Tests make one of their own."""
-
     stdin: TextIO
     stdout: TextIO
     stderr: TextIO
@@ -63,18 +76,12 @@ class Console(Struct, frozen=True):
         return cls(stdin, stdout, stderr, os.environ, here)
 
     def print(self, text: str) -> None:
-        """Text for stdout as it is.
-
-        Raises: HostError where it cannot be written; BrokenPipeError where nobody reads.
-        """
+        """Text for stdout as it is. Raises: HostError, BrokenPipeError."""
         with _writing():
             self.stdout.write(text)
 
     def write_bytes(self, content: bytes) -> None:
-        """What another program reads, for stdout, byte for byte; for a terminal as text.
-
-        Raises: as `print`.
-        """
+        """What another program reads, for stdout, byte for byte; for a terminal as text."""
         # A stream's encoding would change what is signed, and what is compared with a file.
         buffer = None if self.stdout.isatty() else getattr(self.stdout, "buffer", None)
         if buffer is None:
@@ -90,7 +97,6 @@ class Console(Struct, frozen=True):
             self.stdout.flush()
 
     def say(self, text: str = "") -> None:
-        """One line, or several, for a person."""
         rows = (show_line(row)[0] for row in text.split("\n"))
         self.print("\n".join(rows) + "\n")
 
@@ -109,7 +115,6 @@ class Console(Struct, frozen=True):
             forget(self.stderr)
 
     def report(self, error: PaddockError) -> None:
-        """An error with its place and hint, on stderr."""
         self.warn(error.render())
 
     @property
@@ -123,7 +128,6 @@ class Console(Struct, frozen=True):
         Raises: UsageError where there is no terminal.
         """
         # Few commands ask, and what asks is more than the others have to load.
-        from paddock.apps.cli.asking import NoTerminalError, ask_yes
 
         self.stdout.flush()
         if not self.is_interactive:
@@ -178,3 +182,86 @@ def _writing() -> Generator[None]:
         raise
     except OSError as failure:
         raise HostError(f"output cannot be written: {failure.strerror}") from failure
+
+
+EXIT_DONE: Final = 0
+EXIT_NO: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_CONFIG: Final = 3
+EXIT_INTEGRITY: Final = 4
+EXIT_HOST: Final = 5
+EXIT_DEFECT: Final = 70
+EXIT_SIGNAL: Final = 128
+"""And the number of the signal that ended a command: as a shell reports it."""
+EXIT_INTERRUPTED: Final = 130
+"""As a shell reports a command that SIGINT ended."""
+EXIT_NOT_READ: Final = 141
+"""As a shell reports a command that SIGPIPE ended."""
+
+_EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
+    (UsageError, EXIT_USAGE),
+    (ConfigError, EXIT_CONFIG),
+    (IntegrityError, EXIT_INTEGRITY),
+    (HostError, EXIT_HOST),
+    (LedgerBusyError, EXIT_HOST),
+    (LedgerFullError, EXIT_HOST),
+    # The call ran: "no" would say that it did not.
+    (LedgerUnknownError, EXIT_HOST),
+    (SandboxUnavailableError, EXIT_HOST),
+    (StorageFullError, EXIT_HOST),
+    (ToolError, EXIT_NO),
+)
+
+
+def exit_of_error(kind: type[PaddockError]) -> int:
+    return next((status for each, status in _EXITS if issubclass(kind, each)), EXIT_DEFECT)
+
+
+def exit_of_call(refusal: Refusal | None) -> int:
+    """The exit status of a command that made one call: as if its refusal had been raised."""
+    if refusal is None:
+        return EXIT_DONE
+    return exit_of_error(TOOL_ERRORS.get(refusal.code, ToolError))
+
+
+_READ_BYTES: Final = 4096
+"""As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
+
+
+class NoTerminalError(Exception):
+    """Nobody can be asked here."""
+
+
+def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> bool | None:
+    """Whether an explicit yes was typed after the question; None when time is up."""
+    try:
+        screen.write(question)
+        screen.flush()
+        descriptor = source.fileno()
+        # Threat: keys that were typed before the question stood there would answer it.
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+        said = _read_line(descriptor, timeout_s)
+    except (OSError, termios.error, ValueError) as error:
+        raise NoTerminalError from error
+    return None if said is None else said.strip().lower() in (b"y", b"yes")
+
+
+def _read_line(descriptor: int, timeout_s: float) -> bytes | None:
+    """What was typed up to a line end; nothing at the end of input, None when time is up.
+
+    Read from the descriptor: a text stream stops at bytes that are no UTF-8, and on
+    a terminal without line mode it would wait for a line end past any limit.
+    """
+    typed = b""
+    deadline = time.monotonic() + timeout_s
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([descriptor], [], [], left)
+        if not ready:
+            break
+        read = os.read(descriptor, _READ_BYTES)
+        typed += read
+        if not read or len(typed) > _READ_BYTES:
+            return b""
+        if b"\n" in read:
+            return typed
+    return None

@@ -64,7 +64,6 @@ class Demo:
         parser.add_argument("--keep", metavar="DIR", help="make the copy in DIR and keep it")
 
     def run(self, options: Options, console: Console) -> int:
-        """0 when every act ended as it should, 1 otherwise."""
         if options.keep is None:
             with tempfile.TemporaryDirectory(prefix="paddock-demo-") as directory:
                 return _play(Path(directory), options, console)
@@ -134,7 +133,6 @@ def _show(scene: DemoScene, console: Console) -> None:
 
 
 def _wrapped(row: str, width: int) -> list[str]:
-    """A line that goes on stands as far in as it began."""
     indent = " " * min(len(row) - len(row.lstrip(" ")), width // 2)
     wrapped = textwrap.wrap(row, width, subsequent_indent=indent, break_on_hyphens=False)
     return wrapped or [""]
@@ -156,7 +154,6 @@ class Tour:
         self.surprises: list[str] = []
 
     def scenes(self) -> Iterator[DemoScene]:
-        """One after another, each when it has happened."""
         for act in self._acts():
             yield act()
         commands = CommandTour(self._project, self._outside)
@@ -183,13 +180,11 @@ class Tour:
         ]
 
     def look(self) -> DemoScene:
-        """Reading a file of the project."""
         name = self._some_text_file()
         result = self._call("view", {"path": name, "limit": 3})
         return self._scene("An agent looks at a file", f"view {name}", result, "allowed")
 
     def write(self) -> DemoScene:
-        """A new file."""
         arguments = {"path": _NOTE, "content": "one\ntwo\nthree\n"}
         result = self._call("create_file", arguments)
         return self._scene("It writes one", f"create_file {_NOTE}", result, "allowed")
@@ -201,7 +196,6 @@ class Tour:
         return self._scene("It changes one word", f"str_replace {_NOTE}", result, "allowed")
 
     def ask_nobody(self) -> DemoScene:
-        """An ask without an approver is a no."""
         result = self._call("delete_file", {"path": _NOTE})
         return self._scene(
             "Its policy asks about deleting, and nobody is there to ask",
@@ -215,7 +209,6 @@ class Tour:
         return self._scene("Somebody says yes", f"delete_file {_NOTE}", result, "allowed")
 
     def protected(self) -> DemoScene:
-        """A git hook would run code later."""
         arguments = {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"}
         result = self._call("create_file", arguments)
         return self._scene(
@@ -237,7 +230,6 @@ class Tour:
         )
 
     def dots(self) -> DemoScene:
-        """Out by `..`."""
         result = self._call("view", {"path": "docs/../../secret.txt"})
         return self._scene(
             "It tries to climb out", "view docs/../../secret.txt", result, PathTraversalError.code
@@ -270,7 +262,6 @@ class Tour:
         )
 
     def recorded(self) -> DemoScene:
-        """The ledger holds every call, the refused ones too."""
         path = str(self._project.layout.ledger_paths()[LedgerName.HO1M])
         rows = [
             f"{row.seq:>3}  {row.entry.event_type:<12} "
@@ -291,7 +282,6 @@ class Tour:
         )
 
     def tampered(self) -> DemoScene:
-        """One byte of a copy is changed, and found."""
         path = self._project.layout.ledger_paths()[LedgerName.HO1M]
         copy = self._directory / "tampered.jsonl"
         shutil.copyfile(path, copy)

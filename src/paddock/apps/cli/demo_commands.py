@@ -1,11 +1,4 @@
-"""The part of the tour in which commands run: on a layer, held by the kernel, and taken back.
-
-Also here:
-
-- The part of the tour in which a model works: one session, from its start to its record.
-- A copy of the project at hand, for the tour: its own files, bounded, never its links.
-- What one act of the tour showed.
-"""
+"""The part of the tour in which commands run: on a layer, held by the kernel, and taken back."""
 
 import json
 import os
@@ -46,7 +39,6 @@ class Copied(Struct, frozen=True):
     left: int
 
     def said(self) -> str:
-        """One line for a person."""
         said = f"the tour works on a copy of {self.source} ({_files(self.files)})"
         return f"{said}; {_files(self.left)} left out" if self.left else said
 
@@ -114,8 +106,6 @@ def _plain_files(source: Path) -> list[str]:
 
 
 class DemoScene(Struct, frozen=True):
-    """A title, what was done, what came of it in a word, and in detail."""
-
     title: str
     did: str
     outcome: str
@@ -185,7 +175,6 @@ class CommandTour(Struct):
         )
 
     def dry_run(self) -> DemoScene:
-        """What a command would change, as a diff."""
         command = f"sed -i s/two/2/ {_LIST}"
         result = self._run({"command": command, "dry_run": True})
         unchanged = (self._root / _LIST).read_text(encoding="utf-8") == _AFTER
@@ -198,7 +187,6 @@ class CommandTour(Struct):
         )
 
     def undone(self, call_id: str) -> DemoScene:
-        """The first command's change is taken back."""
         with open_past(self.project) as past:
             result = past.undo(past.find(call_id)).result
         self._expect((self._root / _LIST).read_text(encoding="utf-8") == _BEFORE, "no undo")
@@ -253,8 +241,6 @@ _LINES: Final = (
 
 
 class SessionTour:
-    """Says the lines in one session and shows what came of each."""
-
     def __init__(self, project: Project) -> None:
         self._project = project
         self._calls: list[CallFinished] = []
@@ -265,7 +251,6 @@ class SessionTour:
             self._calls.append(event)
 
     def scenes(self) -> Iterator[DemoScene]:
-        """One for each line, and one for the record of the session."""
         with open_session(self._project, SessionWish(model="builtin", listener=self)) as session:
             for line in _LINES:
                 yield self._say(line, session)

@@ -19,7 +19,6 @@ _COLLECTED_EVERY = 100_000
 
 
 def console() -> None:
-    """Load the command line, and run it."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

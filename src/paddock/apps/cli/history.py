@@ -1,17 +1,19 @@
 """`paddock history`."""
 
 import argparse
+import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_INTEGRITY
+from paddock.apps.cli.console import EXIT_INTEGRITY, Console, exit_of_call
 from paddock.apps.cli.options import Options
-from paddock.apps.cli.project import find_project
+from paddock.apps.cli.project import find_project, use_project
 from paddock.assembly.past import Past, UndoStanding, open_past
 from paddock.errors import UsageError
 from paddock.runtime.past import PastCall, told_changes, undos_that_stand
+from paddock.runtime.past_diff import Diffs
 from paddock.text.show import quote, show_name
 from paddock.tools.effects import change_json
 from paddock.values.calls import Json
@@ -29,7 +31,6 @@ class HistoryCommand:
     examples = "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """[PATH] [--agent NAME] [--last N]."""
         parser.add_argument("path", nargs="?", metavar="PATH", help="a file, or a directory")
         parser.add_argument("--agent", metavar="NAME", help="whose workspace")
         parser.add_argument("--last", type=int, default=_LAST, metavar="N", help="0: all")
@@ -143,4 +144,135 @@ def _call_json(past: Past, call: PastCall, undone: Mapping[str, str]) -> dict[st
     }
 
 
-COMMAND = HistoryCommand()
+HISTORY = HistoryCommand()
+
+# None is chosen: the newest call may be another agent's by now.
+
+_OFFERED_MAX: Final = 3
+
+
+def none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
+    """The error, with a line to type for each of the newest calls.
+
+    `calls` the newest first; `can` is what they have in common, such as "can be undone".
+    """
+    said = "no call is given, and none is chosen"
+    named = ((call, name) for call in calls if (name := _name_offers(past, call)))
+    offers = [
+        f"paddock {verb} {name}  ({show_name(call.tool)}: {what_changed(past, call)})"
+        for call, name in islice(named, _OFFERED_MAX)
+    ]
+    if not offers:
+        return UsageError(
+            f"{said}; there is no call that {can}",
+            where="CALL",
+            hint="paddock history lists the calls that changed something",
+        )
+    rows = "\n".join(f"    {offer}" for offer in offers)
+    hint = f"paddock history lists them all; the newest that {can}:\n{rows}"
+    return UsageError(said, where="CALL", hint=hint)
+
+
+def _name_offers(past: Past, call: PastCall) -> str:
+    """What `past.find` knows this call by: its entry where its id is another's, or no word."""
+    own = call.call_id
+    is_one = [each.call_id for each in past.calls].count(own) == 1
+    is_word = shlex.quote(own) == own and not own.startswith("-")
+    return own if is_one and is_word else call.entry_id
+
+
+class DiffCommand:
+    """What one call changed; nothing is written."""
+
+    summary = "Show what a call changed, as a unified diff of each path."
+    examples = "  paddock diff CALL-1f2e3d4c5b6a7988"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "call",
+            nargs="?",
+            metavar="CALL",
+            help="a call's id, or its ledger entry's; without it the newest are named",
+        )
+
+    def run(self, options: Options, console: Console) -> int:
+        """0. Raises: UsageError for a call that changed nothing, and for none."""
+        with open_past(find_project(options, console)) as past:
+            if options.call is None:
+                raise none_given("diff", past, reversed(past.calls), "changed something")
+            call = past.find(options.call)
+            diffs = past.diff(call)
+        if options.json:
+            console.write_json({"call": call.call_id, "tool": call.tool, **diffs_json(diffs)})
+            return 0
+        say_diffs(diffs, console)
+        if not call.changes:
+            console.warn("what the call changed is not recorded")
+        return 0
+
+
+def say_diffs(diffs: Diffs, console: Console) -> None:
+    for diff in diffs.paths:
+        console.say(f"{diff.kind} {show_name(diff.path)}")
+        console.say(diff.text)
+    if diffs.hidden:
+        console.say(f"[{diffs.hidden} paths are secret and not shown]")
+
+
+def diffs_json(diffs: Diffs) -> dict[str, Json]:
+    rows = [{"path": diff.path, "kind": diff.kind, "diff": diff.text} for diff in diffs.paths]
+    return {"paths": rows, "secret_paths": diffs.hidden}
+
+
+DIFF = DiffCommand()
+
+
+class UndoCommand:
+    """Takes a call back, as a call of its own: an undo can be undone."""
+
+    summary = (
+        "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
+        "where a file changed since. The undo is recorded like a call and can be undone."
+    )
+    examples = "  paddock undo CALL-1f2e3d4c5b6a7988"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "call",
+            nargs="?",
+            metavar="CALL",
+            help="a call's id, or its ledger entry's; without it nothing is undone,"
+            " and the newest calls that can be are named",
+        )
+
+    def run(self, options: Options, console: Console) -> int:
+        if options.call is None:
+            raise _none_given(options, console)
+        with open_past(use_project(options, console)) as past:
+            call = past.find(options.call)
+            answer = past.undo(call)
+        result, since = answer.result, answer.since
+        if options.json:
+            shown = result.as_json()
+            if since is not None:
+                shown["since"] = diffs_json(since)
+            console.write_json({"call": result.call_id, **shown})
+        elif result.refusal is None:
+            console.say(result.content)
+            console.say(f"this undo is {result.call_id}")
+        else:
+            if since is not None:
+                say_diffs(since, console)
+            console.warn(result.refusal.as_text().replace("\nhint: ", "\n  hint:  "))
+        return exit_of_call(result.refusal)
+
+
+def _none_given(options: Options, console: Console) -> UsageError:
+    with open_past(find_project(options, console)) as past:
+        undoable = (
+            call for call in reversed(past.calls) if past.standing(call) is UndoStanding.UNDOABLE
+        )
+        return none_given("undo", past, undoable, "can be undone")
+
+
+UNDO = UndoCommand()

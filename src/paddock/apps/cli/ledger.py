@@ -1,15 +1,182 @@
 """`paddock ledger`: which question, and the module that answers it, loaded alone."""
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from paddock.apps.cli import ledger_options as asked_with
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
+from paddock.errors import UsageError
+from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
+from paddock.text.show import quote
 
 if TYPE_CHECKING:
-    from paddock.assembly.site import PlaneSite
+    from paddock.assembly.project import PlaneSite
+
+
+QUERY_LAST: Final = 20
+"""How many entries `query` shows that was not told how many."""
+_FORMATS: Final = ("jsonl", "html")
+_DECISIONS: Final = ("allow", "confine", "ask", "deny")
+_NUMBER: Final = lazy_pattern(r"-?[0-9]{1,18}")
+
+
+def add_query(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
+    parser.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
+    parser.add_argument(
+        "--last", type=int, metavar="N", help=f"the newest so many; 0: all (default: {QUERY_LAST})"
+    )
+    parser.add_argument("--session", metavar="ID")
+    parser.add_argument("--call", metavar="ID")
+    parser.add_argument("--agent", metavar="NAME")
+    _add_decision(parser)
+    parser.add_argument(
+        "--path",
+        metavar="PATH",
+        help="of a workspace, relative to it or absolute: entries that name it, or what is below",
+    )
+    parser.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
+    parser.add_argument("--until", metavar="T", help="likewise")
+
+
+def add_tail(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
+    parser.add_argument("--last", type=int, default=10, metavar="N")
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="as tail(1) is told; it follows anyway"
+    )
+
+
+def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    parser.add_argument(
+        "--ledger",
+        type=partial(_named, names),
+        choices=names,
+        help="default: all that there are; docs/verify_ledger.py verifies a copy",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="read every file, also those that were found whole before and not touched since, "
+        "and parse every line, also those that are signed",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a checkpoint that you kept: the ledger must go on from it",
+    )
+
+
+def _named(names: tuple[str, ...], given: str) -> LedgerName:
+    """A ledger of the plane. Raises: UsageError: there is none of that name, such as a file."""
+    if given in names:
+        return LedgerName(given)
+    raise UsageError(
+        f"no ledger of a plane is called {quote(given)}",
+        where="--ledger",
+        hint=f"one of: {', '.join(names)}; a copy is verified with "
+        "python docs/verify_ledger.py COPY.jsonl [CHECKPOINT]",
+    )
+
+
+def add_checkpoint(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
+    parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
+
+
+def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    parser.add_argument(
+        "entry",
+        metavar="SEQ|CALL-ID",
+        nargs="?",
+        type=_number_or_id,
+        help="an entry's number; or a call's id, and each of its entries is proved",
+    )
+    parser.add_argument(
+        "--ledger", choices=names, help="default: governance, or ho1m where a call is named"
+    )
+    parser.add_argument(
+        "--from",
+        dest="since",
+        metavar="SIZE",
+        type=int,
+        help="instead: that the ledger only grew since it had SIZE entries",
+    )
+
+
+def add_rollback(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    parser.add_argument("--ledger", choices=names, help="default: all that went back")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def add_signer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", help="where the keys are; this user's alone")
+    parser.add_argument("action", choices=("key", "last", "sign", "forget"))
+    parser.add_argument("origin", metavar="ORIGIN", help="the ledger, as its line 0 names it")
+
+
+def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        default="jsonl",
+        help="jsonl: the lines as they are stored; html: one page that verifies itself",
+    )
+    parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="with html: a checkpoint that is held elsewhere, to be verified on the page too",
+    )
+    parser.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
+    parser.add_argument("--last", type=int, default=0, metavar="N", help="0: all (default)")
+    parser.add_argument("--session", metavar="ID")
+    parser.add_argument("--call", metavar="ID")
+    parser.add_argument("--agent", metavar="NAME")
+    _add_decision(parser)
+    parser.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
+    parser.add_argument("--until", metavar="T", help="likewise")
+
+
+def add_content(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "digest", nargs="?", metavar="DIGEST", help="salted_sha256 or output_kept of an entry"
+    )
+    parser.add_argument("--call", metavar="ID", help="list the contents that a call's entries name")
+    parser.add_argument(
+        "--out", metavar="FILE", help="a new file for its bytes (default: shown, escaped)"
+    )
+
+
+def add_erase(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("digest", nargs="*", metavar="DIGEST", help="salted_sha256 of an entry")
+    parser.add_argument("--call", metavar="ID", help="all contents that a call's entries name")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="stands in the record")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_decision(parser: argparse.ArgumentParser) -> None:
+    """`--decision`: a word that no entry has would only find nothing."""
+    parser.add_argument(
+        "--decision",
+        choices=_DECISIONS,
+        help="what was decided; an answer or a gate has no ask or confine",
+    )
+
+
+def _number_or_id(text: str) -> int | str:
+    if not text.strip():
+        # What a shell makes of a variable that is not set: no call, and not all of them.
+        raise argparse.ArgumentTypeError("it is empty; give an entry's number or a call's id")
+    return int(text) if _NUMBER.fullmatch(text) else text
+
 
 NAMES: Final = (
     LedgerName.GOVERNANCE,
@@ -22,8 +189,6 @@ _CHOICES: Final = tuple(name.value for name in NAMES)
 
 
 class LedgerCommand:
-    """Questions to the ledgers, and what makes their checkpoints."""
-
     summary = (
         "Query, follow, verify and export the ledgers; make checkpoints and proofs of them.\n"
         "Entries are written by what happens alone, but for those of accept-rollback and erase."
@@ -44,48 +209,47 @@ class LedgerCommand:
     def configure(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
         asked = actions.add_parser("query", help="entries, newest last", allow_abbrev=False)
-        asked_with.add_query(asked, _CHOICES)
+        add_query(asked, _CHOICES)
         followed = actions.add_parser("tail", help="follow as it grows", allow_abbrev=False)
-        asked_with.add_tail(followed, _CHOICES)
+        add_tail(followed, _CHOICES)
         checked = actions.add_parser("verify", help="read and check whole", allow_abbrev=False)
-        asked_with.add_verify(checked, _CHOICES)
+        add_verify(checked, _CHOICES)
         signed = actions.add_parser(
             "checkpoint", help="sign what is there, and print the note", allow_abbrev=False
         )
-        asked_with.add_checkpoint(signed, _CHOICES)
+        add_checkpoint(signed, _CHOICES)
         proved = actions.add_parser(
             "proof", help="prove an entry to an outsider", allow_abbrev=False
         )
-        asked_with.add_proof(proved, _CHOICES)
+        add_proof(proved, _CHOICES)
         accepted = actions.add_parser(
             "accept-rollback", help="go on after a restore from a backup", allow_abbrev=False
         )
-        asked_with.add_rollback(accepted, _CHOICES)
+        add_rollback(accepted, _CHOICES)
         signing = actions.add_parser(
             "signer", help="hold the keys for another user: [ledger] signer", allow_abbrev=False
         )
-        asked_with.add_signer(signing)
+        add_signer(signing)
         exported = actions.add_parser(
             "export", help="lines as they are stored, or a page", allow_abbrev=False
         )
-        asked_with.add_export(exported, _CHOICES)
+        add_export(exported, _CHOICES)
         shown = actions.add_parser(
             "content", help="print what an entry names by a salted digest", allow_abbrev=False
         )
-        asked_with.add_content(shown)
+        add_content(shown)
         erased = actions.add_parser(
             "erase",
             help="erase such a content and its salt for good; recorded, and proofs stay",
             allow_abbrev=False,
         )
-        asked_with.add_erase(erased)
+        add_erase(erased)
         for parsed in (asked, followed, proved):
             add_common(parsed, "print one JSON value a line, one an entry")
         for parsed in (checked, exported, signed, accepted, shown, erased):
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Answer the question."""
         question = options.question
         if question == "signer":
             # Started for every checkpoint, perhaps as another user: no project, nothing more.
@@ -110,7 +274,7 @@ class LedgerCommand:
             ask = run_query if question == "query" else run_tail
             return ask(site, options, console)
         if question == "export":
-            from paddock.apps.cli.ledger_export import run_export
+            from paddock.apps.cli.ledger_query import run_export
 
             return run_export(site, options, console)
         if question == "verify":

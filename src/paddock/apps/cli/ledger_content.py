@@ -2,9 +2,8 @@
 
 from contextlib import closing
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_NO
-from paddock.apps.cli.new_file import write_new_file
+from paddock.apps.cli.console import EXIT_NO, Console
+from paddock.apps.cli.ledger_query import write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly.contents import (
     NamedContent,
@@ -23,10 +22,7 @@ from paddock.values.calls import Json
 
 
 def run_content(project: Project, options: Options, console: Console) -> int:
-    """Print one content, or list those of a call; exit 1 where one is not there any more.
-
-    Raises: UsageError, IntegrityError, HostError.
-    """
+    """Print one content, or list those of a call; exit 1 where one is not there any more."""
     if (options.digest is None) == (options.call is None):
         raise UsageError("name one content: a digest, or --call ID to list them")
     if options.out is not None and (options.call is not None or options.json):
@@ -59,10 +55,7 @@ def run_content(project: Project, options: Options, console: Console) -> int:
 
 
 def run_erase(project: Project, options: Options, console: Console) -> int:
-    """Erase contents for good, and put it on record; exit 1 where there is none to erase.
-
-    Raises: UsageError, IntegrityError, HostError, LedgerBusyError, LedgerFullError.
-    """
+    """Erase contents for good, and put it on record; exit 1 where there is none to erase."""
     if bool(options.digest) == (options.call is not None):
         raise UsageError("name what to erase: digests, or --call ID")
     digests = [require_digest(text) for text in options.digest]

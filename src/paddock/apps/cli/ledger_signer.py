@@ -19,10 +19,7 @@ _INPUT_CHARS_MAX = limits.checkpoint_note_bytes_max
 
 
 def run_signer(options: Options, console: Console) -> int:
-    """Do one thing with the key of one ledger.
-
-    Raises: LedgerDamagedError: the checkpoint does not go on from the last one.
-    """
+    """Do one thing with the key of one ledger. Raises: LedgerDamagedError."""
     folder = Path(console.directory / options.directory)
     make_directories(folder)
     name = hashlib.sha256(_origin_of(options.origin)).hexdigest()[:32]
@@ -51,7 +48,6 @@ def _origin_of(given: str) -> bytes:
 
 
 def _asked(text: str) -> tuple[str, list[bytes]]:
-    """A checkpoint's three lines, and the hashes after them."""
     lines = text.splitlines(keepends=True)
     try:
         proof = [bytes.fromhex(line) for line in lines[3:]]

@@ -1,9 +1,4 @@
-"""`paddock ledger verify`.
-
-Also here:
-
-- `paddock ledger checkpoint`, `proof` and `accept-rollback`.
-"""
+"""`paddock ledger verify`."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,10 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from paddock import limits
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_INTEGRITY
-from paddock.apps.cli.ledger_wanted import unfinished
-from paddock.apps.cli.new_file import write_new_file
+from paddock.apps.cli.console import EXIT_INTEGRITY, Console
+from paddock.apps.cli.ledger_query import unfinished, write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import (
     Audit,
@@ -25,7 +18,7 @@ from paddock.assembly.auditing import (
     ledgers_known,
 )
 from paddock.assembly.ledgers import open_plane_ledger
-from paddock.assembly.site import PlaneSite
+from paddock.assembly.project import PlaneSite
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger.checkpoint import checkpoints_folder, read_notes
 from paddock.ledger.format.lines import VerifierKey
@@ -99,7 +92,6 @@ def run_verify(
 
 
 def _reported(faults: list[PaddockError], console: Console) -> PaddockError:
-    """The first fault, now that the others are said."""
     for fault in faults[1:]:
         console.report(fault)
     return faults[0]
@@ -263,7 +255,6 @@ _GO_ON: Final = "go on from what is here? what was signed before counts no more 
 
 
 def run_checkpoint(site: PlaneSite, options: Options, console: Console) -> int:
-    """Make a checkpoint, carry it up, and hand it out."""
     name = LedgerName(options.ledger)
     _require_ledger(site, name)
     with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:

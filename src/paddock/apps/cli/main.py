@@ -4,26 +4,35 @@ The table of commands is plain data, so that `paddock --help` loads nothing else
 """
 
 import contextlib
+import os
 import sys
 from typing import Final
 
 from msgspec import Struct
 
-from paddock.apps.cli.console import Console, forget
-from paddock.apps.cli.exits import (
+from paddock.apps.cli.console import (
     EXIT_DEFECT,
     EXIT_DONE,
     EXIT_HOST,
     EXIT_INTERRUPTED,
     EXIT_NOT_READ,
     EXIT_USAGE,
+    Console,
     exit_of_error,
+    forget,
 )
-from paddock.errors import ConfigError, HostError, PaddockError, PermissionDeniedError, UsageError
+from paddock.errors import (
+    ConfigError,
+    HostError,
+    InternalError,
+    PaddockError,
+    PermissionDeniedError,
+    UsageError,
+)
 
 
 class Listed(Struct, frozen=True):
-    """One row of the table: what it does, and the module that does it.
+    """One row of the table: what it does, and the `module`, or `module:NAME`, that does it.
 
     A module with a folder is another app's own command: apps know each other by name alone.
     """
@@ -36,18 +45,20 @@ class Listed(Struct, frozen=True):
 
 COMMANDS: Final = {
     "demo": Listed("take the tour on a governed copy of this project", "demo"),
-    "init": Listed("make a governed project, or a bare plane", "init"),
-    "where": Listed("show where root, plane, policy and ledgers are", "where"),
-    "trust": Listed("look at a project's policy and trust it", "trust"),
-    "call": Listed("run one governed tool call", "call"),
-    "tools": Listed("list the tools that an agent has", "tools"),
-    "run": Listed("have an agent do a task, and print its answer", "run"),
+    "init": Listed("make a governed project, or a bare plane", "setup:INIT"),
+    "where": Listed("show where root, plane, policy and ledgers are", "setup:WHERE"),
+    "trust": Listed("look at a project's policy and trust it", "setup:TRUST"),
+    "call": Listed("run one governed tool call", "call:CALL"),
+    "tools": Listed("list the tools that an agent has", "call:TOOLS"),
+    "run": Listed("have an agent do a task, and print its answer", "run:RUN"),
     "admin": Listed("talk with an agent of a plane", "admin.command"),
     "session": Listed(
-        "list, show, resume and export sessions", "session", ("list", "show", "resume", "export")
+        "list, show, resume and export sessions",
+        "run:SESSION",
+        ("list", "show", "resume", "export"),
     ),
     "agent": Listed(
-        "create, list, show and remove agents", "agent", ("create", "list", "show", "remove")
+        "create, list, show and remove agents", "setup:AGENT", ("create", "list", "show", "remove")
     ),
     "policy": Listed(
         "check, explain, test, lint, replay and compare policy",
@@ -59,9 +70,9 @@ COMMANDS: Final = {
         "approvals",
         ("list", "show", "grant", "refuse"),
     ),
-    "history": Listed("list what calls changed", "history"),
-    "diff": Listed("show what a call changed", "diff"),
-    "undo": Listed("bring back what a call replaced", "undo"),
+    "history": Listed("list what calls changed", "history:HISTORY"),
+    "diff": Listed("show what a call changed", "history:DIFF"),
+    "undo": Listed("bring back what a call replaced", "history:UNDO"),
     "ledger": Listed(
         "query, follow, verify and export ledgers",
         "ledger",
@@ -77,10 +88,10 @@ COMMANDS: Final = {
     ),
     "package": Listed(
         "make, approve, install and remove packages of a plane",
-        "package",
+        "package:PACKAGE",
         ("hash", "pack", "verify", "sign", "approve", "install", "uninstall", "list", "why"),
     ),
-    "gate": Listed("look whether a plane is what it should be", "gate"),
+    "gate": Listed("look whether a plane is what it should be", "package:GATE"),
     "bootstrap": Listed(
         "make the archive that planes are made of, and planes of it",
         "bootstrap",
@@ -145,8 +156,6 @@ def main(arguments: list[str], console: Console) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # The door: a defect has an id, not a traceback.
-        from paddock.apps.cli.defect import report_defect
-
         report_defect(error, console)
         return EXIT_DEFECT
 
@@ -202,19 +211,17 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
 
     _allow_open_files()
     folder = "" if "." in listed.module else "cli."
-    module = import_module(f"paddock.apps.{folder}{listed.module}")
-    options = parse(module.COMMAND, name, arguments, plane, console)
+    module, _, constant = listed.module.partition(":")
+    command = getattr(import_module(f"paddock.apps.{folder}{module}"), constant or "COMMAND")
+    options = parse(command, name, arguments, plane, console)
     if options is None:
         return EXIT_DONE
     _require_person([name, *arguments], console)
-    return module.COMMAND.run(options, console)
+    return command.run(options, console)
 
 
 def _require_person(arguments: list[str], console: Console) -> None:
-    """Refuse a person's act where a client of the hook started us: its model would consent.
-
-    Raises: PermissionDeniedError.
-    """
+    """Refuse a person's act where a client of the hook started us: its model would consent."""
     from paddock.plane.client_processes import descends_from_client
     from paddock.plane.environment import read_environment
 
@@ -252,7 +259,6 @@ def _allow_open_files() -> None:
 
 
 def console() -> None:
-    """The `paddock` program."""
     here = Console.of_process()
     # Threat: what was cut short must not pass for done where `paddock ledger verify | head -1`
     # decides what comes next.
@@ -268,3 +274,30 @@ def console() -> None:
             status = EXIT_HOST
         forget(here.stdout)
     sys.exit(status)
+
+
+def report_defect(error: Exception, console: Console) -> None:
+    """Say that it is our fault, with an id, and keep the traceback for a report."""
+    identity = os.urandom(6).hex()
+    kept = _keep(error, identity, console)
+    hint = f"please report it with {kept}" if kept else "please report it"
+    console.report(
+        InternalError(f"a defect of Paddock, {type(error).__name__} (id {identity})", hint=hint)
+    )
+
+
+def _keep(error: Exception, identity: str, console: Console) -> str:
+    """The file that holds the traceback, or an empty text where none could be written."""
+    import traceback
+
+    from paddock.plane.environment import read_environment
+
+    try:
+        home = read_environment(console.variables).paddock_home
+        path = home / "defects" / f"{identity}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(traceback.format_exception(error))
+    except (OSError, ConfigError):
+        return ""
+    return str(path)

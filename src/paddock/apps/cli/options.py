@@ -4,10 +4,12 @@ import argparse
 import difflib
 from collections.abc import Iterable, Sequence
 from copy import copy
+from datetime import UTC, datetime
 from typing import NoReturn, Protocol, TypeVar, overload
 
 from paddock.apps.cli.console import Console
 from paddock.errors import UsageError
+from paddock.text.show import quote
 
 Options = argparse.Namespace
 _N = TypeVar("_N")
@@ -17,9 +19,7 @@ class Command(Protocol):
     summary: str
     examples: str
 
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Declare options and arguments."""
-        ...
+    def configure(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, options: Options, console: Console) -> int:
         """Do it; the exit status."""
@@ -95,7 +95,6 @@ def make_parser(command: Command, name: str) -> Parser:
 
 
 def add_common(parser: argparse.ArgumentParser, as_json: str = "print one JSON value") -> None:
-    """`--json` and `--plane`, which may stand before or after a sub-command."""
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=as_json)
     parser.add_argument(
         "--plane", metavar="DIR", default=argparse.SUPPRESS, help="the project or bare plane"
@@ -105,10 +104,7 @@ def add_common(parser: argparse.ArgumentParser, as_json: str = "print one JSON v
 def parse(
     command: Command, name: str, arguments: Sequence[str], plane: str | None, console: Console
 ) -> Options | None:
-    """The options, or None where a help text was asked for and printed.
-
-    Raises: UsageError.
-    """
+    """The options, or None where a help text was asked for and printed. Raises: UsageError."""
     preset = argparse.Namespace(json=False, plane=plane)
     try:
         options = make_parser(command, name).parse_args(list(arguments), preset)
@@ -122,9 +118,7 @@ def parse(
 def require_named(what: str, directory: str | None) -> None:
     """Refuse an empty name, which the system would take for the current directory.
 
-    Threat: `--plane "$PLANE"` where the variable is not set.
-
-    Raises: UsageError.
+    Threat: `--plane "$PLANE"` where the variable is not set. Raises: UsageError.
     """
     if directory == "":
         raise UsageError(f"{what} is empty, and names no directory", hint="for here, write .")
@@ -134,3 +128,16 @@ def nearest(given: str, known: Sequence[str]) -> str:
     """`did you mean …`, or an empty text."""
     found = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
     return f"did you mean {found[0]!r}" if found else ""
+
+
+def seconds_of(text: str | None, option: str) -> float | None:
+    """RFC 3339 as seconds since 1970; UTC where it names no zone. Raises: UsageError."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{quote(text)} is no time", where=option, hint="such as 2026-01-31T12:00:00Z"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

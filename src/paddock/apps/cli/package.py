@@ -1,4 +1,4 @@
-"""`paddock package`."""
+"""`paddock package` and `paddock gate`."""
 
 import argparse
 import re
@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_NO
+from paddock.apps.cli.console import EXIT_NO, Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import environment_of, find_project, use_project
-from paddock.errors import ConfigError, UsageError
+from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.packages.rows import (
     ArchiveRefusedError,
     Failure,
     GateRefusedError,
     OwnershipRefusedError,
+    PackageRow,
 )
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 
 if TYPE_CHECKING:
+    from paddock.gates.results import GateResult
     from paddock.packages.archive import Archive
+    from paddock.packages.install import InstallReport
+    from paddock.packages.listing import Ownership
     from paddock.packages.signing import PublicKey, Signature
+    from paddock.packages.vouching import Approved
+
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -223,7 +228,6 @@ class PackageCommand:
         return 0
 
     def _approve(self, options: Options, console: Console) -> int:
-        from paddock.apps.cli.package_show import say_approved
         from paddock.assembly.packages import open_depot
         from paddock.packages.archive import load_archive
         from paddock.packages.signing import make_operator_key
@@ -241,9 +245,7 @@ class PackageCommand:
         return 0
 
     def _install(self, options: Options, console: Console) -> int:
-        from paddock.apps.cli.package_show import say_report
-        from paddock.assembly.archive_notes import archive_notes
-        from paddock.assembly.packages import is_development_plane, open_depot
+        from paddock.assembly.packages import archive_notes, is_development_plane, open_depot
         from paddock.packages.install import InstallWish, install
         from paddock.packages.signing import read_signature
 
@@ -272,7 +274,6 @@ class PackageCommand:
         return EXIT_NO if report.status == "unchanged" else 0
 
     def _uninstall(self, options: Options, console: Console) -> int:
-        from paddock.apps.cli.package_show import say_report
         from paddock.assembly.packages import open_depot
         from paddock.packages.install import uninstall
 
@@ -282,7 +283,6 @@ class PackageCommand:
         return 0
 
     def _list(self, options: Options, console: Console) -> int:
-        from paddock.apps.cli.package_show import say_rows
         from paddock.assembly.packages import plane_packages
 
         rows = plane_packages(use_project(options, console)).list_all()
@@ -290,7 +290,6 @@ class PackageCommand:
         return 0
 
     def _why(self, options: Options, console: Console) -> int:
-        from paddock.apps.cli.package_show import say_owner
         from paddock.assembly.packages import plane_packages
         from paddock.packages.listing import find_owner
 
@@ -325,7 +324,6 @@ def _judge_signature(
 
 
 def _known_keys(options: Options, console: Console) -> "dict[str, PublicKey]":
-    """The user's own key, and those of the plane where one is meant."""
     from paddock.packages.signing import find_operator_key, public_half, read_keys
 
     found: dict[str, PublicKey] = {}
@@ -374,4 +372,197 @@ def _failures_json(failures: tuple[Failure, ...]) -> list[Json]:
     return [{"file": failure.file, "reason": failure.reason} for failure in failures]
 
 
-COMMAND = PackageCommand()
+PACKAGE = PackageCommand()
+
+_SHOWN_MAX: Final = 20
+"""Rows that are said one by one; `--json` has all."""
+
+
+def say_report(report: "InstallReport", options: Options, console: Console) -> None:
+    from paddock.packages.install import word_of
+
+    if options.json:
+        console.write_json(report.as_json())
+        return
+    word = {
+        "unchanged": "is installed already, exactly so:",
+        "planned": "would be installed:",
+    }.get(report.status, f"{report.status}:")
+    before = f" (was {report.previous})" if report.previous else ""
+    console.say(f"{word} {report.package_id} {report.version}{before}  {report.digest}")
+    for change in report.changes[:_SHOWN_MAX]:
+        console.say(f"  {word_of(change):<9} {show_name(change.path)}")
+    if len(report.changes) > _SHOWN_MAX:
+        console.say(f"  and {len(report.changes) - _SHOWN_MAX} more: --json lists them")
+    for note in report.notes:
+        console.say(f"  note: {show_name(note)}")
+    for result in report.acceptance:
+        console.say(f"  accepted: {show_name(result.command)}")
+    if report.wo_id is not None:
+        console.say(f"  approved by {report.wo_id}")
+
+
+def say_approved(made: "Approved", options: Options, console: Console) -> None:
+    """An approval that was made: its id alone on the first line."""
+    approval = made.approval
+    if options.json:
+        console.write_json(
+            {
+                "status": "approved",
+                **approval.as_json(),
+                "enrolled": made.enrolled,
+                "settles_install": made.settles_install,
+            }
+        )
+        return
+    console.say(approval.wo_id)
+    console.say(f"  digest   {approval.digest}")
+    console.say(f"  expires  {approval.expires}")
+    for pattern in approval.scope[:_SHOWN_MAX]:
+        console.say(f"  scope    {show_name(pattern)}")
+    if len(approval.scope) > _SHOWN_MAX:
+        console.say(f"  and {len(approval.scope) - _SHOWN_MAX} more")
+    if made.enrolled:
+        console.say(f"  the plane had no key: yours, {approval.key_id}, is its first")
+    if made.settles_install:
+        console.say("  the package was installed without one: it has one now")
+
+
+def say_rows(rows: tuple[PackageRow, ...], options: Options, console: Console) -> None:
+    if options.json:
+        console.write_json([row.as_json() for row in rows])
+        return
+    if not rows:
+        console.say("no packages are installed")
+    width = max((len(row.package_id) for row in rows), default=0)
+    for row in rows:
+        approved = row.wo_id or ("no approval" if row.dev else "")
+        parts = (
+            f"{show_name(row.package_id):<{width}}",
+            f"{row.version:<10}",
+            f"{row.tier:<4}",
+            f"{row.framework_id:<12}",
+            f"{row.spec_id:<16}",
+            f"{row.state:<9}",
+            approved,
+        )
+        console.say("  ".join(parts).rstrip())
+        for failure in row.failures[:_SHOWN_MAX]:
+            console.say(f"    {show_name(failure.file)}: {failure.reason}")
+
+
+def say_owner(found: "Ownership", options: Options, console: Console) -> None:
+    if options.json:
+        console.write_json(found.as_json())
+        return
+    owner = found.owner
+    if owner is None:
+        console.say(f"{show_name(found.path)}: no package owns it")
+        return
+    console.say(f"{show_name(found.path)}: {owner.package_id} {owner.version}")
+    console.say(f"  classification  {found.classification}")
+    console.say(f"  package digest  {owner.digest}")
+    console.say(f"  approved by     {owner.wo_id or 'nobody'}")
+    console.say(f"  state           {found.problem or 'as it was brought'}")
+
+
+_SHOWN_MAX_GATE: Final = 50
+"""Failures of one gate that are said one by one; `--json` has all."""
+
+
+class GateCommand:
+    summary = (
+        "Look whether a bare plane is what its packages, approvals and ledgers say.\n"
+        "Without --gate all eight look: G0B files and ownership, G1 and G1-COMPLETE specs\n"
+        "and frameworks, G2 approvals, G3 dependencies, G4 acceptance tests (they run, in the\n"
+        "sandbox), G5 signatures, G6 ledgers. What has nothing to look at is not applicable,\n"
+        "which is no pass. With --enforce the status is 1 when a gate fails. What the gates\n"
+        "said is recorded in the governance ledger."
+    )
+    examples = (
+        "  paddock gate --all --enforce\n"
+        "  paddock gate --gate G0B\n"
+        "  paddock --plane DIR gate --all --json"
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("--gate", metavar="NAME", help="one gate, such as G0B")
+        which.add_argument("--all", action="store_true", help="all eight (the default)")
+        parser.add_argument(
+            "--enforce", action="store_true", help="end with status 1 when a gate fails"
+        )
+
+    def run(self, options: Options, console: Console) -> int:
+        from paddock.assembly.gates import check_gates, is_governance_gone
+        from paddock.gates.results import results_json
+
+        names = _names(options.gate)
+        project = find_project(options, console)
+        # That is what G6 is there to say; nothing can be recorded. Opened, the plane would
+        # have another ledger in the place of one that is gone.
+        is_damaged = is_governance_gone(project)
+        if not is_damaged:
+            try:
+                project = use_project(options, console)
+            except LedgerDamagedError:
+                is_damaged = True
+        run = check_gates(project, names, _Progress(console))
+        if options.json:
+            console.write_json(results_json(run.results))
+        else:
+            _say(run.results, console)
+        if run.unrecorded is not None:
+            console.warn(f"note: this was not recorded: {run.unrecorded.message}")
+        return EXIT_NO if run.has_failed and (options.enforce or is_damaged) else 0
+
+
+def _names(given: str | None) -> tuple[str, ...]:
+    from paddock.gates.results import ALL_GATES, PLANE_GATES
+
+    if given is None:
+        return PLANE_GATES
+    name = given.upper()
+    if name not in ALL_GATES:
+        raise UsageError(
+            f"there is no gate {quote(given)}",
+            where="--gate",
+            hint=f"the gates are: {', '.join(ALL_GATES)}",
+        )
+    return (name,)
+
+
+class _Progress:
+    """See `Watcher`: lines on standard error, where that is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def begins(self, gate: str, what: str) -> None:
+        if self._console.stderr.isatty():
+            self._console.warn(f"{gate}: {show_name(what)} …" if what else f"{gate} …")
+
+
+def _say(results: "tuple[GateResult, ...]", console: Console) -> None:
+    from paddock.gates.results import Status, count_of
+
+    words = {
+        Status.PASS: console.paint(f"{'pass':<14}", "32"),
+        Status.FAIL: console.paint(f"{'FAIL':<14}", "31"),
+        Status.NOT_APPLICABLE: f"{'not applicable':<14}",
+    }
+    for result in results:
+        note = f"  {show_name(result.note)}" if result.note else ""
+        row = f"{result.gate:<11}  {words[result.status]}  {result.checks} checks{note}"
+        console.print(f"{row}\n")
+        for failure in result.failures[:_SHOWN_MAX_GATE]:
+            console.say(f"  {show_name(str(failure))}")
+        if len(result.failures) > _SHOWN_MAX_GATE:
+            console.say(f"  and {len(result.failures) - _SHOWN_MAX_GATE} more: --json lists them")
+    passed, failed = count_of(results, Status.PASS), count_of(results, Status.FAIL)
+    console.say(
+        f"{passed} passed, {failed} failed, {len(results) - passed - failed} not applicable"
+    )
+
+
+GATE = GateCommand()

@@ -8,15 +8,15 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import environment_of, find_project, override_of
-from paddock.assembly.client_agents import (
+from paddock.assembly.policies import find_policy_files, read_candidate
+from paddock.assembly.project import (
+    Project,
     chain_of_type,
     declared_for,
     is_bound,
     is_yet_to_be_made,
     planned_default_chain,
 )
-from paddock.assembly.policies import find_policy_files, read_candidate
-from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.plane.discover import find_root
 from paddock.policy.actions import parse_action
@@ -131,7 +131,6 @@ class PolicyCommand:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Answer the question."""
         if options.question in _ASKED and not (options.action or "").strip():
             raise UsageError("no action is given", where="ACTION", hint=_ASKED[options.question])
         if options.question == "check":
@@ -222,7 +221,6 @@ class PolicyCommand:
 
 
 def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
-    """The policy that is meant, and where git may track files of which it speaks."""
     if options.file is None:
         project = find_project(options, console)
         _warn_of_distrust(project, console)
@@ -236,7 +234,7 @@ def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
 
 def _held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:
     # It tries each backend on this host: for what is to be confined alone.
-    from paddock.assembly.held import held_here
+    from paddock.assembly.shell import held_here
 
     return held_here(project, policy, chain, action)
 
@@ -270,7 +268,6 @@ def _past(options: Options, console: Console) -> int:
 
 
 def is_call_id(text: str) -> bool:
-    """Whether it is meant as the id of a recorded call, not as an action."""
     # What the ledger keeps cut says so behind it, with spaces.
     return not text.startswith("tool:") and (" " not in text or is_cut(text))
 

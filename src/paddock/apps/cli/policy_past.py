@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_INTEGRITY
-from paddock.apps.cli.options import Options
+from paddock.apps.cli.console import EXIT_INTEGRITY, Console
+from paddock.apps.cli.options import Options, seconds_of
 from paddock.apps.cli.project import environment_of, find_project, override_of
-from paddock.apps.cli.times import seconds_of
-from paddock.assembly.client_agents import chain_of_type, planned_default_chain
 from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.policies import (
     Candidate,
@@ -24,6 +21,7 @@ from paddock.assembly.policies import (
     own_candidate,
     read_candidate,
 )
+from paddock.assembly.project import chain_of_type, planned_default_chain
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.query import BadRow, Filter, find_decided, query
 from paddock.ledger.read import stands

@@ -37,7 +37,6 @@ class Sandbox:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-command."""
         parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
         plan = parts.add_parser(
             "plan", help="what commands may read, write and reach", allow_abbrev=False

@@ -56,18 +56,12 @@ _SCHEMA: Final[ElicitRequestedSchema] = {
 
 
 class Asker(Protocol):
-    """Puts one call's question to its client."""
-
-    def answer(self, request: ApprovalRequest) -> Approval:
-        """As an approver does."""
-        ...
+    def answer(self, request: ApprovalRequest) -> Approval: ...
 
 
 class Governing(Protocol):
     @property
-    def governs(self) -> bool:
-        """Whether it is in force still."""
-        ...
+    def governs(self) -> bool: ...
 
 
 CURRENT: Final[ContextVar[Asker | None]] = ContextVar("paddock.mcp.asker", default=None)
@@ -161,8 +155,6 @@ class Returned(Struct, frozen=True):
 
 
 class ReturningAsker:
-    """Has the client make its call again with the answer."""
-
     def __init__(self, inbox: Inbox, returned: Returned | None, name: str) -> None:
         self.returned = returned
         self.name = name
@@ -172,9 +164,8 @@ class ReturningAsker:
     def answer(self, request: ApprovalRequest) -> Approval:
         """The answer that came back, if it is for exactly this and was not used before.
 
-        Threat: whatever comes back is the client's to forge, keep and send again. The
-        state is sealed; what it names is looked up, compared and taken from the inbox,
-        where it stands once.
+        Threat: whatever comes back is the client's to forge, keep and send again. The state is
+        sealed; what it names is looked up, compared and taken from the inbox, where it stands once.
         """
         returned = self.returned
         if returned is None or returned.digest != request.digest:
@@ -201,7 +192,6 @@ class ReturningAsker:
                 self._inbox.forget_waiting(parked.request)
 
     def question(self, result: ToolResult) -> InputRequiredResult | None:
-        """The question to send instead of the result, if one was put and is kept."""
         identity = result.details.get(KEY)
         if self._asked is None or not isinstance(identity, str):
             return None

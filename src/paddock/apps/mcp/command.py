@@ -27,43 +27,29 @@ _SCOPES: Final = ("project", "user")
 
 class McpConsole(Protocol):
     @property
-    def variables(self) -> Mapping[str, str]:
-        """The environment."""
-        ...
+    def variables(self) -> Mapping[str, str]: ...
 
     @property
-    def stdin(self) -> TextIO:
-        """Where a client's messages come from."""
-        ...
+    def stdin(self) -> TextIO: ...
 
     @property
-    def stdout(self) -> TextIO:
-        """Where the answers go."""
-        ...
+    def stdout(self) -> TextIO: ...
 
     @property
     def directory(self) -> Path: ...
 
     @property
-    def is_interactive(self) -> bool:
-        """Whether a person can be asked."""
-        ...
+    def is_interactive(self) -> bool: ...
 
     def agrees(self, question: str) -> bool:
         """Whether a person says yes. Raises: UsageError where nobody can be asked."""
         ...
 
-    def say(self, text: str = "") -> None:
-        """For a person, on stdout."""
-        ...
+    def say(self, text: str = "") -> None: ...
 
-    def warn(self, text: str) -> None:
-        """For a person, on stderr."""
-        ...
+    def warn(self, text: str) -> None: ...
 
-    def write_json(self, value: Json) -> None:
-        """For a program, on stdout."""
-        ...
+    def write_json(self, value: Json) -> None: ...
 
 
 class Mcp:
@@ -82,7 +68,6 @@ class Mcp:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """Options of the server, and the sub-commands."""
         parser.add_argument("--agent", metavar="NAME", help="whose tools (default: main, or admin)")
         parser.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP")
         parser.add_argument(
@@ -132,7 +117,6 @@ class Mcp:
             )
 
     def run(self, options: Options, console: McpConsole) -> int:
-        """Serve until the client leaves, or do what was asked."""
         if options.action == "install":
             return self._install(options, console)
         if options.action == "uninstall":

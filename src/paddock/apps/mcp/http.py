@@ -1,11 +1,4 @@
-"""Serving clients over streamable HTTP: a bearer token says which agent is calling.
-
-Also here:
-
-- Who may speak to the HTTP server at all: an ASGI application round the SDK's.
-- Whose request it is over HTTP: the agent whose token it carries.
-- The requests that run in the sessions of the HTTP server, by what they are told apart with.
-"""
+"""Serving clients over streamable HTTP: a bearer token says which agent is calling."""
 
 import asyncio
 import ipaddress
@@ -71,10 +64,7 @@ class TokenVerifier(Struct, frozen=True):
     """What was said already. Owned by the event loop's thread."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """See `mcp.server.auth.provider.TokenVerifier`.
-
-        Raises: AuthenticationError: no token can be looked up.
-        """
+        """See `mcp.server.auth.provider.TokenVerifier`. Raises: AuthenticationError."""
         try:
             # Files are read, and nobody else may wait for that.
             bearer = await anyio.to_thread.run_sync(self._find, token)
@@ -109,8 +99,6 @@ def not_looked_up(connection: HTTPConnection, error: AuthenticationError) -> Res
 
 
 class ByToken(Struct, frozen=True):
-    """The agent of a request is the one whose token it carries."""
-
     agents: Agents
 
     def served(self) -> Served:
@@ -155,7 +143,6 @@ class RunningRequests:
 
     @contextmanager
     def held(self, key: RequestKey | None) -> Generator[None]:
-        """For so long it runs, whoever else holds it."""
         if key is None:
             yield
             return
@@ -183,8 +170,6 @@ class RunningRequests:
 
 
 class Hosts(Struct, frozen=True):
-    """By which hosts the server may be addressed."""
-
     is_loopback: bool
     """Bound to this machine alone: then other addresses are refused as well."""
     names: frozenset[str] = frozenset()
@@ -293,8 +278,6 @@ PATH: Final = "/mcp"
 
 
 class Address(Struct, frozen=True):
-    """Where to listen."""
-
     host: str
     port: int
 
@@ -367,9 +350,8 @@ def serve_http(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `say` hears the address once it is bound.
 
-    What is under way then has `limits.mcp_end_s` to come to its end, and is told to stop.
-
-    Raises: UsageError, ConfigError; HostError: the address cannot be used.
+    What is under way then has `limits.mcp_end_s` to come to its end, and is told to stop. Raises:
+    UsageError, ConfigError; HostError: the address cannot be used.
     """
     try:
         agents.get(only)

@@ -1,9 +1,4 @@
-"""The server in a client's own configuration file: our entry, and nothing else.
-
-Also here:
-
-- Our entry out of a client's own configuration file: that, and nothing else.
-"""
+"""The server in a client's own configuration file: our entry, and nothing else."""
 
 import shutil
 import sys
@@ -80,11 +75,8 @@ def our_entry(known: object) -> dict[str, Json] | None:
 def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> ClientFileEdit:
     """Plan the entry into the file, which is made if it is missing.
 
-    Of an entry of ours that stands there, what starts the server is set, what is missing is
-    added, and the rest stays: an environment, a time limit.
-
-    Raises: ConfigError: the file does not load. UsageError: the entry there is another
-        program's, or stands in a form that only a person can change.
+    Of an entry of ours that stands there, what starts the server is set, what is missing is added,
+    and the rest stays: an environment, a time limit. Raises: ConfigError, UsageError.
     """
     found = read_client_file(file, follows=scope == "user")
     write = _toml if file.suffix == ".toml" else _json
@@ -220,14 +212,12 @@ class Elsewhere(Struct, frozen=True):
     """Why nobody can tell; empty where it stands there."""
 
     def describe(self, client: Client) -> str:
-        """For a person, with what to do."""
         if self.why:
             return f"nobody can tell whether it stands in {self.file}: {self.why}"
         line = f"paddock mcp uninstall --client {client} --scope {self.scope}"
         return f"it stands in {self.file} (scope {self.scope}): {line}"
 
     def as_json(self) -> dict[str, Json]:
-        """For a program."""
         return {"scope": self.scope, "file": str(self.file), "why": self.why}
 
 

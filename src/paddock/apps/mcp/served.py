@@ -1,9 +1,4 @@
-"""The agents behind the server: their runtimes, and the tools that clients are shown.
-
-Also here:
-
-- A client's answer about changes that wait: they are brought in, and nothing runs again.
-"""
+"""The agents behind the server: their runtimes, and the tools that clients are shown."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -24,8 +19,7 @@ from paddock.apps.mcp.asking import (
 )
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.granting import grant_here, resume
-from paddock.assembly.ids import new_session_id
-from paddock.assembly.project import Project
+from paddock.assembly.project import Project, new_session_id
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import (
     ApprovalExpiredError,
@@ -82,8 +76,6 @@ class Looks(Struct, frozen=True):
 
 
 class SeenGovernance(Struct, frozen=True):
-    """What governed an agent when it was last looked through."""
-
     files: Looks
     """What they say is in the runtime."""
     directories: Looks
@@ -232,10 +224,9 @@ def settle_changes(
 ) -> ToolResult | None:
     """What came of the answer; None where no changes wait for it: then the call is made.
 
-    Threat: whatever comes back is the client's to forge, keep and send again. The state is
-    sealed; what it names is looked up and compared, and its changes are taken once.
-
-    Raises: UsageError: the runtime is closed. IntegrityError, ConfigError, HostError.
+    Threat: whatever comes back is the client's to forge, keep and send again. The state is sealed;
+    what it names is looked up and compared, and its changes are taken once. Raises: UsageError: the
+    runtime is closed. IntegrityError, ConfigError, HostError.
     """
     returned = asker.returned
     parked = None if returned is None else _find(served, returned)

@@ -1,10 +1,4 @@
-"""The server's two answers, tools/list and tools/call, for both protocol eras.
-
-Also here:
-
-- Running calls: in threads, at most so many at once, stopped when nobody waits any more.
-- A tool result as an MCP client gets it.
-"""
+"""The server's two answers, tools/list and tools/call, for both protocol eras."""
 
 import asyncio
 import os
@@ -72,8 +66,6 @@ _PROGRESS_S: Final = 1.0
 
 
 class Calls:
-    """The calls of one server."""
-
     def __init__(self, calls_max: int) -> None:
         self._places = anyio.CapacityLimiter(calls_max)
 
@@ -99,7 +91,6 @@ class Calls:
 
 
 async def _watch(cancel: CancelToken, session: ServerSession, printed: LastLine | None) -> None:
-    """Report progress until cancelled, and pass that on."""
     seconds = 0
     try:
         while True:
@@ -196,7 +187,6 @@ class McpServer(Struct, frozen=True):
     async def list_tools(
         self, context: Context, params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        """What this agent may ever call."""
         del context, params
         # It may have to open the agent. It waits for no call: those have places of their own.
         served = await anyio.to_thread.run_sync(self._served)
@@ -208,10 +198,7 @@ class McpServer(Struct, frozen=True):
     async def call_tool(
         self, context: Context, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult:
-        """Run one call; a refused one is an error result.
-
-        Raises: MCPError: there is no such tool for this agent, or nothing can be run.
-        """
+        """Run one call; a refused one is an error result. Raises: MCPError."""
         cancel = CancelToken()
         printed = LastLine()
         client_call = _client_call(context.params)
@@ -230,10 +217,8 @@ class McpServer(Struct, frozen=True):
     async def refuse_unusable(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Put a call on record that the SDK answers, and no handler.
 
-        That is one whose arguments are none, and one whose answer to a question came late
-        or with a state that is not ours.
-
-        Raises: MCPError: as `call_tool`, and whatever comes of the rest.
+        That is one whose arguments are none, and one whose answer to a question came late or with a
+        state that is not ours. Raises: MCPError: as `call_tool`, and whatever comes of the rest.
         """
         params = ctx.params or {}
         given = cast("Json", params.get("arguments"))
@@ -272,7 +257,6 @@ class McpServer(Struct, frozen=True):
 
 
 def make_server(door: Door, calls_max: int, *, is_structured: bool) -> Server[Any]:
-    """The server, ready for any transport."""
     handlers = McpServer(door, Calls(calls_max), is_structured)
     server: Server[Any] = Server(
         _NAME,

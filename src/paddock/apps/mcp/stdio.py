@@ -2,10 +2,6 @@
 
 The descriptors are waited for and never read or written before they are ready: a signal
 is heard also while the client sends nothing and reads nothing.
-
-Also here:
-
-- What comes in on a stream, a message a line: from bytes to messages.
 """
 
 import contextlib
@@ -77,8 +73,6 @@ class Unusable(Struct, frozen=True):
 
 
 class Messages:
-    """The messages in a stream of bytes that comes in pieces."""
-
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
         self._held = bytearray()
@@ -262,8 +256,6 @@ _STANDARD_ERROR: Final = 2
 
 
 class OneAgent(Struct, frozen=True):
-    """Every request is for the agent that the server was started for."""
-
     agents: Agents
     name: str | None
 
@@ -274,11 +266,10 @@ class OneAgent(Struct, frozen=True):
 def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO]) -> None:
     """Serve until the client closes our input, or until SIGTERM or SIGINT.
 
-    Calls that still run are told to stop, and waited for. At a signal, what the client has
-    not read by then is given up. A line that is no message is answered with an error, and
-    ends nothing. The process's own streams, if they are given, are taken for good.
-
-    Raises: UsageError; ConfigError; HostError: the streams cannot be used.
+    Calls that still run are told to stop, and waited for. At a signal, what the client has not read
+    by then is given up. A line that is no message is answered with an error, and ends nothing. The
+    process's own streams, if they are given, are taken for good. Raises: UsageError; ConfigError;
+    HostError: the streams cannot be used.
     """
     try:
         # What cannot be served is said to whoever starts it, and not to each request.
@@ -397,8 +388,6 @@ def _take(descriptor: int, instead: int) -> int:
 
 
 class Connection:
-    """One client's messages, between a wire and the SDK."""
-
     def __init__(self, wire: ByteWire) -> None:
         self._wire = wire
         self._turn = anyio.Lock()

@@ -19,9 +19,9 @@ from paddock.policy.commands.persons import (
 def load(name: str):
     from importlib import import_module
 
-    module = COMMANDS[name].module
+    module, _, constant = COMMANDS[name].module.partition(":")
     folder = "" if "." in module else "cli."
-    return import_module(f"paddock.apps.{folder}{module}").COMMAND
+    return getattr(import_module(f"paddock.apps.{folder}{module}"), constant or "COMMAND")
 
 
 def sub_commands(name: str) -> frozenset[str]:
