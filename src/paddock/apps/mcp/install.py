@@ -245,7 +245,6 @@ def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
 def find_elsewhere(
     client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
 ) -> Sequence[Elsewhere]:
-    """Where else the client finds our entry, or nobody can tell."""
     left: list[Elsewhere] = []
     for other in _SCOPES:
         if other == scope:
@@ -298,7 +297,6 @@ def _says_the_rest(text: str, values: dict[str, object]) -> bool:
 
 
 def _other_lines(lines: Sequence[str]) -> Sequence[str]:
-    """All but our tables, with the empty line that stands before them."""
     kept: list[str] = []
     is_ours = False
     behind: list[str] = []
