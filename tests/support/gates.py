@@ -363,7 +363,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def _indented(value: Any) -> bytes:
-    from paddock.plane.strict_json import write_object
+    from paddock.plane.json_files import write_object
 
     return write_object(value)
 

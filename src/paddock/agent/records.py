@@ -239,7 +239,6 @@ def _usage_json(usage: Usage) -> dict[str, Json]:
 
 
 def _said(name: str, text: str) -> dict[str, Json]:
-    """A text with what is missing of it, where it is too long for a line."""
     kept = clean(text)
     if _size(kept) <= limits.turn_text_bytes_max:
         return {name: kept}
@@ -250,7 +249,6 @@ def _said(name: str, text: str) -> dict[str, Json]:
 
 
 def _size(text: str) -> int:
-    """Bytes in a line."""
     return len(encode_text(text))
 
 

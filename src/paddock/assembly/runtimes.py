@@ -101,10 +101,13 @@ def _registry(
     by its rule.
     """
     tools, not_loaded = _existing(project, chain[0].toolsets)
-    listed = None
-    if project.admin is not None and chain[0].name == ADMIN_AGENT:
-        listed = project.admin.tools
-    kept = None if listed is None else {entry.tool_id for entry in listed}
+    kept = None
+    if (
+        project.admin is not None
+        and chain[0].name == ADMIN_AGENT
+        and isinstance(project.admin.tools, tuple)
+    ):
+        kept = {entry.tool_id for entry in project.admin.tools}
     toolsets = _toolsets_of(policy, chain)
     held = [
         tool

@@ -68,8 +68,6 @@ from paddock.workspace.recover import RecoveredSet, recover
 
 
 class Decided(Enum):
-    """What became of a change that somebody left half done."""
-
     COMPLETED = "completed"
     UNDONE = "undone"
     NEVER_BEGUN = "never begun"
@@ -163,7 +161,6 @@ def complete(depot: Depot, transaction: Transaction) -> str:
 
 
 def _write_receipt(depot: Depot, transaction: Transaction, content: bytes) -> None:
-    """Put it beside the manifest, through the journal: a killed writer leaves no draft there."""
     entry = depot.workspace.resolve_entry(receipt_path(transaction.package_id))
     state = depot.workspace.entry_state(entry)
     version = digest_of(content)
@@ -287,8 +284,6 @@ _AS_RECORDED: Final = (
 
 
 class PackagesState(Struct, frozen=True):
-    """What is installed on a plane: by its files, and by its packages ledger."""
-
     installed: InstalledSet
     log: PackageLog
     record: Record

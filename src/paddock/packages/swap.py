@@ -92,7 +92,6 @@ class Swap(Struct):
         self.paths.append(PathChange(path, self._before(path, state), None))
 
     def finish(self) -> None:
-        """Directories: those that are missing, and those that would be left empty."""
         self._make_parents()
         self._remove_empty()
 

@@ -8,7 +8,6 @@ import contextlib
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct, field
@@ -314,7 +313,6 @@ def _listed(named: Sequence[str]) -> str:
 _ROWS_MAX: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
 class UndoArguments(ArgumentType):
     call: str = needed_text("The call to undo.")
     agent: str = needed_text("The agent whose workspace it changed.")
