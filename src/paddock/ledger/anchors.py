@@ -10,7 +10,6 @@ back. It is read when a ledger is verified: what it holds has to be in the ledge
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
 from paddock import limits
@@ -138,6 +137,8 @@ class GitAnchor:
         self._git("update-ref", "-m", message, "HEAD", commit, before)
 
     def _tree_with(self, entry: str, commit: str) -> str:
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - for a repository alone
+
         with TemporaryDirectory(prefix="paddock-anchor-") as folder:
             own = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
             if commit:

@@ -1,8 +1,7 @@
 """What an embedding program holds: one agent's tools on one workspace."""
 
-import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, Self, TypeVar, cast
 
 from msgspec import Struct
@@ -61,7 +60,7 @@ class EmbeddedTool:
             return ToolOutput(said, {})
         if isinstance(said, ToolOutput) and type(said.content) is str:
             return said
-        if inspect.iscoroutine(said):
+        if isinstance(said, Coroutine):
             said.close()
         raise self._failed(f"its handler returned {type(said).__name__}, not text")
 
@@ -104,6 +103,8 @@ def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
 
 def has_to_be_awaited(function: Callable[..., object]) -> bool:
     """Whether a function of the program, or an object that is called as one, is async."""
+    import inspect  # noqa: PLC0415 - for the functions of programs
+
     return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 

@@ -1,7 +1,6 @@
 """Options of a command: parsed by argparse, refused in our words."""
 
 import argparse
-import difflib
 from collections.abc import Iterable, Sequence
 from copy import copy
 from datetime import UTC, datetime
@@ -126,6 +125,8 @@ def require_named(what: str, directory: str | None) -> None:
 
 def nearest(given: str, known: Sequence[str]) -> str:
     """`did you mean …`, or an empty text."""
+    import difflib
+
     found = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
     return f"did you mean {found[0]!r}" if found else ""
 
