@@ -1,8 +1,9 @@
 """What a person asks of the history: what was changed, by whom, and to undo it."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
+from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -10,10 +11,12 @@ from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal, workspace_with_git
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
-from paddock.assembly.past_agents import PastWorkspaces, past_workspaces, require_past_agent
+from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PathError, TextError, UsageError
-from paddock.ledger.query import BadRow, FoundEffects, find_effects
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects
+from paddock.ledger.read import stands
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.runtime.judge import PolicyJudge
@@ -26,6 +29,48 @@ from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
+
+
+class PastWorkspaces(Struct, frozen=True):
+    """The declarations of each agent, and since when each session was at work."""
+
+    declared: Mapping[str, Sequence[StoredEntry]]
+    """By the agent's name, oldest first."""
+    began: Mapping[str, str]
+    """By the session's id: a session keeps the workspace with which it began."""
+
+    def left_since(self, call: PastCall, now: AgentRecord) -> str:
+        """The workspace that the call worked on, where its agent has another one now.
+
+        Empty where it is the same, and where no entry tells.
+        """
+        rows = self.declared.get(call.workspace_of, ())
+        began = self.began.get(call.session_id, call.timestamp)
+        earlier = [row for row in rows if row.timestamp <= began]
+        if not earlier:
+            return ""
+        then, last = earlier[-1], rows[-1]
+        # What was recorded is compared with what was recorded: a plane can be moved. What
+        # was edited by hand is on record only once the agent has been at work again.
+        is_recorded = last.entry.metadata.get("digest") == now.digest
+        present = _workspace(last) if is_recorded else str(now.workspace)
+        return "" if _workspace(then) in {"", present} else _workspace(then)
+
+
+def _workspace(stored: StoredEntry) -> str:
+    value = stored.entry.metadata.get("workspace")
+    return value if isinstance(value, str) else ""
+
+
+def past_workspaces(governance: Path, calls: Sequence[PastCall]) -> PastWorkspaces:
+    """What the governance ledger tells of the agents of these calls. Raises: HostError."""
+    declared: dict[str, list[StoredEntry]] = {}
+    for stored in find_declarations(str(governance)) if stands(governance) else ():
+        declared.setdefault(stored.entry.agent, []).append(stored)
+    began: dict[str, str] = {}
+    for call in calls:
+        began[call.session_id] = min(call.timestamp, began.get(call.session_id, call.timestamp))
+    return PastWorkspaces(declared, began)
 
 
 class UndoStanding(StrEnum):

@@ -2,7 +2,7 @@
 
     ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── answers.result_of ──▶ ToolResult
 
-All calls of one turn are prepared before any of them runs (`together.py`).
+All calls of one turn are prepared before any of them runs (`dispatch_all`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ from paddock.errors import ConfigError, InternalError, UnknownToolError
 from paddock.runtime.messages import schemas_for
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
-from paddock.tools.toolsets import ListedTool
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import Decision
 
 if TYPE_CHECKING:
     from paddock.sandbox.values import OnOutput
+    from paddock.tools.toolsets import ListedTool
 
 
 class Bounds(Struct, frozen=True):
@@ -98,7 +98,7 @@ class Registry:
 
     def __init__(
         self,
-        tools: Iterable[Tool[Any] | ListedTool] = (),
+        tools: "Iterable[Tool[Any] | ListedTool]" = (),
         withheld: frozenset[str] = frozenset(),
     ) -> None:
         """`withheld` are names that policy would deny at every call: known, and not offered."""
@@ -107,7 +107,7 @@ class Registry:
         for tool in tools:
             self.add(tool)
 
-    def add(self, tool: Tool[Any] | ListedTool) -> None:
+    def add(self, tool: "Tool[Any] | ListedTool") -> None:
         """Register a tool. Raises: ConfigError where the name is taken."""
         if tool.name in self._tools:
             raise ConfigError(
@@ -124,7 +124,7 @@ class Registry:
                 f"unknown tool {quote(name)}",
                 hint=f"the tools are: {', '.join(sorted(self._tools)) or 'none'}",
             )
-        if isinstance(tool, ListedTool):
+        if not isinstance(tool, Tool):
             tool = self._tools[name] = tool.load()
         return tool
 
