@@ -53,10 +53,7 @@ _FORMAT: Final = 1
 
 
 class Audit(Struct, frozen=True):
-    """How a ledger is verified. `given` are checkpoints that the caller brings.
-
-    `full`: every file is read. `parsed`: every line that is read is parsed, too.
-    """
+    """How to verify: `full`: read every file; `parsed`: parse every line; `given`: checkpoints."""
 
     given: Sequence[Held] = ()
     full: bool = False
@@ -129,18 +126,12 @@ def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerN
 
 
 def was_signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
-    """Whether a ledger of that name was signed here before, whether it is there now or not.
-
-    Raises: HostError, ConfigError: what its signer holds cannot be read.
-    """
+    """Return whether a ledger of that name was signed here. Raises: HostError, ConfigError."""
     return bool(_signed(layout, environment, name))
 
 
 def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
-    """Whether a signed head of the highest ledger is kept here: by its signer or in its anchor.
-
-    Raises: HostError, ConfigError: what is kept cannot be read.
-    """
+    """Return whether signer or anchor knows the highest ledger. Raises: HostError, ConfigError."""
     name = LedgerName.GOVERNANCE
     anchor = _anchor_of(layout, environment, name, layout.ledger_paths()[name])
     held = _signed(layout, environment, name)
@@ -264,10 +255,7 @@ class PlaneWitness(Struct, frozen=True):
         return self._anchors.exists() and is_known_outside(layout, environment)
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
-        """See `LedgerWitness`.
-
-        Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
-        """
+        """See `LedgerWitness`. Threat: a ledger that was cut off or put back is whole in itself."""
         is_signed_here = ledger_settings(self.project.environment).signer
         is_known = self._key_file(name).exists() or self._anchors.exists()
         if not is_known and not is_signed_here:
@@ -275,10 +263,7 @@ class PlaneWitness(Struct, frozen=True):
         return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
 
     def problem(self, name: LedgerName, found: Verification) -> str:
-        """See `LedgerWitness`.
-
-        Threat: another ledger, whole in itself, was put in this one's place.
-        """
+        """See `LedgerWitness`. Threat: another ledger, whole in itself, was put in its place."""
         file = self._key_file(name)
         if not file.exists() or found.genesis is None:
             return ""

@@ -42,10 +42,7 @@ from paddock.workspace.recover import recover
 
 
 def load_admin_config(root: ProjectRoot, layout: PlaneLayout) -> AdminConfig:
-    """The configuration in force on a bare plane, its `tools` looked up among what is registered.
-
-    Raises: ConfigError: it does not load, or `tools` holds what cannot stand there.
-    """
+    """Read the configuration in force on a bare plane, its `tools` checked. Raises: ConfigError."""
     config = read_admin_config(layout)
     require_registered(config)
     return config if root.accepted else config.tightened()

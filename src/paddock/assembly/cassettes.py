@@ -99,10 +99,7 @@ def open_played(
 def find_script(
     project: Project, model: str | None, variables: Mapping[str, str]
 ) -> PreparedCassette | None:
-    """The scripted model, where that is the one that is chosen; None elsewhere.
-
-    Raises: UsageError, ConfigError where it cannot be opened.
-    """
+    """Return the scripted model where it is the chosen one. Raises: UsageError, ConfigError."""
     settings = chosen_model(project, model)
     if settings.provider != "scripted":
         return None

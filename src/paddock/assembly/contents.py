@@ -44,10 +44,7 @@ def open_blobs(project: Project) -> BlobStore:
 
 
 def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]:
-    """The contents that entries of this call name, oldest first; raises as a query does.
-
-    From the lines alone: an index that hides a row would leave a content unerased.
-    """
+    """List what entries of this call name, oldest first; from the lines: an index may hide one."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     if not stands(path):
         return ()

@@ -267,10 +267,7 @@ _HEAD: Final = lazy_pattern(
 
 
 def skill_facts(project: Project) -> dict[str, Json]:
-    """The skills that a model is told of, and how many more there are where it is not told of all.
-
-    Limits: `skills_max`. Raises: as `installed_skills`.
-    """
+    """Return the skills that a model is told of (`skills_max`), and how many more there are."""
     found = installed_skills(project)
     named = limits.skills_max
     if len(found) <= named:

@@ -48,10 +48,7 @@ def look_at_history(project: Project) -> SeenStore:
 
 
 def settle_sets(project: Project) -> tuple[Recovered, ...]:
-    """Complete, or undo, every set of changes that a killed process left half done.
-
-    Costs one look at a directory where there is none. Raises: ConfigError, HostError.
-    """
+    """Complete, or undo, every set that a killed process left. Raises: ConfigError, HostError."""
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
         return ()

@@ -36,10 +36,7 @@ _LOADED: Final = frozenset(
 
 
 def open_project(start: Path, environment: Environment, override: Path | None = None) -> Project:
-    """As `find_project`, with the plane made on first use.
-
-    What a killed install or uninstall left half done is settled first. Raises: HostError.
-    """
+    """As `find_project`; settle a killed install, make the plane if new. Raises: HostError."""
     return _opened(find_project(start, environment, override))
 
 
@@ -125,10 +122,7 @@ def _news(project: Project) -> list[Entry]:
 
 
 def _plane_news(project: Project) -> list[Entry]:
-    """The plane and its first agent, where governance does not know them.
-
-    Not where this call made the plane: whoever made it may have been killed right after.
-    """
+    """Return plane and first agent where governance lacks them, as after a killed `init`."""
     if _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], PLANE_CREATED) is not None:
         return []
     entries = [records.plane_created(project.layout, project.root.path)]
@@ -138,10 +132,7 @@ def _plane_news(project: Project) -> list[Entry]:
 
 
 def _trust_news(project: Project, governance: Path) -> list[Entry]:
-    """The trust in a project's policy, where it holds and its entry was never written or is gone.
-
-    A bare plane's policy counts by the plane's place, not by its bytes.
-    """
+    """Return the trust in a project's policy where it holds and its entry is missing."""
     own = project.files.project
     if own is None or not own.trusted or project.layout.kind is PlaneKind.BARE:
         return []

@@ -198,10 +198,7 @@ class _Rooted(Struct, frozen=True):
 
 
 def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:
-    """Refuse a project that is no bare plane: `what` is asked for belongs to one.
-
-    Raises: UsageError; its hint names `command`.
-    """
+    """Refuse a project that is not a bare plane, where `what` belongs. Raises: UsageError."""
     if project.layout.kind is not PlaneKind.BARE:
         raise UsageError(
             f"{quote(str(project.root.path))} is no bare plane, and {what} belong to one",

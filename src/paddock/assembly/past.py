@@ -40,10 +40,7 @@ class PastWorkspaces(Struct, frozen=True):
     """By the session's id: a session keeps the workspace with which it began."""
 
     def left_since(self, call: PastCall, now: AgentRecord) -> str:
-        """The workspace that the call worked on, where its agent has another one now.
-
-        Empty where it is the same, and where no entry tells.
-        """
+        """Return the workspace of the call where its agent has another one now, else nothing."""
         rows = self.declared.get(call.workspace_of, ())
         began = self.began.get(call.session_id, call.timestamp)
         earlier = [row for row in rows if row.timestamp <= began]
@@ -121,11 +118,7 @@ class Past(Struct):
         return find_call(self.calls, wanted, self.is_shown)
 
     def require_agent(self, agent: str) -> None:
-        """Refuse a name that no agent has, or ever had: nothing found would say nothing.
-
-        Raises: UsageError: there is no such agent, and no ledger has an entry of one; ConfigError:
-        what declares the agents does not load.
-        """
+        """Refuse a name that no agent has or had. Raises: UsageError, ConfigError."""
         if not any(call.workspace_of == agent for call in self.calls):
             require_past_agent(self.project, agent)
 

@@ -11,11 +11,7 @@ from paddock.text.show import quote
 
 
 def require_past_agent(project: Project, agent: str, *others: Path) -> None:
-    """Refuse a name that no agent has, or ever had: nothing found would say nothing.
-
-    `others` are ledgers from elsewhere, which have agents of their own. Raises: UsageError,
-    ConfigError.
-    """
+    """Refuse a name that no agent has or had, in `others` too. Raises: UsageError, ConfigError."""
     names = sorted({*project.agents.names(), project.default_agent})
     paths = (*project.layout.ledger_paths().values(), *others)
     if agent in names or _has_acted(agent, paths):

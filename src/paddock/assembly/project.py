@@ -145,10 +145,7 @@ def find_project(start: Path, environment: Environment, override: Path | None) -
 
 
 def read_project(root: ProjectRoot, environment: Environment, name: Path | None = None) -> Project:
-    """The project at exactly this root, wherever the user stands. Makes nothing.
-
-    `name` is the root by the name that it was reached by. Raises: ConfigError, as `find_project`.
-    """
+    """Read the project at this root, reached as `name`; make nothing. Raises: ConfigError."""
     layout = plane_for(root, environment)
     files = read_policy_files(root, environment)
     policy = policy_of(files)

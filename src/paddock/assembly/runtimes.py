@@ -96,11 +96,7 @@ def tools_of(project: Project, agent: str | None) -> Registry:
 def _registry(
     project: Project, policy: Policy, chain: AgentChain
 ) -> tuple[Registry, tuple[str, ...]]:
-    """The agent's tools, and what was not loaded. Of core tools, the admin's configuration decides.
-
-    What would be denied whatever its target is not offered; called all the same it is denied,
-    by its rule.
-    """
+    """Return the agent's tools but those denied at every target, and what was not loaded."""
     tools, not_loaded = _existing(project, chain[0].toolsets)
     listed = None
     if project.admin is not None and chain[0].name == ADMIN_AGENT:

@@ -85,10 +85,7 @@ def chosen_model(project: Project, model: str | None) -> ProviderSettings:
 
 
 def open_model(settings: ProviderSettings, variables: Mapping[str, str]) -> Gateway:
-    """A gateway to it; nothing is sent yet. `variables` are the process's: keys, addresses.
-
-    Raises: ConfigError for settings that cannot be used, or a key that is not there.
-    """
+    """Return a gateway; send nothing yet. Raises: ConfigError."""
     return gateway_of(open_provider(settings, variables, read_script=read_script))
 
 

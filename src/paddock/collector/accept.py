@@ -72,10 +72,7 @@ def _accept_or_leave(store: Store, offer: Offer) -> ChainHead | OfferRefusal | L
 
 
 def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
-    """Take one offer in, or drop it and keep why. Raises: HostError.
-
-    One that is BEHIND is dropped, and that is all: two pushes may overlap.
-    """
+    """Take one offer in, or drop it and keep why (not of one that is BEHIND). Raises: HostError."""
     chain = find_chain(store, offer.host, offer.ledger)
     try:
         if chain is None:

@@ -104,10 +104,7 @@ class OfferRefusal(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """The newest offer that was refused with this code, and how many were.
-
-    Its note is kept, its lines are not.
-    """
+    """The newest offer refused with this code, without its lines, and how many were."""
 
     offer: Offer
     refusal: OfferRefusal

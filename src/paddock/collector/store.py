@@ -50,10 +50,7 @@ class Taking(Protocol):
 
 
 class Store(Protocol):
-    """Keeps the chains of many hosts. Nothing that was taken in is changed or removed.
-
-    Every method raises HostError where the store cannot be reached or says no.
-    """
+    """Keeps the chains of many hosts, never changed or removed. Raises, each method: HostError."""
 
     def enroll(self, chain: Chain) -> bool:
         """Let a host push a ledger; False where this very key is enrolled already.
@@ -85,10 +82,7 @@ class Store(Protocol):
         ...
 
     def offers(self, after: int = 0) -> Sequence[Offer]:
-        """The first `OFFERS_MAX` of those that wait, in the order of their arrival.
-
-        Those that came after the one with the number `after`.
-        """
+        """Return the first `OFFERS_MAX` that wait, of those after the number `after`."""
         ...
 
     def waiting(self, chain: Chain) -> int:

@@ -141,10 +141,7 @@ def _chain_problem(manifest: Manifest, ground: GatesGround) -> str:
 
 
 def row_problem(path: str, ground: GatesGround) -> str:
-    """What is wrong with a registry's row as a file; empty where a package vouches for it.
-
-    Threat: a row that nobody brought makes anything resolve.
-    """
+    """Say what is wrong with a registry's row. Threat: one that nobody brought resolves all."""
     owner = ground.installed.owner_of(path)
     if owner is None:
         return "no installed package brought this row"

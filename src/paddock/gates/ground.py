@@ -161,10 +161,7 @@ class GatesGround:
 
     @cached_property
     def recorded_config(self) -> Mapping[str, Json]:
-        """The digests of configuration that governance holds, by path. Raises: HostError.
-
-        From the lines: an index that hides the newest would have earlier ones told.
-        """
+        """Map paths to digests that governance holds; from the lines: an index may hide some."""
         path = self.ledger_path(LedgerName.GOVERNANCE)
         if not path.exists():
             return {}

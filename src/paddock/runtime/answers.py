@@ -67,11 +67,7 @@ STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
 
 
 def refusal_by_host(error: PaddockError) -> Refusal:
-    """This host cannot do it, or its settings do not load: no defect, and not the model's doing.
-
-    With the code of a host that cannot store, which a command line ends with as such. The
-    error itself is for the ledger: it may name paths that no model must see.
-    """
+    """Refuse with the host's code; the error may name paths that no model must see."""
     return Refusal(
         StorageFullError.code,
         f"this host could not do it ({type(error).__name__})",

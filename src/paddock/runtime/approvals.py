@@ -153,10 +153,7 @@ class _Asking(threading.Thread):
 
 
 def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
-    """What `approver` says; whatever it raises, or gives that is no clear answer, is a no.
-
-    Raises: IntegrityError: what was answered before cannot be told any more.
-    """
+    """Return what `approver` says; anything unclear or raised is a no. Raises: IntegrityError."""
     try:
         said = cast("object", approver.answer(request))
     except IntegrityError:

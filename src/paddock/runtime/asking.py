@@ -110,10 +110,7 @@ def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Grante
 def keep_waiting(
     context: Context, question: AskedQuestion, output: ToolOutput
 ) -> ToolOutput | Refusal:
-    """Keep what a call changed for a person; why it is not kept, and then it is let go.
-
-    Raises: PaddockError: question or answer cannot be recorded.
-    """
+    """Keep what a call changed for a person, or say why not and let it go. Raises: PaddockError."""
     from paddock.tools.shell import as_pending  # noqa: PLC0415 - late on purpose
 
     waiting = output.waiting

@@ -26,10 +26,7 @@ class Contents(Protocol):
 
 
 class DigestsAlone:
-    """Keeps nothing: whoever has the content can show that it is this one.
-
-    The salt stands in the entry, so that a digest alone can't be looked up in a table.
-    """
+    """Keeps nothing; the salt stands in the entry, so that no table of digests helps."""
 
     __slots__ = ("_randomness",)
 

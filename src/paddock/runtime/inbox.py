@@ -43,10 +43,7 @@ from paddock.values.calls import Json
 
 
 class BrokenRequest(Struct, frozen=True):
-    """What is known of it: its name, and why it does not load.
-
-    Nobody can tell whether it held a no, so its call is refused until a person moves it away.
-    """
+    """A request that does not load: it may hold a no, so its call is refused."""
 
     id: str
     file: Path
@@ -206,10 +203,7 @@ class Inbox(Struct, frozen=True):
         return False
 
     def forget_waiting(self, request: ApprovalRequest) -> None:
-        """Forget what waits for exactly this: somebody was asked about it anew, and answered.
-
-        What an operator has granted or refused meanwhile stays.
-        """
+        """Forget what waits for exactly this; what an operator answered meanwhile stays."""
         if not self._named_after(request):
             return
         require_private(self.directory)

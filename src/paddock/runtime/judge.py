@@ -77,10 +77,7 @@ class PolicyJudge:
 
 
 class OperatorJudge:
-    """A person at the command line decides by asking; policy binds agents.
-
-    `tool` is what the person asked for: the record names it as the rule.
-    """
+    """A person at the command line decides by asking; the record names `tool` as the rule."""
 
     __slots__ = ("_chain", "_policy_digest", "_shown", "_tool")
 

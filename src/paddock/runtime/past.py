@@ -216,10 +216,7 @@ def _argument(intent: StoredEntry | None, name: str) -> str:
 
 
 def undos_that_stand(calls: Sequence[PastCall]) -> Mapping[str, str]:
-    """The id of each call that was undone, and that of the undo, which was not undone itself.
-
-    `calls` oldest first. An undo names an id: where several calls have it, none is meant.
-    """
+    """Map each undone call to its undo; several calls of one id are not meant."""
     known = Counter(call.call_id for call in calls)
     found: dict[str, str] = {}
     for call in reversed(calls):

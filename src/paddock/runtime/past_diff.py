@@ -45,10 +45,7 @@ class Differ(Struct, frozen=True):
         return self._each(call, self._done)
 
     def since(self, call: PastCall) -> Diffs:
-        """What changed since: from what the call left to what stands there now.
-
-        Where what it left is not kept, from what it found.
-        """
+        """Compare what the call left, or else what it found, with what stands there now."""
         return self._each(call, self._since)
 
     def _each(self, call: PastCall, differing: Callable[[Change], str]) -> Diffs:

@@ -80,11 +80,7 @@ class Failed(Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether `changes` is all that it left.
-
-        It is not where a defect of ours or of the host ended it, and where it was stopped
-        and nobody can tell.
-        """
+        """Return whether `changes` is all that it left: not after a defect, nor an unclear stop."""
         return self.refusal.code != InternalError.code and self.effect is not LeftEffect.UNKNOWN
 
 

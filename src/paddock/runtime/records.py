@@ -168,11 +168,7 @@ class Recorder:
         bounds: Bounds = FREE,
         intent: str = "",
     ) -> Entry:
-        """`TOOL_RESULT` of a call that ran and did not do it.
-
-        Its effects are unknown where a defect of ours leaves it open what happened, and
-        where it was stopped and nobody can tell.
-        """
+        """Return the `TOOL_RESULT` of a failed call; effects are unknown where nobody can tell."""
         refusal = failed.refusal
         changes = [_change_json(change) for change in failed.changes]
         metadata: dict[str, Json] = {
@@ -273,10 +269,7 @@ def _digest_of(content: str) -> str:
 
 
 def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
-    """The actions; of too many for one entry the first, how many there were, and a digest.
-
-    The last text of a cut list is no action, so that nobody takes it for a whole one.
-    """
+    """Put the actions; of too many the first, a cut text that is no action, count and digest."""
     if len(actions) <= effects_listed_max:
         metadata["actions"] = actions
         return

@@ -207,10 +207,7 @@ class UndoPlan(Struct):
         self.remove_made(changes, gone)
 
     def remove_made(self, changes: Sequence[Change], gone: set[str]) -> None:
-        """Remove the directories that the call made on its way, if nothing else is in them.
-
-        `gone`: what will not be there any more.
-        """
+        """Remove the directories that the call made, if only what is `gone` was in them."""
         for directory in _deepest_first(changes):
             if self._holds_only(directory, gone):
                 gone.add(directory)

@@ -157,10 +157,7 @@ class Setting(Struct, frozen=True):
 
 
 class Desk:
-    """One operator's place. A context manager: its session ends with it.
-
-    Hears the events of its sessions and of its own calls.
-    """
+    """One operator's place; a context manager that ends its session."""
 
     def __init__(
         self, setting: Setting, screen: Screen, keyboard: Keyboard, approver: Approver

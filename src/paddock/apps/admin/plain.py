@@ -212,10 +212,7 @@ class PlainKeyboard:
 
     @contextmanager
     def ending(self) -> Generator[None]:
-        """While the block runs, SIGTERM and SIGHUP end the input, and cancel what runs.
-
-        One that is ignored (nohup(1)) stays so. Outside the main thread no signal arrives.
-        """
+        """End the input and cancel what runs at SIGTERM and SIGHUP (unless ignored)."""
         with ExitStack() as held:
             if threading.current_thread() is threading.main_thread():
                 for number in _ENDING:
@@ -340,10 +337,7 @@ class _Interrupt:
 
 
 def _read_line(descriptor: int, woken: int | None, timeout_s: float) -> bytes | None:
-    """What was typed up to a line end; nothing where it ended otherwise, None when time is up.
-
-    Read from the descriptor: the text stream may have read ahead.
-    """
+    """Read a line from the descriptor, as the text stream may have read ahead; None: too late."""
     typed = b""
     deadline = time.monotonic() + timeout_s
     while (left := deadline - time.monotonic()) > 0:

@@ -65,11 +65,7 @@ class Terminal:
         self._is_gone = False
 
     def run(self, shell: Callable[[], int]) -> int:
-        """Run the shell in a thread of its own until it is over; what it returns or raises.
-
-        The shell's thread outlives the terminal: also where that is gone, the session
-        ends as it should.
-        """
+        """Run the shell in a thread that outlives the terminal, so that its session ends well."""
         with ThreadPoolExecutor(1, thread_name_prefix="paddock-shell") as threads:
             starting = _Starting(threads, shell, self._watch_signals, self._leave_app)
             try:

@@ -30,10 +30,7 @@ from paddock.values.calls import Json
 
 
 def answer_json(answer: OfferAnswer) -> Json:
-    """What came of an offer. What it says of itself is a claim.
-
-    One that was not accepted and has no code was left, and waits on.
-    """
+    """Return an answer as JSON: a claim; not accepted and without a code, the offer waits on."""
     offer, result = answer.offer, answer.result
     return {
         "host": offer.host,

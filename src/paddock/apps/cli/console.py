@@ -123,10 +123,7 @@ class Console(Struct, frozen=True):
         return self.stdin.isatty() and self.stderr.isatty()
 
     def agrees(self, question: str) -> bool:
-        """Whether a person says yes to what was shown; all else, and no answer in time, is a no.
-
-        Raises: UsageError where there is no terminal.
-        """
+        """Return True where a person says yes to what was shown, in time. Raises: UsageError."""
         # Few commands ask, and what asks is more than the others have to load.
 
         self.stdout.flush()
@@ -139,10 +136,7 @@ class Console(Struct, frozen=True):
         return said is True
 
     def paint(self, text: str, code: str) -> str:
-        """`text` in a colour where stdout is a terminal that wants it.
-
-        NO_COLOR set to anything, or TERM=dumb, means no colour (no-color.org).
-        """
+        """Colour `text` where stdout is a terminal that wants it: no NO_COLOR, no TERM=dumb."""
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
         if plain or not self.stdout.isatty():
             return text
@@ -162,10 +156,7 @@ def _here(environment: Mapping[str, str]) -> Path:
 
 
 def _unwritable(file: Path) -> TextIO:
-    """A stream for a standard output that was closed: nothing fails until something is said.
-
-    The descriptor is for reading alone, so that the flush fails as write(2) says (EBADF).
-    """
+    """Stand in for a closed standard output: a flush fails as write(2) says (EBADF)."""
     return os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC), "w", encoding="utf-8")
 
 

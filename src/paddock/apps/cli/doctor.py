@@ -150,10 +150,7 @@ _TRACKED: Final = "tracked secrets"
 
 
 class Here(Struct, frozen=True):
-    """The project of a directory, and what would keep every call on it from running.
-
-    `enforcement` is what policy says for the agent that is used where none is named.
-    """
+    """A project, what keeps calls on it from running, and the default agent's `enforcement`."""
 
     project: Project | None
     enforcement: EnforcementMode
@@ -167,10 +164,7 @@ class Here(Struct, frozen=True):
 
 
 def look_here(options: Options, console: Console) -> Here:
-    """Load what a call would load, and try the places where it would be recorded.
-
-    Raises: ConfigError where there is no home.
-    """
+    """Load what a call loads, and try where it would be recorded. Raises: ConfigError."""
     state = environment_of(console).paddock_home
     try:
         project = find_project(options, console)

@@ -152,10 +152,7 @@ _OFFERED_MAX: Final = 3
 
 
 def none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
-    """The error, with a line to type for each of the newest calls.
-
-    `calls` the newest first; `can` is what they have in common, such as "can be undone".
-    """
+    """Return the error, with a line to type for each newest call; `can`: "can be undone" or so."""
     said = "no call is given, and none is chosen"
     named = ((call, name) for call in calls if (name := _name_offers(past, call)))
     offers = [

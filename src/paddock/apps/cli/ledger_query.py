@@ -50,10 +50,7 @@ def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
 
 
 def require_known_type(options: Options, ledger: Path) -> None:
-    """Refuse a type that is none of ours and that no entry has: nothing found would say nothing.
-
-    A later version may have written a type that this one does not know.
-    """
+    """Refuse a type that neither this version knows nor any entry has."""
     given = options.type
     if given is None or given in EVENT_TYPES:
         return

@@ -32,10 +32,7 @@ from paddock.errors import (
 
 
 class Listed(Struct, frozen=True):
-    """One row of the table: what it does, and the `module`, or `module:NAME`, that does it.
-
-    A module with a folder is another app's own command: apps know each other by name alone.
-    """
+    """One command: its `module`, or `module:NAME`; with a folder it is another app's own."""
 
     summary: str
     module: str

@@ -273,10 +273,7 @@ def is_call_id(text: str) -> bool:
 
 
 def chain_of(project: Project, name: str | None) -> AgentChain:
-    """The chain of agent `name`, or of a client's agent that `[agents]` names, as the hook's.
-
-    Before the plane is made, the one it would be made with.
-    """
+    """Return the chain of agent `name`, or of a client's agent, as the hook judges it."""
     wanted = project.agent_named(name)
     if _is_clients(project, wanted):
         return chain_of_type(project.agents, planned_default_chain(project.agents), wanted)

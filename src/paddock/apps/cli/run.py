@@ -59,11 +59,7 @@ class Stopping:
 
 @contextmanager
 def cancelled_by_signals() -> Generator[Stopping]:
-    """What SIGINT, SIGTERM and SIGHUP ask for, while the block runs.
-
-    A SIGTERM or SIGHUP that is ignored (nohup(1)) stays so. Outside the main thread no
-    signal arrives, and nothing cancels anything.
-    """
+    """Cancel on SIGINT, SIGTERM and SIGHUP (unless ignored); in the main thread alone."""
     stopping = Stopping()
     with ExitStack() as held:
         if threading.current_thread() is threading.main_thread():
@@ -114,10 +110,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(message: str, resume: str | None, options: Options, console: Console) -> int:
-    """One turn, in a new session or in one that is resumed; the exit status.
-
-    Where SIGTERM or SIGHUP ends it the turn is cancelled, and turn and session are on record.
-    """
+    """Have one turn, in a new or a resumed session; SIGTERM and SIGHUP cancel it, on record."""
     project = use_project(options, console)
     prepared = _prepared(project, options, console)
     wish = SessionWish(

@@ -52,10 +52,7 @@ from paddock.text.show import quote
 
 
 class TokenVerifier(Struct, frozen=True):
-    """Looks a token up at each request: one that was replaced counts no more.
-
-    What stands in the way is said on stderr, once: requests come by the thousand.
-    """
+    """Looks a token up at each request, so a replaced one is refused; says a failure once."""
 
     project: Project
     only: str | None
@@ -259,10 +256,7 @@ def _says_too_large(scope: Scope) -> bool:
 
 
 async def _read(receive: Receive) -> tuple[list[Message], bytes | None]:
-    """What comes in up to the limit, piece by piece and as a whole; over it, nothing whole.
-
-    The SDK refuses what is over it.
-    """
+    """Read up to the limit, in pieces and whole; over it, nothing whole: the SDK refuses it."""
     pieces: list[Message] = []
     body = bytearray()
     while len(body) <= limits.mcp_body_bytes_max:

@@ -108,10 +108,7 @@ class Served(Struct, frozen=True):
 
 
 class Agents:
-    """Opens agents as they are asked for, and again when what governs them has changed.
-
-    A server runs for days, and an operator who tightens a policy means the next call.
-    """
+    """Opens agents as they are asked for, and again when what governs them has changed."""
 
     def __init__(self, open_project: Callable[[], Project], *, is_structured: bool = False) -> None:
         """With `is_structured`, clients are offered structured content beside the text."""

@@ -359,11 +359,7 @@ def _call_served(
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:
-    """The client's id of the call: a claim, for the ledger alone.
-
-    It stands beside the arguments, where a model cannot write; inside them, `_meta` is an
-    unknown argument.
-    """
+    """Return the client's id of the call, a claim that stands beside the arguments."""
     meta = cast("object", (params or {}).get("_meta"))
     if not isinstance(meta, Mapping):
         return ""
