@@ -316,7 +316,6 @@ def find_gone_back(
 
 
 def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:
-    """Let the ledger go on from what is here."""
     name = gone.name
     path = layout.ledger_paths()[name]
     entry = Entry(

@@ -143,8 +143,6 @@ def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
 
 
 class Founder(Struct, frozen=True):
-    """Makes a plane of packages; see `Builder`."""
-
     archives: tuple[Archive, ...]
     key: SigningKey | None
     environment: Environment

@@ -125,8 +125,6 @@ def _nothing() -> None:
 
 
 class _NewTape:
-    """A file that did not stand there; for its owner alone, as it holds what was said."""
-
     def __init__(self, file: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = file
@@ -146,7 +144,6 @@ class _NewTape:
             left = left[os.write(self._descriptor, left) :]
 
     def discard(self) -> None:
-        """Nothing was said: no file is left either."""
         self.close()
         self._file.unlink()
 

@@ -70,8 +70,6 @@ def _stands(project: Project, name: LedgerName) -> bool:
 
 
 class Push(Struct, frozen=True):
-    """What a push came to: of each ledger, and those of this plane that nobody enrolled."""
-
     pushed: tuple[Pushed, ...]
     unenrolled: tuple[str, ...]
 
@@ -158,7 +156,6 @@ def audit_record(project: Project) -> Sequence[str]:
 
 
 def record_accepted(project: Project, store: Store) -> int:
-    """Record every accepted checkpoint that is not on record; how many there were."""
     known = {
         (each.host, each.ledger, each.size, each.root) for each in recorded_checkpoints(project)
     }

@@ -61,8 +61,6 @@ class UnsoundPackageError(Exception):
 
 
 class SoundPackages(Struct, frozen=True):
-    """One plane, as it was looked at once."""
-
     workspace: Workspace
     installed: InstalledSet
     recorded: Mapping[str, RecordedPackage]
@@ -277,7 +275,6 @@ def skill_facts(project: Project) -> dict[str, Json]:
 
 
 def installed_skills(project: Project) -> list[Json]:
-    """Each skill of the plane as `{name, description, path}`, by path."""
     if not project.root.accepted or not project.layout.installed.is_dir():
         return []
     with open_sound_packages(project) as packages:
@@ -309,7 +306,6 @@ def _skills(packages: SoundPackages) -> Iterator[tuple[str, str, str]]:
 
 
 def _told(path: str, content: bytes) -> tuple[str, str, str] | None:
-    """Path, name and description; None where it does not begin as a skill does."""
     head = _HEAD.match(content.decode("utf-8", errors="replace"))
     folder = path.rpartition("/")[0].rpartition("/")[2]
     # Threat: a description is read to a model: one line, nothing that hides or redirects.

@@ -68,8 +68,6 @@ def _opened(found: Project) -> Project:
 
 
 def init_project(directory: Path, environment: Environment) -> InitResult:
-    """Make `directory` a governed project; see `paddock.plane.create`."""
-
     def record(root: ProjectRoot, trust: TrustRecord) -> None:
         project = read_project(root, environment)
         record_in_governance(project, *_plane_news(project), records.policy_trusted(trust, "init"))
@@ -85,7 +83,6 @@ def record_news(project: Project) -> None:
 
 
 def policy_notices(project: Project) -> tuple[str, ...]:
-    """What a person should know of the policy as it stands: what of it does not count, and why."""
     said: list[str] = []
     config, own = project.admin, project.files.project
     if config is not None and not project.root.accepted:
@@ -109,7 +106,6 @@ def _gate_notices(project: Project) -> tuple[str, ...]:
 
 
 def _news(project: Project) -> list[Entry]:
-    """What governance does not know yet: a new plane, a policy that has come into force."""
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     known = _newest(path, POLICY_LOADED)
     entries = _plane_news(project) if known is None else []
@@ -144,7 +140,6 @@ def _trust_news(project: Project, governance: Path) -> list[Entry]:
 
 
 def _config_news(project: Project, governance: Path) -> list[Entry]:
-    """A bare plane's configuration, where it is another than the one recorded last."""
     from paddock.plane.admin import contract_digests, is_contract  # noqa: PLC0415 - bare planes only
 
     config = project.admin
@@ -167,12 +162,10 @@ def _config_news(project: Project, governance: Path) -> list[Entry]:
 
 
 def _recorded_files(governance: Path) -> dict[str, Json]:
-    """The digests of the newest CONFIG_CHANGED; none where there is no such entry."""
     files = (_newest(governance, CONFIG_CHANGED) or {}).get("files")
     return cast("dict[str, Json]", files) if isinstance(files, dict) else {}
 
 
 def _newest(governance: Path, event: str) -> Mapping[str, Json] | None:
-    """The metadata of the newest such entry; None where there is none."""
     rows = query(str(governance), Filter(event), last=1).entries if stands(governance) else ()
     return rows[-1].entry.metadata if rows else None

@@ -82,7 +82,6 @@ def _output_of(outcome: ShellOutcome) -> str:
 
 
 def _end_of(stream: Stream) -> str:
-    """The end of what a stream has, which says how it came out; what is missing is counted."""
     said = stream.text.strip()
     missing = len(said) - limits.acceptance_output_chars_max
     if missing <= 0:
@@ -121,7 +120,6 @@ def open_depot(project: Project) -> Generator[Depot]:
 
 
 def settle_packages(project: Project) -> RecoveredChange | None:
-    """Settle a change of packages that a killed process left; one look where there is none."""
     if project.layout.kind is not PlaneKind.BARE or not Attic(project.layout).has_transaction():
         return None
     if not project.root.accepted:

@@ -32,15 +32,12 @@ from paddock.workspace import Workspace
 
 
 class PastWorkspaces(Struct, frozen=True):
-    """The declarations of each agent, and since when each session was at work."""
-
     declared: Mapping[str, Sequence[StoredEntry]]
     """By the agent's name, oldest first."""
     began: Mapping[str, str]
     """By the session's id: a session keeps the workspace with which it began."""
 
     def left_since(self, call: PastCall, now: AgentRecord) -> str:
-        """Return the workspace of the call where its agent has another one now, else nothing."""
         rows = self.declared.get(call.workspace_of, ())
         began = self.began.get(call.session_id, call.timestamp)
         earlier = [row for row in rows if row.timestamp <= began]
@@ -87,15 +84,11 @@ class UndoStanding(StrEnum):
 
 
 class UndoAnswer(Struct, frozen=True):
-    """What an undo came to; where the files changed since, how."""
-
     result: ToolResult
     since: Diffs | None
 
 
 class Past(Struct):
-    """The calls of a plane that changed something; see `open_past`."""
-
     project: Project
     seen: SeenStore
     """What is looked at."""

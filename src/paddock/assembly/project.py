@@ -190,8 +190,6 @@ def _source(file: PolicyFile | None) -> PolicySource | None:
 
 
 class PlaneSite(Struct, frozen=True):
-    """Where a plane is; nothing of what stands there was read."""
-
     root: ProjectRoot
     layout: PlaneLayout
     environment: Environment
@@ -212,7 +210,6 @@ def find_site(start: Path, environment: Environment, override: Path | None) -> P
 
 
 def settle_left_packages(project: Project) -> "RecoveredChange | None":
-    """Settle a change of packages that a killed process left; one look where there is none."""
     if not os.path.lexists(project.layout.package_transaction):
         return None
     from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
@@ -234,7 +231,6 @@ def report_of(project: Project) -> "WhereReport":
 
 
 def packages_of(project: Project) -> "Packages | None":
-    """The port by which tools ask what is installed; a project's plane has no packages."""
     return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else None
 
 
@@ -278,7 +274,6 @@ def planned_default_chain(agents: AgentStore) -> AgentChain:
 
 
 def is_yet_to_be_made(agents: AgentStore) -> bool:
-    """Whether the default agent is declared only when the plane is made, and it is not."""
     layout = agents.layout
     name = default_agent_of(layout.kind)
     return layout.kind is PlaneKind.PROJECT and not layout.agent_file(name).exists()

@@ -72,7 +72,6 @@ def record_gate(project: Project, session_id: str, agent: str) -> None:
 
 
 def gates_of(project: Project, agent: str) -> "Gates | None":
-    """The port by which tools ask for gates; a project's plane has none."""
     return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else None
 
 
@@ -96,7 +95,6 @@ def tools_of(project: Project, agent: str | None) -> Registry:
 def _registry(
     project: Project, policy: Policy, chain: AgentChain
 ) -> tuple[Registry, tuple[str, ...]]:
-    """Return the agent's tools but those denied at every target, and what was not loaded."""
     tools, not_loaded = _existing(project, chain[0].toolsets)
     listed = None
     if project.admin is not None and chain[0].name == ADMIN_AGENT:
@@ -117,7 +115,6 @@ def _registry(
 
 
 def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
-    """Those of the agent; commands only where some command could be allowed or asked about."""
     return tuple(
         name
         for name in chain[0].toolsets

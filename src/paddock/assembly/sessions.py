@@ -315,7 +315,6 @@ class _Shop(Struct, frozen=True):
 
     @contextmanager
     def open_agent(self, agent: str) -> Generator[ChildAgent]:
-        """An agent's tools and its executor, until the block is left."""
         project = self.project
         approver = HeardApprover(self.wish.approver, self.listener)
         runtime = open_runtime(project, agent=agent, approver=approver, session_id=self.session_id)
@@ -381,8 +380,6 @@ def _schema(tool: Tool[Any]) -> ToolSchema:
 
 
 class _Descendants(Struct, frozen=True):
-    """The agents that a session may delegate to: those below its own."""
-
     shop: _Shop
     ancestor: str
 

@@ -35,8 +35,6 @@ from paddock.values.decisions import PlaneKind
 
 
 class TrustReview(Struct, frozen=True):
-    """What a person looks at before trusting: these very bytes."""
-
     root: ProjectRoot
     file: PolicyFile | None
     """The policy; only a bare plane may have none."""

@@ -36,14 +36,10 @@ _Found = TypeVar("_Found")
 
 
 class Left(Struct, frozen=True):
-    """An offer that could not be looked at, and waits on: why."""
-
     message: str
 
 
 class OfferAnswer(Struct, frozen=True):
-    """What came of an offer: how far its chain reaches now, or why it was not taken."""
-
     offer: Offer
     result: ChainHead | OfferRefusal | Left
 
@@ -169,7 +165,6 @@ def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: T
 
 
 def find_newest_checkpoint(path: Path) -> SignedCheckpoint | None:
-    """The newest checkpoint beside a ledger, which its own key signed."""
     notes = read_notes(checkpoints_folder(str(path)))
     return open_note(notes[-1][1], read_key(path)) if notes else None
 
@@ -326,7 +321,6 @@ class _Walk:
         """What the lines make, at the sizes wanted."""
 
     def follow(self, seq: int, line: bytes) -> bool:
-        """Go on by one line; False where it does not fit."""
         problem = self._judge(seq, line)
         if problem:
             self.problems.append(f"entry {self.size}: {problem}")

@@ -104,8 +104,6 @@ class OfferRefusal(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """The newest offer refused with this code, without its lines, and how many were."""
-
     offer: Offer
     refusal: OfferRefusal
     at: str

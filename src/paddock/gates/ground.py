@@ -174,7 +174,6 @@ class GatesGround:
         return _relative(text, self.layout.root)
 
     def forget_config(self) -> None:
-        """Governance was told of configuration: read again what it holds."""
         self.__dict__.pop("recorded_config", None)
 
     def ledger_path(self, name: LedgerName) -> Path:
@@ -212,7 +211,6 @@ def use_problem(use: ApprovalUse, approval: PackageApproval, keys: Keys) -> str:
 
 
 def scope_problem(approval: PackageApproval, package: InstalledPackage) -> str:
-    """Which files of the package its approval does not cover; empty where it covers all."""
     outside = paths_outside(approval, package.manifest.by_path)
     if not outside:
         return ""
@@ -239,7 +237,6 @@ def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> Keys:
 
 
 def standing_problem(told: RecordedPackage, ground: GatesGround) -> str:
-    """Why an installed package does not stand on an approval; empty where it does."""
     if told.wo_id is None:
         return UNAPPROVED
     approval = ground.approvals.get(told.wo_id)

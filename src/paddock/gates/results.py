@@ -48,7 +48,6 @@ def judged(gate: str, checks: int, failures: Sequence[Failure], nothing: str) ->
 
 
 def not_applicable(gate: str, why: str) -> GateResult:
-    """There was nothing to look at, for this reason."""
     return GateResult(gate, Status.NOT_APPLICABLE, 0, note=why)
 
 
@@ -107,7 +106,6 @@ class Tally:
             self._add(Failure(file, problem))
 
     def count(self, looks: int) -> None:
-        """Looks at which nothing was wrong."""
         self._checks += looks
 
     def discount(self) -> None:
@@ -120,7 +118,6 @@ class Tally:
             self._add(failure)
 
     def result(self, nothing: str) -> GateResult:
-        """The answer; `nothing` says why where there was nothing to look at."""
         return judged(self._gate, self._checks, self._failures, nothing)
 
     def _add(self, failure: Failure) -> None:
@@ -160,7 +157,6 @@ def gate_entry(result: GateResult, set_digest: str | None, by: str) -> Entry:
 
 
 def read_failures(value: Json) -> tuple[Failure, ...]:
-    """The failures of such an entry; what is none is left out."""
     rows = cast("list[Json]", value) if isinstance(value, list) else []
     found: list[Failure] = []
     for row in rows:

@@ -93,7 +93,6 @@ def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
 
 
 def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
-    """What a person types to look; the answer changes nothing."""
     is_whole = action == show_name(action).strip() and len(action) <= limits.message_value_chars_max
     if action and is_whole:
         asked = f"{shlex.quote(action)} --agent {agent}"
@@ -132,7 +131,6 @@ def refusal_without(approval: Approval, action: str) -> Refusal:
 def with_question(
     result: ToolResult, approval: Approval, warnings: Sequence[str] = ()
 ) -> ToolResult:
-    """The refusal with what was asked: what policy warned of, and the id of a kept request."""
     details, content = dict(result.details), result.content
     if warnings:
         details["warnings"] = list(warnings)
@@ -159,7 +157,6 @@ _APPROVAL_HINTS: Final = {
 
 
 def not_recorded(error: PaddockError) -> Refusal:
-    """Nothing ran, or nothing is released, because it could not be recorded."""
     # An entry that no line can hold is a defect of ours: nobody needs to look for space.
     code = error.code if isinstance(error, ToolError | InternalError) else StorageFullError.code
     hint = f"nothing came of this call; {error.hint}" if error.hint else ""

@@ -168,7 +168,6 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
 
 
 def filled_in(given: Mapping[str, Json], bound: Mapping[str, Json]) -> dict[str, Json]:
-    """What has to be put over the `given` arguments, so that they are the `bound` ones."""
     return {
         name: value
         for name, value in bound.items()

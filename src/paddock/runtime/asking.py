@@ -276,7 +276,6 @@ class ChangedSince:
 
 
 def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
-    """What has changed from one to the other: the first that does, of all that digests cover."""
     if now.policy_digest != kept.policy_digest:
         return POLICY_CHANGED
     if now.actions != kept.actions:
@@ -307,8 +306,6 @@ class Limited:
 
 
 class _Keeping:
-    """Keeps what an approver says; true when it said something."""
-
     __slots__ = ("_approver", "_said")
 
     def __init__(self, approver: Approver, said: list[Approval]) -> None:

@@ -52,7 +52,6 @@ class BrokenRequest(Struct, frozen=True):
     """The place in the file, or the file."""
 
     def as_error(self) -> ConfigError:
-        """For a person: what happened, where, and what to do."""
         return ConfigError(
             f"the request {quote(self.id)} does not load: {self.why}",
             where=self.where,
@@ -112,9 +111,7 @@ class ApprovalBook(Protocol):
         """Whether a yes to this request was used up, on record. Raises: as `is_granted`."""
         ...
 
-    def is_kept(self, parked: Parked) -> bool:
-        """Whether this very request, as it is shown, and these very changes were kept on record."""
-        ...
+    def is_kept(self, parked: Parked) -> bool: ...
 
 
 class PinnedContents(Protocol):
@@ -242,7 +239,6 @@ class Inbox(Struct, frozen=True):
     # What operators do
 
     def list_all(self) -> list[Parked]:
-        """Every request that has not expired, oldest first."""
         require_private(self.directory)
         found = [parked for _, parked in self._readable()]
         now = self.clock()
@@ -293,7 +289,6 @@ class Inbox(Struct, frozen=True):
         return self._answer(wanted, by, "", GRANTED, until)
 
     def refuse(self, wanted: str, by: str, note: str = "") -> Parked:
-        """Answer no: the same call is refused until the request would have expired."""
         return self._answer(wanted, by, note, REFUSED, None)
 
     def take_changes(self, parked: Parked) -> bool:

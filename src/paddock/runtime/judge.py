@@ -66,7 +66,6 @@ class PolicyJudge:
         return decide(self._policy, self._chain, actions, writer_of(actions))
 
     def is_shown(self, relative: str) -> bool:
-        """Not what is secret; Paddock's own state is."""
         return self._policy.guards.find_secret(relative) is None
 
     def may_view(self, relative: str) -> bool:

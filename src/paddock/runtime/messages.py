@@ -120,7 +120,6 @@ def asked_call(call_id: str, tool: str, arguments: object) -> Asked:
 
 
 def _why_not(said: object, name: str, ends: frozenset[str]) -> Refusal | None:
-    """Why no call of a turn may run; None where `name` is one of its `ends`, or not said."""
     reason = _get(said, name)
     if reason is None or (isinstance(reason, str) and reason in ends):
         return None

@@ -54,7 +54,6 @@ class PastCall(Struct, frozen=True):
 
     @property
     def is_by_command(self) -> bool:
-        """Whether a shell command did it, the commit of its changes, or an undo of these."""
         return self.tool in _COMMANDS or self.undoes_command
 
     def touches(self, path: str) -> bool:
@@ -181,7 +180,6 @@ def _changes_in(kept: Json) -> tuple[Change, ...] | None:
 def _stored_changes(
     kept: Json, stored_bytes: Callable[[str], bytes | None]
 ) -> tuple[Change, ...] | None:
-    """All of many changes; none where the history has the list no more."""
     try:
         content = stored_bytes(str(kept["digest"]))
         return () if content is None else changes_from_bytes(content)
@@ -208,7 +206,6 @@ def _of_notes(
 
 
 def _argument(intent: StoredEntry | None, name: str) -> str:
-    """What an undo was asked: of which agent's workspace, which call."""
     if intent is None:
         return ""
     value = cast("dict[str, Json]", intent.entry.metadata.get("arguments", {})).get(name)
@@ -227,7 +224,6 @@ def undos_that_stand(calls: Sequence[PastCall]) -> Mapping[str, str]:
 
 
 def told_changes(call: PastCall, is_shown: Callable[[PastCall, Change], bool]) -> str:
-    """What a call did to which paths, on one line; those that are not shown are not named."""
     undone = f"undoes {show_name(call.undoes)}: " if call.undoes else ""
     rows: list[str] = []
     for change in call.changes[:_PATHS_TOLD_MAX]:

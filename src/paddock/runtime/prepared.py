@@ -125,7 +125,6 @@ class Registry:
         return tool
 
     def list_all(self) -> list[Tool[Any]]:
-        """Every tool that is offered, in the order in which they were registered."""
         return [self.get(name) for name in self._tools if name not in self._withheld]
 
     def for_provider(self, provider: str) -> list[dict[str, Json]]:

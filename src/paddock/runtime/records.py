@@ -64,7 +64,6 @@ class Caller(Struct, frozen=True):
         return self.chain[0].name
 
     def chain_json(self) -> list[dict[str, Json]]:
-        """The chain as entries keep it: enough to decide again."""
         return [agent.as_json() for agent in self.chain]
 
 
@@ -102,7 +101,6 @@ class Recorder:
         judged: Judged,
         bounds: Bounds = FREE,
     ) -> Entry:
-        """`TOOL_STAGED`: it acts now, and what it would change is held back for a question."""
         intent = self.intent(call, arguments, actions, judged, bounds)
         return intent._replace(event_type=TOOL_STAGED, decision="ask")
 
@@ -114,7 +112,6 @@ class Recorder:
         bounds: Bounds = FREE,
         intent: str = "",
     ) -> Entry:
-        """`TOOL_RESULT` of a call that ran to its end; `intent` is the id of its intent."""
         metadata: dict[str, Json] = {
             "duration_us": duration_us,
             "result_digest": _digest_of(output.content),
@@ -237,7 +234,6 @@ class Recorder:
         return Entry(event, order_id, decision, reason, session, agent, call_id, metadata, shared)
 
     def mark(self, call: ToolCall, intent: str) -> CallMark:
-        """The call as the history notes it: by what its entries say, and its intent's id."""
         return CallMark(kept_name(call.id), call.tool, self._agent, self._session, intent)
 
     def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
@@ -340,7 +336,6 @@ def holds_contents(kept: Mapping[str, Json]) -> bool:
 
 
 def _bytes_of(value: Json) -> bytes:
-    """The bytes that are digested; of a value that is no text those of `text_of`."""
     text = value if isinstance(value, str) else text_of(value)
     return text.encode("utf-8", "surrogatepass")
 

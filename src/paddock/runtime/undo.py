@@ -73,7 +73,6 @@ def _needs_content(change: Change) -> bool:
 
 
 def is_only_touched(changes: Sequence[Change]) -> bool:
-    """Whether nothing but times was changed: there is nothing to take back."""
     return bool(changes) and all(change.kind == "touched" for change in changes)
 
 
@@ -207,7 +206,6 @@ class UndoPlan(Struct):
         self.remove_made(changes, gone)
 
     def remove_made(self, changes: Sequence[Change], gone: set[str]) -> None:
-        """Remove the directories that the call made, if only what is `gone` was in them."""
         for directory in _deepest_first(changes):
             if self._holds_only(directory, gone):
                 gone.add(directory)
@@ -269,7 +267,6 @@ class UndoPlan(Struct):
             self._stage("create", MakeDirectory(directory, Absent()))
 
     def _holds_only(self, directory: str, gone: set[str]) -> bool:
-        """Whether a directory that the call made on its way is empty once the rest is gone."""
         path = self.left.path(directory)
         state = self.left.state(directory)
         if state is None or state.kind.value != "directory":
@@ -288,7 +285,6 @@ def _deepest_first(changes: Sequence[Change]) -> list[str]:
 
 
 def refusal_of_changed(named: Sequence[str]) -> FileChangedError:
-    """The refusal of an undo because somebody was there since; `named` as `changed_since` does."""
     return FileChangedError(
         f"{_listed(named)} changed since the call",
         hint="undo what came after it first, or edit by hand; nothing was changed",
@@ -318,8 +314,6 @@ class UndoArguments(ArgumentType):
 
 
 class _Move(Struct, frozen=True):
-    """The way back of a moved entry: a move too, so that it stays the same entry."""
-
     entry: EntryPath
     to: WritePath
     version: str | None
@@ -332,8 +326,6 @@ class _Ready(Struct, frozen=True):
 
 
 class Undo(Struct, frozen=True):
-    """Takes one call back: all of its paths or none."""
-
     call: PastCall
     history: History
     journal: Journal

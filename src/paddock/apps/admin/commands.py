@@ -444,7 +444,6 @@ class ExpandCommand:
 
 
 def _parse_number(asked: str) -> int:
-    """A call's number; 0, which no call has, where it is none."""
     # Python converts no integer of very many digits.
     is_number = asked.isdecimal() and len(asked) <= _NUMBER_DIGITS_MAX
     return int(asked) if is_number else 0
@@ -509,7 +508,6 @@ COMMANDS: Final[Mapping[str, AdminCommand]] = {
 
 
 def parse_command(text: str) -> ParsedCommand | None:
-    """The command that was typed; None for what is said to the model."""
     found = _COMMAND.fullmatch(text.rstrip())
     return None if found is None else ParsedCommand(found[1], found[2])
 

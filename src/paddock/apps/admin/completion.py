@@ -64,8 +64,6 @@ def _matching(names: Iterable[str], last: str, about: str = "") -> Iterator[Comp
 
 
 class Mode(Enum):
-    """One at a time; see `panel`."""
-
     READING = auto()
     BUSY = auto()
     DRAWING = auto()

@@ -22,16 +22,10 @@ def shown_text(text: str) -> str:
 
 
 class Drawing(Protocol):
-    """Turns a block into lines."""
-
-    def lines(self, block: Block, width: int) -> list[str]:
-        """The lines of a block, none of them wider than `width` columns."""
-        ...
+    def lines(self, block: Block, width: int) -> list[str]: ...
 
 
 class PlainDrawing:
-    """No colours and no wrapping: for pipes, and for whoever listens to a screen."""
-
     def lines(self, block: Block, width: int = 0) -> list[str]:
         match block:
             case ShownText():

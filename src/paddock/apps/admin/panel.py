@@ -82,9 +82,7 @@ class VocabularyCompleter(Completer):
 
 
 class Wrap(Protocol):
-    def __call__(self, text: str, width: int, rows_max: int, /) -> str:
-        """Its last rows, none of them wider than `width` columns."""
-        ...
+    def __call__(self, text: str, width: int, rows_max: int, /) -> str: ...
 
 
 class PanelListener(Protocol):
@@ -140,7 +138,6 @@ class Panel:
     def application(
         self, keys: KeyBindings, source: Vt100Input, output: Output, *, colours: bool
     ) -> Application[None]:
-        """The application with the bindings of `panel_keys`; it is run once."""
         app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=keys,

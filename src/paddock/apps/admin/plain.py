@@ -87,9 +87,7 @@ class Screen(Protocol):
 
     def status(self, status: StatusLine) -> None: ...
 
-    def answered(self, result: TurnResult) -> None:
-        """A turn is over; all of its text was shown. For programs."""
-        ...
+    def answered(self, result: TurnResult) -> None: ...
 
 
 class Keyboard(Protocol):
@@ -116,7 +114,6 @@ def is_text(typed: str) -> bool:
 
 
 def parse_choice(text: str, choices: tuple[Choice, ...]) -> Choice:
-    """What was typed, as a choice. Anything else, and nothing at all, is a no."""
     said = text.strip().lower()
     for choice in choices:
         if said in {choice.value, choice.value[0]}:
@@ -138,7 +135,6 @@ class PlainScreen:
 
     @property
     def prompt(self) -> str:
-        """What stands before what is typed; the badges are part of it, and so permanent."""
         status = self._status
         if status is None:
             return "> "

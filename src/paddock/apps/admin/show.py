@@ -49,8 +49,6 @@ class ShownText(Struct, frozen=True):
 
 
 class ShownTable(Struct, frozen=True):
-    """Columns that line up; the last one wraps."""
-
     rows: tuple[Row, ...]
     head: tuple[str, ...] = ()
 
@@ -111,8 +109,6 @@ _MARKS: Final = {TextLook.GOOD: "ok", TextLook.WARN: "no", TextLook.BAD: "no"}
 
 
 class ShownCall(Struct, frozen=True):
-    """One call that is over. `decided` is None where it was refused before a decision."""
-
     number: int
     finished: CallFinished
     decided: CallDecided | None
@@ -133,7 +129,6 @@ class ShownCall(Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """What it came to: nothing to say, a code, or what a cancelled call left."""
         refusal = self.finished.result.refusal
         if refusal is None:
             return ""
@@ -171,7 +166,6 @@ class ShownCall(Struct, frozen=True):
         return TextLook.WARN if refusal.code == CallCancelledError.code else TextLook.BAD
 
     def in_full(self) -> tuple[Block, ...]:
-        """Everything: arguments, decision and rule, and the result as the model reads it."""
         finished, decided = self.finished, self.decided
         facts: list[tuple[str, str | TextSpan]] = [
             ("call", finished.call_id),
@@ -237,7 +231,6 @@ class LastCalls:
 
     @property
     def last(self) -> int:
-        """The number of the newest one; 0 where there is none."""
         return self._count
 
     def find(self, number: int) -> ShownCall | None:
@@ -286,7 +279,6 @@ class StatusLine(Struct, frozen=True):
 
     @property
     def badges(self) -> tuple[str, ...]:
-        """What must not be overlooked: empty where everything is as strict as it can be."""
         found: list[str] = []
         if self.made_with_dev:
             found.append("DEV PLANE")
@@ -302,7 +294,6 @@ class StatusLine(Struct, frozen=True):
 
 
 def status_text(status: StatusLine, width: int | None = None) -> str:
-    """The status line, in the longest of its forms that fits into `width` columns."""
     left = "" if status.tokens_left is None else f" ({status.tokens_left:,} left)"
     forms = (_long(status, left), _long(status, ""), _short(status, status.model))
     texts = [_GAP.join(form) for form in forms]

@@ -157,7 +157,6 @@ class Terminal:
             threading.Thread(target=stop, name="paddock-cancel", daemon=True).start()
 
     def hang_up(self) -> None:
-        """Nobody is there any more: what runs is cancelled, and the shell ends."""
         self._has_left = True
         self.interrupted()
         self._answers.put(Silence.LEFT)
@@ -260,8 +259,6 @@ class Terminal:
 
 
 class _Starting:
-    """Starts the shell's thread when the application is ready to be spoken to."""
-
     def __init__(
         self,
         threads: ThreadPoolExecutor,
@@ -286,7 +283,6 @@ class _Starting:
 
 
 def _size_of(descriptor: int) -> Size:
-    """The terminal's size; a usual one where it does not know its own."""
     try:
         columns, rows = os.get_terminal_size(descriptor)
     except OSError:

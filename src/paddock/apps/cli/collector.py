@@ -122,7 +122,6 @@ def status_of(store: Store) -> list[ChainStatus]:
 
 
 def say_record(problems: Sequence[str], console: Console) -> None:
-    """What is wrong with the collector's own record; nothing where nothing is."""
     if problems:
         console.say("the record in this plane, its ledger governance: DAMAGED")
     for problem in problems:

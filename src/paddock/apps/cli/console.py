@@ -81,7 +81,6 @@ class Console(Struct, frozen=True):
             self.stdout.write(text)
 
     def write_bytes(self, content: bytes) -> None:
-        """What another program reads, for stdout, byte for byte; for a terminal as text."""
         # A stream's encoding would change what is signed, and what is compared with a file.
         buffer = None if self.stdout.isatty() else getattr(self.stdout, "buffer", None)
         if buffer is None:
@@ -119,7 +118,6 @@ class Console(Struct, frozen=True):
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a person can be asked: input and messages are a terminal."""
         return self.stdin.isatty() and self.stderr.isatty()
 
     def agrees(self, question: str) -> bool:
@@ -136,7 +134,6 @@ class Console(Struct, frozen=True):
         return said is True
 
     def paint(self, text: str, code: str) -> str:
-        """Colour `text` where stdout is a terminal that wants it: no NO_COLOR, no TERM=dumb."""
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
         if plain or not self.stdout.isatty():
             return text
@@ -209,7 +206,6 @@ def exit_of_error(kind: type[PaddockError]) -> int:
 
 
 def exit_of_call(refusal: Refusal | None) -> int:
-    """The exit status of a command that made one call: as if its refusal had been raised."""
     if refusal is None:
         return EXIT_DONE
     return exit_of_error(TOOL_ERRORS.get(refusal.code, ToolError))
@@ -224,7 +220,6 @@ class NoTerminalError(Exception):
 
 
 def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> bool | None:
-    """Whether an explicit yes was typed after the question; None when time is up."""
     try:
         screen.write(question)
         screen.flush()

@@ -158,7 +158,6 @@ class Here(Struct, frozen=True):
 
     @property
     def obstacle(self) -> str:
-        """Why no call runs here; empty where calls run."""
         missing = ", ".join(each.name for each in self.findings if not each.is_there)
         return missing and f"no call runs here before this is mended: {missing}"
 
@@ -195,7 +194,6 @@ def _outside(project: Project, console: Console) -> tuple[HostFinding, ...]:
 
 
 def _tracked(project: Project) -> tuple[HostFinding, ...]:
-    """What git tracks of what policy calls secret; nothing is missing for that."""
     paths = find_tracked_secrets(project.policy, list_tracked(project.root.path))
     if not paths:
         return ()

@@ -50,7 +50,6 @@ def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
 
 
 def require_known_type(options: Options, ledger: Path) -> None:
-    """Refuse a type that neither this version knows nor any entry has."""
     given = options.type
     if given is None or given in EVENT_TYPES:
         return
@@ -125,7 +124,6 @@ def run_query(site: PlaneSite, options: Options, console: Console) -> int:
 
 
 def run_tail(site: PlaneSite, options: Options, console: Console) -> int:
-    """Print what is appended until it is interrupted."""
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     path = ledger_that_is_there(site, options)
@@ -201,7 +199,6 @@ def _target(entry: Entry) -> str:
 
 
 def _answered(entry: Entry) -> str:
-    """Who answered a question, and what; empty where none was answered."""
     answered = entry.metadata
     if entry.event_type != APPROVAL_ANSWERED or not answered.get("by"):
         return ""
@@ -212,7 +209,6 @@ def _answered(entry: Entry) -> str:
 
 
 def entry_json(stored: StoredEntry) -> dict[str, Json]:
-    """One entry as `--json` prints it, in the order of the line."""
     entry = stored.entry
     return {
         "id": stored.id,
@@ -350,7 +346,6 @@ def _told(file: Path, counts: dict[str, Json], options: Options, console: Consol
 
 
 def _notes(path: Path, given: list[str], console: Console) -> list[str]:
-    """The newest checkpoint beside the ledger, and those that somebody holds."""
     notes = [note for _, note in read_notes(checkpoints_folder(str(path)))[-1:]]
     for name in given:
         content = read_file_through_links(

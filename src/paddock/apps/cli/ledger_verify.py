@@ -115,8 +115,6 @@ def _say(
 
 
 class _Given:
-    """A checkpoint file: whose it is, or why it is none's."""
-
     def __init__(self, held: Held, origin: str, why: str) -> None:
         self.held = held
         self.origin = origin
@@ -144,7 +142,6 @@ def _unplaced(given: list[_Given], site: PlaneSite, names: list[LedgerName]) -> 
 
 
 def _origin(site: PlaneSite, name: LedgerName) -> str:
-    """By what name the ledger is known; empty where it does not say."""
     path = site.layout.ledger_paths()[name]
     try:
         genesis = find_genesis(str(path)) if path.exists() else None
@@ -278,7 +275,6 @@ def run_checkpoint(site: PlaneSite, options: Options, console: Console) -> int:
 
 
 def run_proof(site: PlaneSite, options: Options, console: Console) -> int:
-    """Prove an entry, the entries of a call, or that the ledger only grew."""
     entry = options.entry
     if (entry is None) == (options.since is None):
         raise UsageError(
@@ -302,7 +298,6 @@ def run_proof(site: PlaneSite, options: Options, console: Console) -> int:
 
 
 def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> list[int]:
-    """The numbers of a call's entries, oldest first, each said on stderr with what it is."""
     rows = query(path, Filter(call_id=call_id))
     if rows.bad:
         console.warn(f"{len(rows.bad)} lines of the ledger hold no entry: paddock ledger verify")
@@ -320,7 +315,6 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 def run_rollback(
     site: PlaneSite, all_names: Sequence[LedgerName], options: Options, console: Console
 ) -> int:
-    """0 accepted, or nothing to accept; 1 not."""
     layout, environment = site.layout, site.environment
     known = ledgers_known(layout, environment, all_names)
     names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
@@ -366,7 +360,6 @@ def _require_entry(path: str, name: str, number: int) -> None:
 
 
 def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> SignedCheckpoint:
-    """The newest checkpoint; a new one where that does not cover so many entries."""
     found: SignedCheckpoint | None = None
     genesis = find_genesis(path)
     notes = read_notes(checkpoints_folder(path))

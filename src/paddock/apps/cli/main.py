@@ -284,7 +284,6 @@ def report_defect(error: Exception, console: Console) -> None:
 
 
 def _keep(error: Exception, identity: str, console: Console) -> str:
-    """The file that holds the traceback, or an empty text where none could be written."""
     import traceback
 
     from paddock.plane.environment import read_environment

@@ -109,7 +109,6 @@ def run_diff(options: Options, console: Console) -> int:
 
 
 def _candidate(name: str, files: PolicyFiles, console: Console) -> Candidate:
-    """The policy that a person names: a file, or what holds without one."""
     if name == BUILT_IN:
         return built_in_candidate(files)
     return read_candidate(console.directory / name, name, files)
@@ -162,7 +161,6 @@ def explain_call(options: Options, console: Console) -> int:
 
 
 def _questions(call: RecordedCall, options: Options, console: Console) -> Iterator[Entry]:
-    """The entries of the plane's governance ledger about this call; none beside a file."""
     if call.decided.entry.metadata.get("outcome") not in ("confine", "ask") or _is_file(options):
         return
     paths = find_ledger_paths(
@@ -190,7 +188,6 @@ def _now(call: RecordedCall, options: Options, console: Console) -> Now:
 
 
 def ledger_file(options: Options, console: Console) -> Path:
-    """The ledger that `--ledger` names: one of the plane, or a file."""
     given = options.ledger or DEFAULT_LEDGER
     if _is_file(options):
         path = console.directory / given

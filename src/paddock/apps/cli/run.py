@@ -32,8 +32,6 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopping:
-    """What signals asked for while a block ran."""
-
     def __init__(self) -> None:
         self.token = CancelToken()
         self.ended_by: int | None = None
@@ -48,7 +46,6 @@ class Stopping:
         self._cancel()
 
     def end(self, number: int, frame: FrameType | None) -> None:
-        """Whoever ends the process, also again and again: what runs is cancelled."""
         self.ended_by = self.ended_by or number
         self._cancel()
 
@@ -168,8 +165,6 @@ def _exit_of(result: TurnResult) -> int:
 
 
 class _Progress:
-    """On stderr: what a person should know, and calls while they happen where it is a terminal."""
-
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_shown = console.stderr.isatty()

@@ -154,7 +154,6 @@ class RunningRequests:
     async def handled(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Hold a request while it is handled. See `mcp.server.lowlevel.Server.middleware`."""
         request = ctx.request
         key = None if request is None else key_of(request.headers, ctx.request_id)
         with self.held(key):
@@ -299,7 +298,6 @@ def ensure_token(project: Project, agent: str) -> str:
 
 
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
-    """The whole ASGI application: gate, token, protocol."""
     project = agents.project
     calls_max = project.policy.settings.mcp.calls_max
     server = make_server(ByToken(agents), calls_max, is_structured=agents.is_structured)

@@ -145,7 +145,6 @@ def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
 
 
 def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
-    """The text with these rows in our table, in the place of those of the same names."""
     newline = "\r\n" if "\r\n" in text else "\n"
     written = _lines_of(rows).replace("\n", newline)
     kept: list[str] = []
@@ -199,8 +198,6 @@ _HEADER_UNINSTALL: Final = f"[mcp_servers.{NAME}"
 
 
 class Elsewhere(Struct, frozen=True):
-    """Another file of the client in which our entry stands, or of which nobody can tell."""
-
     scope: Scope
     file: Path
     why: str = ""
@@ -295,7 +292,6 @@ def _says_the_rest(text: str, values: dict[str, object]) -> bool:
 
 
 def _other_lines(lines: Sequence[str]) -> Sequence[str]:
-    """All but our tables, with the empty line that stands before them."""
     kept: list[str] = []
     is_ours = False
     behind: list[str] = []

@@ -177,8 +177,6 @@ class Door(Protocol):
 
 
 class McpServer(Struct, frozen=True):
-    """Handlers over one door; see `make_server`."""
-
     door: Door
     calls: Calls
     is_structured: bool
@@ -287,7 +285,6 @@ class Asking(Struct, frozen=True):
     cancel: CancelToken
 
     def asker_for(self, served: Served) -> Asker | None:
-        """Who asks; None where the client cannot be asked."""
         session = self.context.session
         if not can_be_asked(session.client_capabilities):
             return None

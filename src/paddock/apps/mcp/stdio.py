@@ -222,7 +222,6 @@ def _unread(text: str, why: str) -> Unusable:
 
 
 def _integer(digits: str) -> int | None:
-    """None where there are more digits than Python converts."""
     try:
         return int(digits)
     except ValueError:
@@ -304,8 +303,6 @@ async def _stop_at_signal(scope: anyio.CancelScope) -> None:
 
 
 class ByteWire(Protocol):
-    """Where bytes come from and go to; both ways can be cancelled at any time."""
-
     async def read(self) -> bytes:
         """The next piece; empty at the end. Raises: OSError."""
         ...
