@@ -28,7 +28,7 @@ from python_reference import python_page
 from paddock import errors, limits
 from paddock.apps.cli import main as command_line
 from paddock.apps.cli.console import Console
-from paddock.apps.hook.lean import wanted
+from paddock.apps.hook.lean import asked
 from paddock.apps.hook.lean.patches import read_patch
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.policy import PolicySource, decide, load_policy, settings
@@ -223,14 +223,14 @@ def _tools_for(head: str) -> tuple[list[str], list[str]]:
     """The tools, Paddock's and a client's, whose calls are judged as the action `head`."""
     _, category, operation = head.split(":")
     ours = [tool for tool, heads in HEADS.items() if (category, operation) in heads]
-    theirs = [tool for tool, (each, _) in wanted.FILE_TOOLS.items() if head == f"tool:file:{each}"]
+    theirs = [tool for tool, (each, _) in asked.FILE_TOOLS.items() if head == f"tool:file:{each}"]
     patch = "*** Add File: a\n*** Update File: b\n*** Delete File: c\n*** Move to: d\n"
     if category == "file" and operation in {each for each, _ in read_patch(patch)}:
-        theirs.append(wanted.PATCH_TOOL)
+        theirs.append(asked.PATCH_TOOL)
     if category == "shell":
-        theirs.append(wanted.SHELL_TOOL)
+        theirs.append(asked.SHELL_TOOL)
     if category == "mcp":
-        theirs.append(f"{wanted.MCP_PREFIX}*")
+        theirs.append(f"{asked.MCP_PREFIX}*")
     return ours, theirs
 
 

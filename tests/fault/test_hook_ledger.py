@@ -14,8 +14,7 @@ import pytest
 from paddock import limits
 from paddock.apps.hook.lean import ledger as lean
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
-from paddock.apps.hook.lean.lines import encode_body
+from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry, encode_body
 from paddock.apps.hook.lean.records import LeanRecord
 from paddock.ledger.head import HeadFile
 from paddock.ledger.query import Filter, query

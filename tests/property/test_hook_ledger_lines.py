@@ -4,11 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock.apps.hook.early import entry_of
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.ledger import LeanMark, find_pair
-from paddock.apps.hook.lean.lines import chain_line, encode_body, format_timestamp
+from paddock.apps.hook.lean.ledger import (
+    LeanMark,
+    chain_line,
+    encode_body,
+    find_pair,
+    format_timestamp,
+)
 from paddock.apps.hook.lean.records import LeanRecord
-from paddock.apps.hook.records_of import entry_of
 from paddock.ledger.format import encoding as own
 from paddock.ledger.format.lines import StoredEntry, inspect_line
 from paddock.ledger.head import Mark, encode_mark

@@ -67,11 +67,7 @@ class OpenHow:
         self._address = ctypes.addressof(self._how)
 
     def open(self, dir_fd: int, path: bytes) -> int:
-        """A new descriptor of `path` under `dir_fd`. `path` holds no NUL.
-
-        Raises:
-            OSError: with the errno of openat2(2); ENOSYS off Linux.
-        """
+        """Return a new descriptor. Raises: OSError of openat2(2); ENOSYS off Linux."""
         if not _ON_LINUX:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         fd = _syscall(_SYS_OPENAT2, dir_fd, path, self._address, _HOW_BYTES)
@@ -98,12 +94,7 @@ else:
 
 
 def renameat2(old_dir: int, old: bytes, new_dir: int, new: bytes, flags: int) -> None:
-    """Rename with RENAME_NOREPLACE or RENAME_EXCHANGE.
-
-    Raises:
-        OSError: with the errno of renameat2(2); EINVAL where the file system
-            does not know the flag, ENOSYS where the C library lacks the call.
-    """
+    """Raises: OSError; EINVAL where the file system lacks the flag, ENOSYS without the call."""
     if _renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     if _renameat2(old_dir, old, new_dir, new, flags) != 0:
@@ -122,14 +113,10 @@ else:
 
 
 def syncfs(fd: int) -> None:
-    """Wait until the file system that holds `fd` has put everything on the device.
+    """Wait until the file system that holds `fd` has put everything on the device. Raises: OSError.
 
-    `fd` must be open for real, not O_PATH (EBADF), and from before the writes: since
-    Linux 5.8 the call reports a failed write back, but only one that came after the
-    descriptor was opened. Before 5.8 it reports none.
-
-    Raises:
-        OSError: with the errno of syncfs(2); ENOSYS where the C library lacks the call.
+    `fd` must be open for real, not O_PATH (EBADF), and from before the writes: since Linux 5.8
+    the call reports a failed write back that came after that; before it reports none.
     """
     if _syncfs is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -149,9 +136,6 @@ else:
 
 
 def start_writing_back(fd: int, offset: int, size_bytes: int) -> None:
-    """Have a piece of a file written to the device soon, so that a later fsync waits less.
-
-    A hint: it promises nothing, and says nothing where it cannot be followed.
-    """
+    """Have a piece of a file written soon, so that a later fsync waits less: a hint."""
     if _sync_file_range is not None:
         _sync_file_range(fd, offset, size_bytes, _START_WRITING)

@@ -81,10 +81,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def landlock_abi() -> int:
-    """The kernel's Landlock ABI, from 1; 0 where there is none or it is switched off.
-
-    Raises: OSError for any other answer.
-    """
+    """Return the kernel's ABI, from 1; 0 where there is none. Raises: OSError."""
     try:
         return _create(None, 0, _CREATE_RULESET_VERSION)
     except OSError as refused:
@@ -94,7 +91,6 @@ def landlock_abi() -> int:
 
 
 def handled_files(abi: int) -> int:
-    """All rights over files that this ABI knows."""
     handled = (MAKE_SYM << 1) - 1
     if abi >= 2:
         handled |= REFER
@@ -106,11 +102,9 @@ def handled_files(abi: int) -> int:
 
 
 def create_ruleset(abi: int, *, holds_network: bool) -> int:
-    """A descriptor of a rule set that handles everything this ABI knows, close-on-exec.
+    """Return a rule set that handles everything this ABI knows, close-on-exec. Raises: OSError.
 
     Without a rule everything handled is refused; TCP ports only with `holds_network`.
-
-    Raises: OSError.
     """
     network = _BIND_TCP | _CONNECT_TCP if holds_network and abi >= _NETWORK_ABI else 0
     scopes = _SCOPES if abi >= _SCOPE_ABI else 0
@@ -120,18 +114,11 @@ def create_ruleset(abi: int, *, holds_network: bool) -> int:
 
 
 def allow_path(ruleset_fd: int, path_fd: int, rights: int) -> None:
-    """Allow `rights` on what `path_fd` is, and below it if that is a directory.
-
-    Raises: OSError(EINVAL) for rights that the rule set does not handle, or that only
-        directories have; EBADFD for what has no rights (a pipe).
-    """
+    """Raises: OSError(EINVAL) for rights not handled or for directories only; EBADFD for a pipe."""
     rule = _PathBeneath(rights, path_fd)
     _add(ruleset_fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
 
 
 def restrict_self(ruleset_fd: int) -> None:
-    """Hold the calling thread, and all that it starts, to the rule set.
-
-    Raises: OSError(EPERM) before no_new_privs is set, E2BIG after 16 of them.
-    """
+    """Raises: OSError(EPERM) before no_new_privs is set, E2BIG after 16 of them."""
     _restrict(ruleset_fd, 0)

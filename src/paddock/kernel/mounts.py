@@ -1,12 +1,7 @@
-"""Mounts by descriptor: mount_namespaces(7), open_tree(2), move_mount(2), mount_setattr(2).
+"""Mounts by descriptor, and namespaces: open_tree(2), move_mount(2), mount_setattr(2), clone(2).
 
-A tree is cloned from a place (`clone_tree`), changed while nobody can see it
-(`set_tree`), and then attached (`attach_tree`): no moment in which it is visible
-without its flags, and no name that is looked up twice.
-
-Also here:
-
-- Namespaces: a child in new ones, the map of its users, its loopback.
+A tree is cloned (`clone_tree`), changed while nobody can see it (`set_tree`), and then attached
+(`attach_tree`): never visible without its flags, and no name is looked up twice.
 """
 
 from __future__ import annotations
@@ -92,11 +87,9 @@ _umount2.restype = _int
 
 
 def clone_tree(dir_fd: int, path: bytes, *, recursive: bool) -> int:
-    """A detached copy of what is mounted at a place, below it too if `recursive`.
+    """Return a detached copy; an empty path means the descriptor, a last link is not followed.
 
-    An empty path means the descriptor itself. A last component that is a link is
-    not followed. Raises: OSError; EINVAL where the place belongs to a mount
-    namespace that is not ours.
+    Raises: OSError; EINVAL where the place belongs to a mount namespace that is not ours.
     """
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_SYMLINK_NOFOLLOW
     flags |= _AT_RECURSIVE if recursive else 0
@@ -105,11 +98,7 @@ def clone_tree(dir_fd: int, path: bytes, *, recursive: bool) -> int:
 
 
 def set_tree(tree: int, attributes: int, *, recursive: bool, id_map: int = -1) -> None:
-    """Add attributes to a detached tree, which nobody sees yet.
-
-    With `id_map`, the descriptor of a user namespace, its files' owners are shown as
-    that namespace maps them (since Linux 5.12; EINVAL for a file system without).
-    """
+    """`id_map`, of a user namespace: owners as it maps them (Linux 5.12; EINVAL without)."""
     wanted = _MountAttr(attributes, 0, 0, 0)
     if id_map >= 0:
         wanted.attr_set |= _ID_MAPPED
@@ -119,7 +108,6 @@ def set_tree(tree: int, attributes: int, *, recursive: bool, id_map: int = -1) -
 
 
 def attach_tree(tree: int, target: int) -> None:
-    """Mount a detached tree on what the descriptor `target` leads to."""
     _move_mount(tree, b"", target, b"", _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY)
 
 
@@ -144,17 +132,14 @@ def mount_overlay(target: bytes, options: bytes) -> None:
 
 
 def make_mounts_private() -> None:
-    """Nothing that we mount is seen elsewhere, nor the other way round."""
+    """Show nothing that we mount elsewhere, nor the other way round."""
     if _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
         raise failure("mount(private)")
 
 
 def enter_root(root: int) -> None:
-    """Make an attached tree the root, and let go of the old one.
-
-    pivot_root(".", ".") puts the old root on top of the new one, where it is
-    unmounted at once: no directory for it is needed (pivot_root(2), NOTES).
-    """
+    # pivot_root(".", ".") puts the old root on top of the new one, where it is unmounted at once:
+    # no directory for it is needed (pivot_root(2), NOTES).
     os.fchdir(root)
     _pivot_root(b".", b".")
     # Threat: the old root is the host's; as long as it is mounted, `..` leads there.
@@ -196,11 +181,7 @@ _clone.restype = ctypes.c_long
 
 
 def clone_process(flags: int) -> int:
-    """Fork into new namespaces: the child's pid here, 0 in the child.
-
-    Raises: OSError with the errno of clone(2): EPERM where the host forbids user
-    namespaces, ENOSPC at their number's limit, ENOSYS on a machine without numbers.
-    """
+    # EPERM where the host forbids user namespaces, ENOSPC at their limit, ENOSYS without numbers.
     number = call_number("clone", this_machine())
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -219,11 +200,10 @@ def clone_process(flags: int) -> int:
 
 
 def write_id_maps(pid: int | None, users: bytes, groups: bytes, *, keep_groups: bool) -> None:
-    """Map the users and groups of a child's new user namespace; None for our own.
+    """Map a child's users and groups (None: our own) by lines of `inside outside count`.
 
-    Each map is lines of `inside outside count` (user_namespaces(7)). A process
-    without privileges outside may map its own ids alone, and only after it gave
-    up setgroups(2): `keep_groups` is for root.
+    Without privileges only one's own ids, after setgroups(2) is given up (user_namespaces(7));
+    `keep_groups` is for root.
     """
     where = "self" if pid is None else str(pid)
     if not keep_groups:
@@ -233,11 +213,8 @@ def write_id_maps(pid: int | None, users: bytes, groups: bytes, *, keep_groups: 
 
 
 def forbid_user_namespaces() -> None:
-    """No user namespace can be made below ours any more.
-
-    The number belongs to the caller's own user namespace, whichever /proc it is
-    written through, and takes a capability in it to raise again.
-    """
+    # The number is that of the caller's own user namespace, whichever /proc it is written through,
+    # and takes a capability in it to raise again.
     _write("/proc/sys/user/max_user_namespaces", b"0")
 
 

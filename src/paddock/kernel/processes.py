@@ -1,9 +1,4 @@
-"""What a process gives up for good: prctl(2), capset(2); and how it ends without cleaning up.
-
-Also here:
-
-- A process that keeps others: prctl(2), pidfd_send_signal(2), signal(2).
-"""
+"""What a process gives up for good, and one that keeps others: prctl(2), capset(2), signal(2)."""
 
 from __future__ import annotations
 
@@ -54,18 +49,12 @@ def set_no_new_privileges() -> None:
 
 
 def set_death_signal(number: int) -> None:
-    """Have `number` sent to us when the thread that made us ends.
-
-    The kernel forgets it when credentials change: call it after the last of those.
-    """
+    """Call it after the last change of credentials: the kernel forgets it then."""
     _control("prctl(PDEATHSIG)", _SET_PDEATHSIG, number)
 
 
 def set_dumpable(wanted: bool) -> None:
-    """Open or close /proc/PID/{mem,fd,environ,root} and ptrace to processes of the same user.
-
-    A change of user closes them, and then our own /proc/self is root's; exec opens them.
-    """
+    """A change of user closes /proc/PID/{mem,fd,environ,root} and ptrace, exec opens them."""
     _control("prctl(DUMPABLE)", _SET_DUMPABLE, int(wanted))
 
 
@@ -80,10 +69,7 @@ _CapabilitySets = ctypes.c_uint32 * 6
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, also those that a later exec as uid 0 would bring.
-
-    The bounding set first: that takes a capability (CAP_SETPCAP) itself.
-    """
+    """The bounding set first: that takes a capability (CAP_SETPCAP) itself."""
     for capability in range(_CAPABILITIES_MAX):
         if _prctl(_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             if ctypes.get_errno() != errno.EINVAL:
@@ -100,10 +86,7 @@ def drop_capabilities() -> None:
 
 
 def find_arguments() -> tuple[int, int]:
-    """Where our command line lies in our memory: its address, and its length in bytes.
-
-    Fields 48 and 49 of /proc/self/stat (proc_pid_stat(5)). Raises: OSError.
-    """
+    """Return address and length: fields 48, 49 of /proc/self/stat. Raises: OSError."""
     with open("/proc/self/stat", "rb") as file:
         # The second field, a name in brackets, may hold spaces.
         fields = file.read(4096).rpartition(b")")[2].split()
@@ -112,19 +95,13 @@ def find_arguments() -> tuple[int, int]:
 
 
 def clear_arguments(address: int, size_bytes: int) -> None:
-    """Have /proc/PID/cmdline say nothing: the kernel reads it from the memory that is written here.
-
-    The place is what `find_arguments` gave, to this process or to one that forked it.
-    """
+    """Have /proc/PID/cmdline say nothing; the place is that of `find_arguments`, fork included."""
     ctypes.memset(address, 0, size_bytes)
 
 
 def restore_signal(number: int) -> None:
-    """Give a signal its default action, behind Python's back.
-
-    The first process of a pid namespace is safe from signals of its namespace only where
-    it has no handler of its own, and Python has one for SIGINT.
-    """
+    # The first process of a pid namespace is safe from its signals only where it has no handler
+    # of its own, and Python has one for SIGINT.
     _signal(number, None)
 
 
@@ -145,10 +122,7 @@ _prctl.restype = ctypes.c_int
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends. Not inherited by children.
-
-    Raises: OSError.
-    """
+    """Become the parent of all orphans below; children do not inherit it. Raises: OSError."""
     if _prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise failure("prctl(CHILD_SUBREAPER)")
 
@@ -166,7 +140,6 @@ _send = SystemCall(
 
 
 def send_signal(pidfd: int, number: int) -> None:
-    """Send a signal to the one process that a pidfd names. Raises: OSError."""
     _send(pidfd, number, None, 0)
 
 

@@ -1,18 +1,12 @@
 """seccomp(2): a filter over the system calls of a command, and the small assembler for it.
 
-For every backend. A caller builds the program once with `build_filter` (pure:
-machine and families in, bytes out) and then, in the process to be held and as
-its last act before exec, calls `processes.set_no_new_privileges` and
-`install_filter`. A filter is inherited by every child and cannot be taken off.
+A caller builds the program once (`build_filter`, pure) and, in the process to be held and as its
+last act before exec, calls `set_no_new_privileges` and `install_filter`. Every child inherits it.
 
-What is refused, and why, stands in `REFUSED` and `build_filter`. Everything that
-is not named there is allowed: ordinary programs use some 200 calls, and what a
-call reaches is held by namespaces, mounts and Landlock. Calls that did not exist
-when this was written do not exist for the command either.
-
-A filter sees numbers, not what pointers lead to. So calls that carry their
-arguments in memory (clone3, openat2, io_uring) answer "not implemented", and
-the C libraries fall back to calls that can be judged.
+What `REFUSED` and `build_filter` do not name is allowed: what a call reaches is held by
+namespaces, mounts and Landlock; newer calls do not exist for the command. A filter sees numbers,
+not what pointers lead to: calls with arguments in memory (clone3, openat2, io_uring) answer "not
+implemented", and the C libraries fall back.
 """
 
 from __future__ import annotations
@@ -183,10 +177,7 @@ def _refuse_other_values(argument: int, values: tuple[int, ...]) -> list[_Instru
 
 
 def _refuse_set_id(mode: int, flags: int | None = None) -> list[_Instruction]:
-    """Refused where a mode has setuid or setgid.
-
-    Without O_CREAT the mode of open(2) is not read, and its register holds anything.
-    """
+    """Without O_CREAT the mode of open(2) is not read, and its register holds anything."""
     judged = _refuse_bits(mode, _SET_ID_BITS)
     if flags is None:
         return judged
@@ -194,7 +185,7 @@ def _refuse_set_id(mode: int, flags: int | None = None) -> list[_Instruction]:
 
 
 def _refuse_odd_kinds(kind: int) -> list[_Instruction]:
-    """Goes on for SOCK_STREAM (1), SOCK_DGRAM (2) and SOCK_RAW (3), refused otherwise.
+    """Pass SOCK_STREAM (1), SOCK_DGRAM (2) and SOCK_RAW (3).
 
     Threat: protocol 0 of another kind is a protocol too: of SOCK_DCCP (6) it loads DCCP.
     """
@@ -202,10 +193,7 @@ def _refuse_odd_kinds(kind: int) -> list[_Instruction]:
 
 
 def _refuse_datagrams(kind: int) -> list[_Instruction]:
-    """Goes on for SOCK_STREAM (1) and SOCK_SEQPACKET (5), refused otherwise.
-
-    Of the kind, the kernel reads four bits and two flags far above them.
-    """
+    """Pass SOCK_STREAM (1), SOCK_SEQPACKET (5): four bits, and two flags far above them."""
     return [
         _load_argument(kind),
         (_JUMP_ANY_BIT, 1, 0, 0b1010),
@@ -215,9 +203,8 @@ def _refuse_datagrams(kind: int) -> list[_Instruction]:
 
 
 def _keep_core_limit(resource_at: int, wanted_at: int | None) -> list[_Instruction]:
-    """A new limit for core dumps is acknowledged, and the one that there is stays.
+    """Acknowledge a new limit for core dumps and keep the old: gpg ends where it is refused.
 
-    Not refused: programs that give up core dumps, as gpg does, end where they cannot.
     Without a wanted limit, a null pointer, the call only asks.
     """
     found = [_load_argument(resource_at), (_JUMP_EQUAL, 1, 0, _CORE_LIMIT), _PASS]
@@ -251,7 +238,7 @@ def _calls_on_processes(spare: _Sparing) -> list[tuple[str, list[_Instruction]]]
 
 
 def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instruction]]]:
-    """The calls whose arguments decide; each list ends with an answer on every path."""
+    """Each list ends with an answer on every path."""
     return [
         # Threat: a namespace of its own, in which a command has every capability again.
         ("clone", _refuse_bits(0, _NEW_NAMESPACES_CLONE)),
@@ -295,24 +282,16 @@ def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instructio
 
 
 def build_filter(families: tuple[int, ...], machine: int | None = None) -> bytes:
-    """The program for `install_filter`, in a pid namespace of its own: struct sock_filter, packed.
+    """Build for `install_filter`, in a pid namespace of its own: struct sock_filter, packed.
 
-    `families` are those that socket(2) may use: AF_INET and AF_INET6 where the
-    network namespace is private or the host's network is granted, none elsewhere.
-    Of other processes, the first one of the namespace, ours, is out of reach.
-
-    Raises: OSError(ENOSYS) for a machine whose numbers are not known.
+    socket(2) may use `families`: AF_INET and AF_INET6 where the network namespace is private or the
+    host's network is granted. Raises: OSError(ENOSYS) for an unknown machine.
     """
     return _build(families, _spare_first, (), machine)
 
 
 def build_filter_among_others(families: tuple[int, ...], machine: int | None = None) -> bytes:
-    """The same without namespaces: of processes a command changes itself alone.
-
-    And it shares no memory and no queue with any that it did not start (`SHARED_MEMORY`).
-
-    Raises: as `build_filter`.
-    """
+    """As `build_filter` without namespaces: a command changes itself alone, shares no memory."""
     return _build(families, _spare_others, SHARED_MEMORY, machine)
 
 
@@ -340,11 +319,7 @@ def _build(
 
 
 def _search(calls: list[tuple[int, list[_Instruction]]]) -> list[_Instruction]:
-    """Find the call's number by halves; what is not among them is allowed.
-
-    For the kernel's sake: it runs the program once for every number when it is installed,
-    to know those that are always allowed, and that is most of what installing costs.
-    """
+    """Find the number by halves, else allow: at installing the kernel tries every number."""
     if len(calls) <= _SEARCH_LEAF:
         found: list[_Instruction] = []
         for number, body in calls:
@@ -367,11 +342,7 @@ class _Program(ctypes.Structure):
 
 
 def install_filter(program: bytes) -> None:
-    """Hold the calling thread and all that it starts to the program, for good.
-
-    Raises: OSError(EACCES) before no_new_privs is set, EINVAL for a broken
-    program, ENOSYS where the kernel or this machine has no seccomp.
-    """
+    """Raises: OSError(EACCES) before no_new_privs is set, EINVAL for a broken program, ENOSYS."""
     seccomp = SystemCall(
         "seccomp",
         call_number("seccomp", this_machine()),

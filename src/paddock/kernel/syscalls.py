@@ -1,11 +1,6 @@
 """System calls by number, for those that neither `os` nor the C library offers.
 
-Loaded by the launcher, which starts once for every runtime and must be quick:
-no `typing`, no `dataclasses` here (10 and 17 ms of a start that takes 15).
-
-Also here:
-
-- What differs between machines: the numbers of system calls, and seccomp's name for each.
+Loaded by the launcher, which must be quick: no `typing`, no `dataclasses` (10 and 17 of 15 ms).
 """
 
 from __future__ import annotations
@@ -21,12 +16,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SystemCall:
-    """One system call with the types of its arguments.
-
-    syscall(2) is variadic. Fixed argument types are right here: on the ABIs that
-    Linux has, integer and pointer arguments travel in the same registers either
-    way, and a `c_long` fills the whole register, as the kernel may read all of it.
-    """
+    # syscall(2) is variadic. Fixed argument types are right here: on the ABIs of Linux integers and
+    # pointers travel in the same registers, and a `c_long` fills the whole register.
 
     __slots__ = ("_function", "_number", "name")
 
@@ -40,12 +31,7 @@ class SystemCall:
         self._function = function
 
     def __call__(self, *arguments: int | bytes | None) -> int:
-        """The call's result.
-
-        Raises:
-            OSError: with the kernel's errno and the call's name; ENOSYS where this
-                machine's number is not known.
-        """
+        """Raises: OSError with the call's name; ENOSYS where this machine's number is not known."""
         if self._number is None:
             raise OSError(errno.ENOSYS, f"{self.name}: {os.strerror(errno.ENOSYS)}")
         found = self._function(self._number, *arguments)
@@ -188,11 +174,7 @@ CALL_NAMES = frozenset(_NUMBERS)
 
 
 def this_machine() -> int:
-    """X86_64 or AARCH64.
-
-    Raises: OSError(ENOSYS) for any other, and for a 32-bit interpreter on a 64-bit
-    kernel, whose system calls have other numbers.
-    """
+    """Raises: OSError(ENOSYS) for others, and a 32-bit interpreter on a 64-bit kernel."""
     name = os.uname().machine
     found = _MACHINES.get(name)
     if found is None or sys.maxsize <= 2**32 or sys.byteorder != "little":
@@ -201,9 +183,6 @@ def this_machine() -> int:
 
 
 def call_number(name: str, machine: int) -> int | None:
-    """The number of a system call; None where the machine has no such call.
-
-    Raises: KeyError for a name that is not in the table.
-    """
+    """None where the machine has no such call. Raises: KeyError for an unknown name."""
     number = _NUMBERS[name][machine]
     return None if number < 0 else number

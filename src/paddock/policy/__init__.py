@@ -2,20 +2,14 @@
 
     actions, rules           actions and rules as text, each with its place
     load, reader, places     a policy file read strictly, or what is wrong
-    settings, presets        the tables that are no rules; what holds without any file
+    settings, presets        the tables without rules; what holds without any file
     engine                   files → `Policy`, and what an agent may never do
     decide                   a call → the strictest answer, and what a command may reach
     profiles, matching       rules compiled for judging, and what agents lay over them
     globs, pathset           paths by gitignore's rules, and closed ones
     commands/, questions/    lines of shell, taken apart; why, what if, what differs
 
-    load_policy(project, user, plane_kind)   files as text → `Policy`, or ConfigError
-    decide(policy, chain, actions)           → `Decision`; total, the strictest wins
-    shell_for(policy, chain, action)         → what a command may reach
-
-For people: `paddock.policy.questions.explain`, `.lint`, `.examples` (imported from there,
-since nothing else needs them). Grammars and the command parser are loaded when
-a file or a command is first read.
+Grammars and the command parser are loaded when a file or a command is first read.
 """
 
 from paddock.policy.actions import parse_action

@@ -1,17 +1,11 @@
 """Actions as text: patterns of rules, and single actions as people type them.
 
-A pattern is a head and, after a space, a target: `tool:file:create docs/**`.
-The head is matched by segments; `*` stands for one of them, and as the last one
-for all that follow. What the target means depends on the category: a path
-pattern by gitignore's rules, a command by words, or a name in which `*` stands
-for any part. Without a target the pattern matches every target.
+A pattern is a head and, after a space, a target: `tool:file:create docs/**`. The head is
+matched by segments; `*` stands for one of them, and as the last one for all that follow.
+The target is a path pattern by gitignore's rules, a command by words, or a name in which
+`*` stands for any part. Without a target the pattern matches every target.
 
-Both are checked when a policy loads: a category, an operation or a name that no call
-has is a mistake, never a rule that silently matches nothing.
-
-Also here:
-
-- Which names a call can be judged by, so that a rule for any other is a mistake.
+A category, an operation or a name that no call has is a mistake when a policy loads.
 """
 
 import re
@@ -60,11 +54,9 @@ CLOSED_TARGETS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = MappingProxyT
         ("gate", "check"): GATES,
     }
 )
-"""Heads whose targets are all known."""
 
 
 def find_judged_as(tool: str) -> tuple[str, ...]:
-    """As what a client's tool of this name is judged, if not as `tool:client:` with its name."""
     if tool.startswith(MCP_PREFIX):
         return (f"tool:mcp:call {tool}",)
     return JUDGED_AS.get(tool, ())
@@ -76,23 +68,18 @@ NAMES_BY_OPERATION: Final = frozenset({"client"})
 
 
 class TargetKind(Enum):
-    """What the target of an action is, and so how a pattern for it compares."""
-
     PATH = "path"
     COMMAND = "command"
     NAME = "name"
 
 
 class NamePattern(Struct, frozen=True):
-    """A name in which `*` stands for any part, nothing included."""
-
     text: str
 
     def matches(self, name: str) -> bool:
         return self._regex(self.text).fullmatch(name) is not None
 
     def matches_widely(self, name: str) -> bool:
-        """The same without regard to case: for rules that deny or ask."""
         return self._regex(self.text.casefold()).fullmatch(name.casefold()) is not None
 
     @staticmethod
@@ -106,18 +93,14 @@ class NamePattern(Struct, frozen=True):
 
 
 class HeadPattern(Struct, frozen=True):
-    """`tool:<category>:<operation>`, each maybe `*`."""
-
     text: str
     category: str
     operation: str
 
     def matches(self, category: str, operation: str) -> bool:
-        """Whether an action with this head is meant."""
         return self.category in (ANY, category) and self.operation in (ANY, operation)
 
     def matches_widely(self, category: str, operation: str) -> bool:
-        """The same, and the case of a name that somebody else gave does not count."""
         if category in NAMES_BY_OPERATION and self.category in (ANY, category):
             return self.operation in (ANY, operation) or (
                 self.operation.casefold() == operation.casefold()
@@ -136,11 +119,7 @@ class HeadPattern(Struct, frozen=True):
 
 
 class ActionPattern(Struct, frozen=True):
-    """A rule's pattern.
-
-    `path` or `name` is set by the target's kind; a command is kept as text,
-    since its pattern is compiled by `paddock.policy.commands`.
-    """
+    """`path` or `name` is set by the target's kind; `policy.commands` compiles a command's text."""
 
     text: str
     head: HeadPattern
@@ -151,7 +130,6 @@ class ActionPattern(Struct, frozen=True):
 
     @property
     def has_target(self) -> bool:
-        """Whether it names a target; without one every target matches."""
         return self.kind is not None
 
 
@@ -162,11 +140,7 @@ def target_kind(category: str) -> TargetKind:
 
 
 def parse_head(text: str) -> HeadPattern:
-    """Parse `tool:file:create`, `tool:file:*` or `tool:*`.
-
-    Raises:
-        PatternError: it is no head, or names what does not exist.
-    """
+    """Parse `tool:file:create`, `tool:file:*` or `tool:*`; PatternError where no call has it."""
     parts = text.split(":")
     if parts[0] not in ("tool", ANY) or (parts[0] == ANY and len(parts) > 1):
         hint = "write tool:<category>:<operation> <target>, as in tool:file:create docs/**"
@@ -189,11 +163,7 @@ def parse_head(text: str) -> HeadPattern:
 
 
 def parse_pattern(text: str) -> ActionPattern:
-    """Parse a rule's pattern.
-
-    Raises:
-        PatternError: the head or the target can match nothing.
-    """
+    """Parse a rule's pattern; PatternError where the head or the target can match nothing."""
     head_text, _, target = text.strip().partition(" ")
     head = parse_head(head_text)
     target = target.strip() if head.category != "shell" else target.strip(" \t")
@@ -216,14 +186,10 @@ def parse_pattern(text: str) -> ActionPattern:
 
 
 def parse_action(text: str) -> Action:
-    """Parse one action as people type it: `tool:file:view src/a.py`.
-
-    A path is taken from the workspace root; `./` and doubled slashes are
-    removed, for nobody but the workspace resolves the rest.
+    """Parse one action as people type it: `tool:file:view src/a.py`, the path from the root.
 
     Raises:
-        UsageError: it is no action, holds a `*` in its head, names what does
-            not exist, or its path leaves the workspace.
+        UsageError: no action, a `*` in its head, unknown, or a path outside the workspace.
     """
     try:
         return parse_concrete(text)
@@ -232,7 +198,6 @@ def parse_action(text: str) -> Action:
 
 
 def parse_concrete(text: str) -> Action:
-    """As `parse_action`, with `PatternError`: for the examples of a policy."""
     head_text, _, target = text.strip().partition(" ")
     if not head_text.startswith("tool:"):
         parse_head(head_text)
@@ -251,7 +216,6 @@ def parse_concrete(text: str) -> Action:
 
 
 def is_normal_path(path: str) -> bool:
-    """Whether `path` is a workspace-relative path as the workspace resolves it."""
     if path == ".":
         return True
     if not path or path.startswith("/") or path.endswith("/") or "\0" in path or "//" in path:
@@ -295,7 +259,6 @@ def _check_known(text: str, category: str, operation: str) -> None:
 
 
 def _check_target(head: HeadPattern, target: str) -> None:
-    """Refuse a target that no call has. Letter case does not count here."""
     name = NamePattern(target)
     categories = (head.categories - NAMES_BY_OPERATION) or head.categories
     heads = [

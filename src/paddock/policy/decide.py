@@ -1,20 +1,13 @@
 """The decision: a policy, a chain of agents and actions → the strictest answer.
 
-Order of what is asked, all of it always, the strictest deciding:
+Asked in this order, all of it always, the strictest deciding:
   1. the path lists, which no profile can lift;
   2. each agent's own permissions, compiled above its profile;
   3. each agent's profile, and the one that `[agents]` gives it: the stricter;
   4. every ancestor likewise: a child never exceeds its parent;
   5. for a command line, each simple command, what is only known at run time,
      and each redirection as a write.
-Warnings come last and change nothing.
-
-Total and deterministic: every action has an answer, unknown is no.
-
-Also here:
-
-- What a command may reach: `[shell]` for one chain of agents and one line.
-- What an agent may never do, whatever the target: such a tool need not be shown to it.
+Total and deterministic: unknown is no. Warnings come last and change nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -64,7 +57,6 @@ if TYPE_CHECKING:
 
 
 CACHED_DECISIONS: Final = 2048
-"""Decisions that one chain keeps; the oldest give way."""
 CACHED_CHAINS: Final = 64
 
 WARNING: Final = (
@@ -80,14 +72,10 @@ def decide(
 ) -> Decision:
     """Return the decision for one call: the strictest over all its actions.
 
-    `chain` is the acting agent and then its ancestors; `actions` are resolved.
-    `writer` says who would write: what is `generated` only commands write. A
-    redirection in a command line is taken from the workspace root; a caller
-    that runs the line elsewhere adds those writes as actions, all of them: then
-    one that leaves the workspace from the root alone is what was added for it.
-
-    No actions, no agent, a chain longer than `agent_chain_max`, an unknown head
-    or a path that is not resolved is denied: whoever asks so has made a mistake.
+    `chain` is the acting agent, then its ancestors. `writer` says who would write: only commands
+    write what is `generated`. A redirection is taken from the workspace root; a caller that runs
+    the line elsewhere adds all its writes as actions. Without actions or an agent, over
+    `agent_chain_max`, with an unknown head or an unresolved path the answer is a denial.
     """
     judge = judge_for(policy, chain)
     if len(actions) == 1:
@@ -112,7 +100,6 @@ _recent: dict[tuple[int, int], "ChainJudge"] = {}
 
 
 def judge_for(policy: Policy, chain: AgentChain) -> "ChainJudge":
-    """Return the compiled judge of a chain, from a bounded cache."""
     # Hashing a chain costs more than a decision; callers mostly hold on to theirs.
     identity = (id(policy), id(chain))
     judge = _recent.get(identity)
@@ -127,8 +114,6 @@ def judge_for(policy: Policy, chain: AgentChain) -> "ChainJudge":
 
 
 class _Member:
-    """One agent of a chain: its permissions and the profiles that it is held to."""
-
     __slots__ = ("agent", "permissions", "profiles", "title")
 
     def __init__(self, policy: Policy, agent: Agent, position: int) -> None:
@@ -146,8 +131,6 @@ class _Member:
 
 
 class ChainJudge:
-    """A policy for one chain of agents. Answers are kept, since they never change."""
-
     __slots__ = ("_members", "_problem", "chain", "decide", "policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
@@ -165,13 +148,11 @@ class ChainJudge:
         self.decide = lru_cache(maxsize=CACHED_DECISIONS)(self._decide)
 
     def profiles(self) -> tuple[CompiledProfile, ...]:
-        """Return every profile that has a say, the acting agent's first."""
         return tuple(profile for member in self._members for profile in member.profiles)
 
     def findings(
         self, action: Action, writer: Writer, added: frozenset[str] = frozenset()
     ) -> Iterator[Finding]:
-        """Yield every say in the decision about one action; `added` as `LineJudge.writes`."""
         if action.category == "shell":
             yield from self._line_findings(action, added)
             return
@@ -189,13 +170,11 @@ class ChainJudge:
             yield from _verdict_findings(member.title, verdict)
 
     def all_findings(self, action: Action) -> tuple[Finding, ...]:
-        """Return every say in the decision, a file tool writing; nothing for a mistake."""
         if self._problem or _mistake(action):
             return ()
         return tuple(self.findings(action, Writer.FILE_TOOL))
 
     def verdicts(self, action: Action) -> Iterator[tuple[_Member, Verdict]]:
-        """Yield what each profile of each agent says to an action that is no command."""
         for member in self._members:
             for profile in member.profiles:
                 yield member, profile.judge(action)
@@ -210,10 +189,7 @@ class ChainJudge:
         ]
 
     def decide_words(self, action: Action) -> Decision:
-        """Return what the profiles say to the commands of a line, its writes left aside.
-
-        For a door that finds out by itself what the line writes, and from where.
-        """
+        """Leave the line's writes aside, for a door that finds out by itself what it writes."""
         problem = self._problem or _mistake(action)
         if problem:
             return _refusal(self.policy, str(action), problem)
@@ -333,10 +309,10 @@ COMMITS_STRICTEST_FIRST: Final = tuple(reversed(COMMITS))
 
 
 def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -> ShellSettings:
-    """Return `[shell]` as it holds for `chain`, and for the line of `action` if one is given.
+    """Return `[shell]` as it holds for `chain`, and for the line of `action`.
 
-    `approve` is the acting agent's own; everything else is the strictest of the
-    chain. An empty chain has the settings of `[shell]` itself.
+    `approve` is the acting agent's own; everything else is the strictest of the chain. An empty
+    chain has the settings of `[shell]` itself.
     """
     profiles = judge_for(policy, chain).profiles()
     if not profiles:
@@ -350,7 +326,6 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
 
 
 def names_line(policy: Policy, chain: AgentChain, action: Action) -> bool:
-    """Whether every profile lets each command of a line run by a rule that is not for all."""
     line = judge_line(action)
     return all(
         any(_names(rule) for rule in verdict.matched)
@@ -402,7 +377,6 @@ def _may_set(
 
 
 def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
-    """Return the strictest of both, key by key; `approve` and `git` of the first."""
     return ShellSettings(
         network=_strictest(NETWORKS, one.network, other.network),
         git=one.git,
@@ -430,7 +404,6 @@ def _strictest(order: tuple[Word, ...], *words: Word) -> Word:
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the directories that lie under both lists, each once."""
     inside = [path for path in one if _is_under(path, other)]
     inside += [path for path in other if _is_under(path, one)]
     return tuple(dict.fromkeys(inside))
@@ -445,10 +418,7 @@ def _is_under(path: str, roots: tuple[str, ...]) -> bool:
 
 
 def may_ever(policy: Policy, chain: AgentChain, category: str, operation: str) -> bool:
-    """Whether some target could be allowed or asked about.
-
-    Errs on the side of yes: a tool that is shown is decided at each call all the same.
-    """
+    """Return whether some target could be allowed or asked about; errs on the side of yes."""
     profiles = judge_for(policy, chain).profiles()
     if not profiles or any(profile.closes(category, operation) for profile in profiles):
         return False

@@ -1,26 +1,17 @@
 """Loading: the built-in values, the user's configuration, the project's file → `Policy`.
 
-The user's own configuration holds defaults for every project; a key that it
-gives replaces the built-in one whole, and a key that a trusted project gives
-replaces both. A profile in a file replaces one of its name whole, unless it extends it.
+A key of a trusted project replaces the user's, and that the built-in one. A profile in a
+file replaces one of its name whole, unless it extends it.
 
-An untrusted project file (it came with a clone, or was changed behind our back)
-can only tighten. Of it holds:
-  * `protected`, `generated`, `secret` and `warned`: what they name, besides what
-    holds already. Each stays a list of its own: its `!` takes nothing out of ours;
+An untrusted project file can only tighten. Of it holds:
+  * `protected`, `generated`, `secret` and `warned`, besides what holds already. Each stays
+    a list of its own: its `!` takes nothing out of ours;
   * `safe`: a path is safe only where both lists say so;
-  * a profile that exists without the file: what both of that name say is decided
-    under both, and the stricter answer holds, as of a child and its parent. So what
-    the file allows is allowed where it was already, and what it does not name is
-    denied. The network that its rules set, and its `shell`, do not hold;
-  * a profile that its `[agents]` gives an agent holds besides the one that the agent
-    has. One that stands there alone is `locked`, whoever has it.
-Everything else is ignored and listed in `Policy.ignored`. It must load all the
-same: a file with a mistake stops, trusted or not.
-
-Also here:
-
-- The path lists that stand above every profile, and the warnings below them all.
+  * a profile that exists without the file: the stricter of both answers. The network that
+    its rules set, and its `shell`, do not hold;
+  * a profile that its `[agents]` gives an agent holds besides the one that the agent has.
+    One that stands there alone is `locked`.
+Everything else is listed in `Policy.ignored`; a mistake stops the load, trusted or not.
 """
 
 import re
@@ -76,7 +67,6 @@ _CODES: Final = {
     "generated": GeneratedPathError.code,
     "secret": SecretPathError.code,
 }
-"""By the list that forbids."""
 _READ: Final = frozenset(INSTALLED_FOLDERS)
 _WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
 _NO_DEPENDENCY: Final = -1
@@ -87,8 +77,8 @@ _DEPENDENCIES: Final = lazy_pattern(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted
 class Writer(Enum):
     """Who changes a file: a file tool, or a command (in the sandbox or by redirection).
 
-    Only commands may write what is `generated`, and in a folder of dependencies they meet
-    none of the patterns of `protected` and `secret` that are names of files.
+    Only commands write what is `generated`; in a folder of dependencies no file name of
+    `protected` and `secret` counts for them.
     """
 
     FILE_TOOL = "file tool"
@@ -96,20 +86,15 @@ class Writer(Enum):
 
 
 class OwnPlaces(Struct, frozen=True):
-    """What is Paddock's own on a plane: files, the directories that hold them, state.
-
-    None where there are none: those of a project are all outside of it.
-    """
+    """Paddock's own files, the directories that hold them, its state; maybe none."""
 
     files: PathList
     above: DirectoryList | None
     directories: DirectoryList | None
     state: PathList | None
     folders: DirectoryList
-    """In which clients look for their settings."""
 
     def denials(self, path: str, touched: frozenset[PathList], is_write: bool) -> list[RuleMatch]:
-        """Return what stands against touching `path`, whoever asks."""
         found: list[RuleMatch] = []
         own = self.files.match(path) if is_write and self.files in touched else None
         if own is not None:
@@ -128,7 +113,6 @@ class OwnPlaces(Struct, frozen=True):
         return found
 
     def link_denials(self, path: str) -> list[RuleMatch]:
-        """Return what stands against a link at `path`, wherever it leads."""
         # The root is what every such list names, and no link can stand in its place.
         folder = None if path in (ROOT, "") else self.folders.find(path)
         if folder is None:
@@ -173,7 +157,6 @@ class PathGuards(Struct, frozen=True):
         return tuple(found)
 
     def find_warning(self, path: str) -> MatchedPattern | None:
-        """Return the pattern that warns of writing `path`, unless it is safe."""
         touched = self.screen.touching(path)
         pattern = _first(tuple(layer for layer in self.warned if layer in touched), path)
         return None if pattern is None or self.is_safe(path) else pattern
@@ -182,7 +165,6 @@ class PathGuards(Struct, frozen=True):
         return all(layer.permits(path) for layer in self.safe)
 
     def find_secret(self, path: str) -> MatchedPattern | None:
-        """Return the pattern by which `path` is neither read nor shown."""
         return _first(self.secret, path)
 
     def find_secret_for_command(self, path: str) -> MatchedPattern | None:
@@ -216,7 +198,6 @@ class PathGuards(Struct, frozen=True):
 def compile_guards(
     kind: PlaneKind, tables: tuple[PathsTable, ...], planes_below: tuple[str, ...] = ()
 ) -> PathGuards:
-    """Compile the lists; a list that a later table gives replaces the earlier whole."""
     effective = built_in_paths()
     for table in tables:
         effective = PathsTable(
@@ -368,12 +349,10 @@ class Policy(Struct, frozen=True, eq=False):
     ignored: tuple[str, ...] = ()
     documents: tuple[PolicyDocument, ...] = ()
     untrusted: PolicyDocument | None = None
-    """The one of `documents` that only tightens, if one does."""
     plane_kind: PlaneKind = PlaneKind.PROJECT
     planes_below: tuple[str, ...] = ()
     """The bare planes that stand below the workspace, relative to it."""
     compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
-    """Profiles compiled so far: a cache, filled as names are asked for."""
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -508,7 +487,6 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
 
 
 def _overlay(profile: Profile) -> Profile:
-    """Return what holds of an untrusted profile: its rules and its `otherwise`."""
     rules = tuple(replace(rule, network=None) for rule in profile.rules)
     return replace(profile, rules=rules, shell=None)
 

@@ -1,20 +1,14 @@
 """One path pattern by gitignore's rules, parsed; and its regular expression.
 
-Rules kept here (gitignore(5), and wildmatch as git implements it):
-  * a `/` at the start or in the middle anchors the pattern at the root, without
-    one it matches at any depth;
-  * `*` and `?` stay within a component, `**` as a whole component spans any
-    number of them, `[a-z]`, `[!a-z]` and `[[:digit:]]` stand for one character;
-  * a backslash takes the next character literally; a trailing `/` is a directory.
+As gitignore(5) and git's wildmatch: a `/` at the start or in the middle anchors; `*` and `?`
+stay within a component, `**` spans any number of them, `[a-z]`, `[!a-z]` and `[[:digit:]]`
+stand for one character; a backslash takes the next one literally. Stricter than git: what
+can match nothing is refused (`PatternError`).
 
-Stricter than git, because a policy is not a list of lines: what can match
-nothing is refused (`PatternError`) where git would ignore it.
-
-Threat: a pattern from a cloned project meets paths that an agent chooses. The
-expressions made here never backtrack across a `*` or `**` that was satisfied
-(atomic groups), so that no pair of the two takes more than a polynomial of low
-degree. Leftmost matching is exact, since what stands between two stars has a
-fixed length.
+Threat: a pattern from a cloned project meets paths that an agent chooses. The expressions
+never backtrack across a `*` or `**` that was satisfied (atomic groups), so the time is a
+polynomial of low degree. Leftmost matching is exact, since what stands between two stars
+has a fixed length.
 """
 
 import re
@@ -32,8 +26,6 @@ from paddock.policy.places import PatternError, quote_toml
 
 
 class Wild(Enum):
-    """What is not a literal and has no parameters."""
-
     RUN = "*"
     ONE = "?"
     DEPTH = "**"
@@ -48,7 +40,6 @@ class CharClass(Struct, frozen=True):
 
 Piece = str | Wild | CharClass
 Segment = tuple[Piece, ...]
-"""One component of a pattern. `(Wild.DEPTH,)` is `**`."""
 
 DEPTH: Final[Segment] = (Wild.DEPTH,)
 RUN: Final[Segment] = (Wild.RUN,)
@@ -71,8 +62,6 @@ _POSIX: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 
 
 class Glob(Struct, frozen=True):
-    """A parsed pattern. `anywhere`: no slash, so it matches at any depth."""
-
     text: str
     negated: bool
     anywhere: bool
@@ -81,15 +70,11 @@ class Glob(Struct, frozen=True):
 
     @property
     def covers_root(self) -> bool:
-        """Whether it matches whatever there is, and so the root itself.
-
-        `*/*` does not: what stands at the top is not matched.
-        """
+        """`*/*` does not cover it: what stands at the top is not matched."""
         return self.segments in ((DEPTH,), (RUN,), (DEPTH, RUN))
 
 
 def parse_glob(text: str) -> Glob:
-    """Parse one pattern; `PatternError` for one that can match nothing."""
     body = _strip_spaces(text)
     negated = body.startswith("!")
     if negated:
@@ -105,7 +90,6 @@ def parse_glob(text: str) -> Glob:
 
 
 def fold(text: str) -> str:
-    """Return `text` for comparison without regard to case or Unicode form."""
     if text.isascii():
         return text.lower()
     # Canonical caseless matching (Unicode 3.13, D145), composed at the end.
@@ -117,7 +101,6 @@ def fold_segment(segment: Segment) -> Segment:
 
 
 def literal_of(segment: Segment) -> str | None:
-    """Return the text of a segment without wildcards, else None."""
     if len(segment) == 1 and isinstance(segment[0], str):
         return segment[0]
     return None
@@ -135,7 +118,6 @@ def split_lead(segments: tuple[Segment, ...]) -> tuple[str, tuple[Segment, ...]]
 
 
 def regex_of(segments: tuple[Segment, ...]) -> str:
-    """Return the expression that must match a whole relative path, `re.DOTALL`."""
     groups: list[list[Segment]] = [[]]
     for segment in segments:
         if segment == DEPTH:
@@ -205,7 +187,6 @@ def _parse_segments(text: str, body: str) -> tuple[Segment, ...]:
 
 
 def _split(text: str, body: str) -> list[list[Piece]]:
-    """Read the pieces, cut at the slashes that are not inside brackets."""
     parts: list[list[Piece]] = [[]]
     at = 0
     while at < len(body):
@@ -340,7 +321,6 @@ def _folded_range(low: str, high: str) -> dict[tuple[str, str], None]:
 
 @cache
 def _cased() -> str:
-    """Return every character beyond ASCII whose case counts, in order."""
     beyond = (chr(code) for code in range(0x80, sys.maxunicode + 1))
     return "".join(char for char in beyond if char.casefold() != char)
 

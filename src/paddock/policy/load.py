@@ -3,10 +3,6 @@
 There is no "load what can be loaded": an unknown key, a wrong type, a pattern
 that can match nothing, an example that does not hold, and the file is refused
 with every problem that was found.
-
-Also here:
-
-- The tables without rules: `[paths]`, `[hook]`, `[agents]`, `[limits]` and the rest.
 """
 
 import re
@@ -60,8 +56,6 @@ _LOWERABLE: Final = "those that a policy may lower: " + ", ".join(
 
 
 class PathsTable(Struct, frozen=True):
-    """`[paths]` as a file gives it; None for a list that it does not give."""
-
     protected: tuple[PathPattern, ...] | None = None
     generated: tuple[PathPattern, ...] | None = None
     warned: tuple[PathPattern, ...] | None = None
@@ -82,7 +76,6 @@ def read_paths(table: Table) -> PathsTable:
 
 
 def read_hook(table: Table, base: HookSettings) -> HookSettings:
-    """Read `[hook]`. `sandbox_shell` is how `shell` was said before."""
     also_write = host_patterns(table, "also_write")
     hook = HookSettings(
         on_allow=table.word("on_allow", ON_ALLOWS, base.on_allow),
@@ -113,7 +106,6 @@ def _hook_shell(table: Table, base: HookSettings) -> HookShell:
 
 
 def _command_patterns(table: Table, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    """Read an array of patterns for commands, as `docker *`, that match exactly."""
     texts = table.texts(name)
     if texts is None:
         return default
@@ -169,7 +161,6 @@ def _read_permissions(entry: Table) -> Permissions:
 
 
 def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
-    """Read `[limits]`: names of `LoweredLimits`, at most their values in `paddock.limits`."""
     most = {"shell_timeout_s": hard.shell_timeout_raised_s}
     lowered = {
         each.name: table.integer(
@@ -203,7 +194,6 @@ def read_mcp(table: Table, base: McpSettings) -> McpSettings:
 
 
 def read_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
-    """Read `[ledger]` of a project: no `anchor`, no `signer`."""
     keep = table.boolean("keep_model_contents", base.keep_model_contents)
     for name in ("anchor", "signer"):
         if table.has(name):
@@ -218,11 +208,7 @@ def read_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
 
 
 def read_user_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
-    """Read `[ledger]` of the user's own configuration, `anchor` and `signer` included.
-
-    `anchor` is a directory as a string, or a table with exactly one of
-    `directory`, `git` and `command`; `signer` is a program with its arguments.
-    """
+    """Read `[ledger]` of the user's own configuration: a string for `anchor` is a directory."""
     keep = table.boolean("keep_model_contents", base.keep_model_contents)
     anchor = _read_anchor(table, base.anchor) if table.has("anchor") else base.anchor
     signer = table.strings("signer") or base.signer
@@ -231,7 +217,6 @@ def read_user_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
 
 
 def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
-    """Read `[providers.NAME]` of the user's own configuration."""
     found: list[ProviderSettings] = []
     for name in table.names():
         entry = table.table(name)
@@ -255,7 +240,6 @@ def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
 
 
 def host_patterns(table: Table, name: str) -> tuple[str, ...] | None:
-    """Read an array of patterns for paths of the host, from `/` or `~/`."""
     found = host_paths(table, name)
     for position, text in enumerate(found or ()):
         # The part behind the anchor follows the same rules as any path pattern.
@@ -315,8 +299,6 @@ class Scope(Enum):
 
 
 class PolicyDocument(Struct, frozen=True):
-    """A file that loads. `settings` are the given ones over those of the caller."""
-
     document: Document
     paths: PathsTable
     profiles: tuple[Profile, ...]
@@ -324,21 +306,16 @@ class PolicyDocument(Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """The name of the file, as places show it."""
         return self.document.file
 
 
 def read_policy(
     name: str, text: bytes, scope: Scope, base: Settings, profiles: Mapping[str, Profile]
 ) -> PolicyDocument:
-    """Read the policy file `name`; JSON where its name ends in `.json`.
-
-    `base` is what holds for keys that are not given; `profiles` are those
-    that exist without this file, by name.
+    """Read a policy file; `base` holds for keys not given, `profiles` exist without this file.
 
     Raises:
-        ConfigError: anything is wrong with it; `where` is the first place, the
-            message says how many problems there are besides.
+        ConfigError: `where` is the first place; the message counts the other problems.
     Limits: `policy_bytes_max`, `policy_rules_max`.
     """
     document = parse_document(name, text)

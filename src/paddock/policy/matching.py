@@ -1,9 +1,4 @@
-"""Whether one rule matches one action. A rule that allows matches exactly, any other widely.
-
-Also here:
-
-- An agent's own path lists, compiled into a profile above its profile.
-"""
+"""Whether one rule matches one action. A rule that allows matches exactly, any other widely."""
 
 from functools import lru_cache
 from typing import cast
@@ -28,16 +23,11 @@ from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMa
 
 
 def comparison_of(outcome: Outcome) -> Comparison:
-    """Return how the targets of rules with this outcome compare."""
     return Comparison.PERMITTING if outcome is Outcome.ALLOW else Comparison.GUARDING
 
 
 def names_directory(action: Action) -> bool:
-    """Whether the last component of the action's path counts as a directory.
-
-    What is searched or listed mostly is one; a file of that name that is read
-    under `docs/` instead is no more than the rule's author named.
-    """
+    """What is searched mostly is one; a file read under `docs/` is no more than the rule named."""
     return action.category == "search"
 
 
@@ -48,11 +38,7 @@ def means_head(head: HeadPattern, outcome: Outcome, category: str, operation: st
 
 
 def rule_matches(rule: Rule, action: Action) -> bool:
-    """Whether `rule` matches `action`, judged alone.
-
-    A command line is matched by a deny or an ask if one of its simple commands
-    is, under any reading; by an allow only if all of them are, exactly.
-    """
+    """Match a line by one of its commands under any reading; an allow needs all, exactly."""
     pattern = rule.pattern
     if not means_head(pattern.head, rule.outcome, action.category, action.operation):
         return False
@@ -87,21 +73,17 @@ def _line_matches(rule: Rule, line: str) -> bool:
 # by file.
 
 NAMES_ONLY = frozenset({("search", "find"), ("search", "ls")})
-"""Operations that show names and no contents."""
 
 _EVERYTHING = Permissions()
 
 
 class AgentPermissions(Struct, frozen=True):
-    """The three lists of one agent; None for one that permits or forbids nothing less."""
-
     agent: Agent
     read: PathList | None
     write: PathList | None
     forbidden: PathList | None
 
     def denials(self, action: Action) -> tuple[RuleMatch, ...]:
-        """Return what of these lists stands against an action on a path."""
         path = action.target or "."
         found: list[RuleMatch] = []
         if self.forbidden is not None and (action.category, action.operation) not in NAMES_ONLY:
@@ -131,7 +113,6 @@ class AgentPermissions(Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def _line_of(declaration: bytes, name: str, text: str | None) -> int:
-    """Return the line of a list, or of one pattern in it; 0 for what the file does not say."""
     if not declaration:
         return 0
     try:
@@ -187,7 +168,6 @@ def _permits(listed: PathList, action: Action, path: str) -> bool:
 
 
 def _reaches_below(pattern: PathPattern, path: str) -> bool:
-    """Whether the pattern can match something under the directory `path`."""
     if pattern.negated:
         return False
     if pattern.glob.anywhere or path == ".":

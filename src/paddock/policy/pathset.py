@@ -1,17 +1,9 @@
 """An index over many parsed path patterns: which of them match this path?
 
-One walk over the components of a path; at each of them, look-ups instead of
-tries: names by hash, `*.ext` and `name*` by the hash of their fixed part,
-patterns under a literal directory only once that directory was walked into, and
-what is left by a run of three characters that it needs. A regular expression is
-compiled and tried only for a pattern whose run occurs.
-
-Shape and aim: the cost follows the path's length, not the number of patterns.
-
-Also here:
-
-- Path patterns by gitignore's rules: compiled once, asked often.
-- Directories that are named exactly: what is below them is another matter.
+One walk over the components of a path, look-ups instead of tries: names by hash, `*.ext` and
+`name*` by the hash of their fixed part, patterns under a literal directory only once that
+was walked into, the rest by a run of three characters that it needs. The cost follows the
+path's length, not the number of patterns.
 """
 
 import re
@@ -48,8 +40,6 @@ GRAM_LENGTH = 3
 
 
 class Indexed(Struct, frozen=True):
-    """A pattern with its number, and whether it is compared folded."""
-
     number: int
     glob: Glob
     folded: bool
@@ -57,8 +47,6 @@ class Indexed(Struct, frozen=True):
 
 
 class LazyRegex:
-    """A regular expression that is compiled when first needed."""
-
     __slots__ = ("_compiled", "_source")
 
     def __init__(self, source: str) -> None:
@@ -72,8 +60,6 @@ class LazyRegex:
 
 
 class GramIndex:
-    """Expressions by a run of characters that every match contains."""
-
     __slots__ = ("_by_gram", "_loose")
 
     def __init__(self, items: list[tuple[Entry, tuple[Segment, ...]]]) -> None:
@@ -91,7 +77,6 @@ class GramIndex:
                 self._loose.append(pair)
 
     def collect(self, text: str, is_directory: bool, level: int, hits: list[Hit]) -> None:
-        """Append a hit for each expression that matches the whole of `text`."""
         for entry, regex in self._loose:
             if (is_directory or not entry[1]) and regex.matches(text):
                 hits.append((level, entry[0]))
@@ -110,8 +95,6 @@ class GramIndex:
 
 
 class PatternIndex:
-    """Patterns of one component."""
-
     __slots__ = ("_all", "_exact", "_prefixes", "_rest", "_suffixes")
 
     def __init__(self, items: list[tuple[Entry, Segment]]) -> None:
@@ -157,8 +140,6 @@ class PatternIndex:
 
 
 class _Node:
-    """Patterns whose literal beginning is one directory, by what follows there."""
-
     __slots__ = ("all_below", "deep", "names")
 
     def __init__(self, items: list[tuple[Entry, tuple[Segment, ...]]]) -> None:
@@ -169,8 +150,6 @@ class _Node:
 
 
 class _Side:
-    """Patterns that are all compared with one form of the path: raw or folded."""
-
     __slots__ = ("_anywhere", "_at_every_level", "_nodes")
 
     def __init__(self, patterns: list[Indexed], *, fold: bool, at_every_level: bool) -> None:
@@ -226,8 +205,6 @@ def _side(patterns: list[Indexed], *, fold: bool, at_every_level: bool) -> _Side
 
 
 class PathIndex:
-    """Patterns to be found by a path, raw ones and folded ones side by side."""
-
     __slots__ = ("_folded", "_folded_as_written", "_raw", "_sees_raw_always")
 
     def __init__(self, patterns: list[Indexed]) -> None:
@@ -244,7 +221,6 @@ class PathIndex:
         self._sees_raw_always = any("[" in pattern.glob.text for pattern in folded)
 
     def hits(self, path: str, folded_path: str, is_final_directory: bool) -> list[Hit]:
-        """Return every match of every pattern, at each level; in no order, maybe twice."""
         hits: list[Hit] = []
         if self._raw is not None:
             self._raw.collect(path, is_final_directory, hits)
@@ -288,14 +264,11 @@ def _grams(segments: tuple[Segment, ...]) -> set[str]:
 # A `!` pattern works against its list, so it is compared the other way.
 
 CACHED_PATHS = 2048
-"""Answers that one list keeps; the oldest give way."""
 
 ROOT = "."
 
 
 class Comparison(Enum):
-    """How a list compares; see the module."""
-
     GUARDING = "guarding"
     PERMITTING = "permitting"
 
@@ -310,12 +283,10 @@ class PathPattern(Struct, frozen=True):
 
     @property
     def negated(self) -> bool:
-        """Whether it takes out again (`!`)."""
         return self.glob.negated
 
     @property
     def is_file_name(self) -> bool:
-        """Whether it forbids by a name without any slash."""
         return self.glob.anywhere and not self.glob.directory_only and not self.glob.negated
 
     def lifting(self, path: str) -> str:
@@ -328,22 +299,14 @@ class PathPattern(Struct, frozen=True):
 
 
 MatchedPattern = PathPattern
-"""The pattern that decided for a path."""
 
 
 def compile_pattern(text: str, place: Place = BUILT_IN_PLACE) -> PathPattern:
-    """Return the pattern of a list's element.
-
-    Raises:
-        PatternError: it can match nothing (empty, `!` alone, a component that
-            is empty, `.` or `..`, an open bracket, a comment), or it names a
-            place of the host (a tilde or a drive letter in front).
-    """
+    """Compile a list's element; PatternError where it matches nothing or a place of the host."""
     return PathPattern(parse_glob(text), place)
 
 
 def compile_target(text: str) -> PathPattern:
-    """Return the pattern of a rule's path target: the same, and `!` is a PatternError too."""
     pattern = compile_pattern(text)
     if pattern.negated:
         raise PatternError(
@@ -360,8 +323,6 @@ def indexed(number: int, pattern: PathPattern, comparison: Comparison) -> Indexe
 
 
 class PathList:
-    """Patterns in their order, one comparison, one question: which one decides?"""
-
     __slots__ = ("_has_negation", "_index", "_root", "comparison", "match", "patterns")
 
     def __init__(self, patterns: Iterable[PathPattern], comparison: Comparison) -> None:
@@ -376,23 +337,14 @@ class PathList:
         self.match = lru_cache(maxsize=CACHED_PATHS)(self.find)
 
     def find(self, path: str) -> MatchedPattern | None:
-        """Return the pattern that decides for `path`, or None.
-
-        `path` is workspace-relative and normal (no empty component, `.` or
-        `..`); `.` is the root, which only patterns for everything match.
-        `match` is the same with a bounded cache.
-        """
+        """`path` is workspace-relative and normal; `.` only patterns for everything match."""
         if path == ROOT or not path:
             return self._root
         hits = self._index.hits(path, fold(path), is_final_directory=False)
         return self._first(hits) if hits else None
 
     def find_down_to(self, path: str, level: int) -> MatchedPattern | None:
-        """As `find`, but mere names of files count for no component deeper than `level`.
-
-        What names a folder, by a slash anywhere in it, counts at every depth, and so does
-        what names `.git`: no name of a file.
-        """
+        """As `find`, but mere file names count no deeper than `level`, save `.git`."""
         names = path.split("/")
         hits = [
             hit
@@ -404,11 +356,7 @@ class PathList:
         return self._first(hits)
 
     def find_above(self, pattern: PathPattern) -> MatchedPattern | None:
-        """Return what decides for a directory that holds all that `pattern` matches, or None.
-
-        `pattern` is taken as written; only the names in front of its first wildcard are looked
-        at. What is found decides for everything below: no `!` takes out anything there.
-        """
+        """Return what decides for all below the names before the first wildcard of `pattern`."""
         lead, _ = split_lead(pattern.glob.segments)
         if not lead:
             return None
@@ -428,11 +376,10 @@ class PathList:
         return None
 
     def permits(self, path: str) -> bool:
-        """Whether `path` is matched, and the list's last word on it is no `!`.
+        """Return whether `path` is matched, and the list's last word on it is no `!`.
 
-        Threat: in `["**", "!secrets/"]` gitignore takes out the directory alone,
-        and `**` matches what is below it again. A list that opens something
-        must not open what its author took out.
+        Threat: in `["**", "!secrets/"]` gitignore takes out the directory alone, and `**` matches
+        what is below it again.
         """
         if self.match(path) is None:
             return False
@@ -444,10 +391,7 @@ class PathList:
 
 
 class PathScreen:
-    """Many lists asked at once: which of them have a pattern that matches at all?
-
-    Most paths are in no list, and one walk tells so for all of them.
-    """
+    """Many lists asked at once: most paths are in none, and one walk tells so."""
 
     __slots__ = ("_index", "_lists", "touching")
 
@@ -475,8 +419,6 @@ class PathScreen:
 
 
 class PathSet:
-    """Patterns that stand for themselves: all that match a path, in no order."""
-
     __slots__ = ("_covering", "_index")
 
     def __init__(self, patterns: Iterable[tuple[int, PathPattern, Comparison]]) -> None:
@@ -487,7 +429,6 @@ class PathSet:
         )
 
     def matching(self, path: str, is_directory: bool = False) -> frozenset[int]:
-        """Return the numbers of the patterns that match `path` or a directory above it."""
         if path == ROOT or not path:
             return self._covering
         hits: list[Hit] = self._index.hits(path, fold(path), is_directory)
@@ -502,8 +443,6 @@ _ROOT_PATTERN: Final = PathPattern(Glob("/", False, False, True, ()))
 
 
 class DirectoryList:
-    """Anchored patterns and the root, each for exactly what it names, whatever its case."""
-
     __slots__ = ("_by_name", "_wild", "patterns")
 
     def __init__(self, patterns: Iterable[PathPattern]) -> None:
@@ -520,7 +459,6 @@ class DirectoryList:
                 self._wild.append((LazyRegex(regex_of(segments)), pattern))
 
     def find(self, path: str) -> PathPattern | None:
-        """Return the pattern that names `path` itself; the root is always named."""
         if path in (ROOT, ""):
             return _ROOT_PATTERN
         folded = fold(path)

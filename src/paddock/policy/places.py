@@ -1,16 +1,10 @@
 """Where a value stands: TOML and JSON texts as values, with the line of each key.
 
-`tomllib` and `json` are the truth for values. They do not say where a value
-stands, so a syntax tree (tree-sitter) is walked beside them, and only for lines:
-what the tree does not know has the line of the nearest table around it.
+`tomllib` and `json` are the truth for values. A syntax tree (tree-sitter) is walked beside
+them for lines alone; what it does not know has the line of the table around it.
 
-Every way in which a text can fail to be a document is one `ConfigError`: not
-UTF-8, a syntax error, a key given twice, NaN, nesting too deep, a number too
-long, a lone surrogate, anything but a table at the top.
-
-Also here:
-
-- What is wrong with a policy text: one problem, many problems, a hint.
+Every text that is no document is one `ConfigError`: not UTF-8, a syntax error, a key given
+twice, NaN, nesting too deep, a number too long, a lone surrogate, no table at the top.
 """
 
 import json
@@ -35,12 +29,9 @@ if TYPE_CHECKING:
 # collector ends as one `ConfigError` that names the first and counts the others.
 
 LISTED_PROBLEMS_MAX = 5
-"""Further problems that a message names after the first; the rest is counted."""
 
 
 class PatternError(ValueError):
-    """A pattern, an action or a value that cannot be used, without its place."""
-
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -48,18 +39,13 @@ class PatternError(ValueError):
 
 
 class Problem(Struct, frozen=True):
-    """One reason why a file does not load. `line` is 1-based; 0 means the whole file."""
-
     message: str
     line: int
     hint: str = ""
 
 
 def quote_toml(value: object) -> str:
-    """Return `value` as it goes into a message: quoted, escaped, cut with the cut stated.
-
-    Limits: `message_value_chars_max` characters.
-    """
+    """Quote, escape, and cut after `message_value_chars_max` characters, the cut stated."""
     if isinstance(value, (dict, list)):
         return "a table" if isinstance(value, dict) else "an array"
     if isinstance(value, bool):
@@ -75,7 +61,6 @@ def quote_toml(value: object) -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a hint for a word that is not known: the nearest ones, else all of them."""
     from difflib import get_close_matches  # noqa: PLC0415 - for errors alone, and costly
 
     options = sorted(set(known))
@@ -88,11 +73,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def fail(file: str, problems: list[Problem]) -> NoReturn:
-    """Raise the one `ConfigError` for all `problems` of `file`, by line.
-
-    `where` is `file:line` of the first; the message counts the others and the
-    hint lists some of them.
-    """
+    """Raise the one `ConfigError` for all `problems`: the first by line; the others are counted."""
     ordered = sorted(problems, key=_line)
     first, others = ordered[0], ordered[1:]
     message = first.message
@@ -110,7 +91,6 @@ def fail(file: str, problems: list[Problem]) -> NoReturn:
 
 
 def place_text(file: str, line: int) -> str:
-    """Return `file:line`, or the file alone where there is no line."""
     return f"{file}:{line}" if line else file
 
 
@@ -119,7 +99,6 @@ def _line(problem: Problem) -> int:
 
 
 Key = tuple[str | int, ...]
-"""The way to a value: names of keys, and positions in arrays."""
 
 # Threat: the parser's time grows with the square of a key's parts, and what is parsed here may
 # come with a clone. Possessive, and begun where a part begins: one pass, whatever it reads.
@@ -132,8 +111,6 @@ BUILT_IN: Final = "built-in"
 
 
 class Place(Struct, frozen=True):
-    """A line of a file. `line` is 1-based; 0 where there is none."""
-
     file: str
     line: int
 
@@ -145,17 +122,12 @@ BUILT_IN_PLACE: Final = Place(BUILT_IN, 0)
 
 
 class Document(Struct, frozen=True):
-    """A parsed text: its file name, its top table, and the line of each key."""
-
     file: str
     values: dict[str, Json]
     lines: dict[Key, int]
 
     def line(self, key: Key) -> int:
-        """Return the line of `key`, or of the nearest table around it, or 1.
-
-        A table that is only named in those below it (`[providers.local]`) begins with the first.
-        """
+        """Return the line of `key`, the nearest table around it, of the first in it; else 1."""
         while key:
             found = self.lines.get(key)
             if found is not None:
@@ -171,12 +143,7 @@ class Document(Struct, frozen=True):
 
 
 def parse_document(file: str, text: bytes) -> Document:
-    """Parse a TOML text, or a JSON text where `file` ends in `.json`.
-
-    Raises:
-        ConfigError: it is no document; `where` has the file and the line.
-    Limits: `policy_bytes_max`.
-    """
+    """Parse TOML, or JSON where `file` ends in `.json`; ConfigError with the line."""
     if len(text) > policy_bytes_max:
         raise ConfigError(
             f"a policy of {len(text)} bytes is larger than {policy_bytes_max}",
@@ -287,8 +254,6 @@ def _line_of(node: "Node") -> int:
 
 
 class _Line(NamedTuple):
-    """The line of a key; `is_given` where the key itself stands there, and not just begins."""
-
     key: Key
     line: int
     is_given: bool
@@ -306,7 +271,6 @@ def _refuse_repeated(file: str, source: str, cause: BaseException) -> None:
 
 
 def _toml_lines(text: bytes) -> Iterator[_Line]:
-    """Yield the way to each key and array element, with its line."""
     import tree_sitter  # noqa: PLC0415 - only a file of a project pays for the grammar
     import tree_sitter_toml  # noqa: PLC0415 - as above
 
@@ -331,7 +295,6 @@ def _toml_lines(text: bytes) -> Iterator[_Line]:
 
 
 def _resolved(key: Key, counts: dict[Key, int]) -> Key:
-    """Put the newest element's position behind each array of tables on the way."""
     way: Key = ()
     for index, part in enumerate(key):
         way = (*way, part)
@@ -389,7 +352,6 @@ def _toml_name(text: str) -> str:
 
 
 def _json_lines(text: bytes) -> Iterator[tuple[Key, int]]:
-    """Yield the way to each key and array element, with its line."""
     stack: list[tuple[Key, Node]] = [((), _json_root(text))]
     while stack:
         key, node = stack.pop()
@@ -424,7 +386,6 @@ def _json_name(node: "Node") -> str:
 
 
 def _repeated_line(text: bytes, key: str) -> int:
-    """Return the line of the second `key` of an object, or 1."""
     stack = [_json_root(text)]
     while stack:
         node = stack.pop()

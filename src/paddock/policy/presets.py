@@ -21,7 +21,6 @@ BUILT_IN_VERSION: Final = "5"
 NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 
 LOCKED: Final = "locked"
-"""The profile of an agent whose own profile is not known."""
 
 PROTECTED: Final = (".git/", "*.pem")
 GENERATED: Final = ("node_modules/", "package-lock.json", "yarn.lock")
@@ -74,7 +73,6 @@ CLIENT_TOOLS: Final = (
     "EnterPlanMode",
     "ExitPlanMode",
 )
-"""A client's tools that only read, or organise the client's own work."""
 
 READING_COMMANDS: Final = (
     *("basename", "cat", "cksum", "cmp", "comm", "cut", "date", "df", "diff", "dirname", "du"),
@@ -168,16 +166,10 @@ def built_in_paths() -> PathsTable:
 
 
 def own_files(kind: PlaneKind, planes_below: tuple[str, ...] = ()) -> tuple[PathPattern, ...]:
-    """Return the patterns of Paddock's own files.
-
-    All of a bare plane that stands further down is: who works around a plane is none of
-    those whom it governs.
-    """
     return _patterns(OWN_FILES[kind]) + tuple(_whole(plane) for plane in planes_below)
 
 
 def own_state(kind: PlaneKind, planes_below: tuple[str, ...] = ()) -> tuple[PathPattern, ...]:
-    """Return the patterns of Paddock's own state, that of planes further down with it."""
     below = _patterns(OWN_STATE[PlaneKind.BARE])
     return _patterns(OWN_STATE[kind]) + tuple(
         _moved_down(pattern, plane) for plane in planes_below for pattern in below
@@ -185,24 +177,20 @@ def own_state(kind: PlaneKind, planes_below: tuple[str, ...] = ()) -> tuple[Path
 
 
 def above_own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
-    """Return the directories in which own files stand or could come to stand."""
     return _patterns(_ABOVE_OWN_FILES if kind is PlaneKind.BARE else ())
 
 
 def client_folders() -> tuple[PathPattern, ...]:
-    """Return the folders of client settings: a link in their place would bring in others."""
     return _patterns(_CLIENT_FOLDERS)
 
 
 def own_directories(kind: PlaneKind) -> tuple[PathPattern, ...]:
-    """Return the plane's own directories, by which agents reach what is in them."""
     others = _patterns(_OTHER_DIRECTORIES if kind is PlaneKind.BARE else ())
     return above_own_files(kind) + others
 
 
 @cache
 def presets() -> tuple[Profile, ...]:
-    """Return the built-in profiles, compiled once."""
     client = tuple(f"tool:client:{name}" for name in CLIENT_TOOLS)
     files = ("tool:file:*", "tool:search:*", "tool:output:*")
     otherwise = {
@@ -244,7 +232,6 @@ def _preset(
 
 
 def _whole(directory: str) -> PathPattern:
-    """A directory and all that is in it, whatever characters its name has."""
     names = tuple((name,) for name in directory.split("/"))
     return PathPattern(Glob(f"/{directory}/", False, False, True, names))
 

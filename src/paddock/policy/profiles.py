@@ -1,12 +1,8 @@
 """Profiles compiled for judging: rules by head, path targets in an index.
 
 Deny before ask before confine before allow, whatever their order in the file; then the
-strictest entry of `otherwise`; then no. What an untrusted file lays over a
-profile is a profile by itself; the stricter of both answers holds.
-
-Also here:
-
-- A command line in a decision: its simple commands, what is unknown, its writes.
+strictest entry of `otherwise`; then no. What an untrusted file lays over a profile is a
+profile by itself; the stricter of both answers holds.
 """
 
 import re
@@ -29,10 +25,7 @@ if TYPE_CHECKING:
 
 
 class Finding(Struct, frozen=True):
-    """One say in a decision. Among equally strict ones the lowest `rank` decides.
-
-    `rule` is None where nothing matched.
-    """
+    """One say. Among equally strict ones the lowest `rank` decides; no `rule`: nothing matched."""
 
     outcome: Outcome
     rule: RuleMatch | None
@@ -42,8 +35,6 @@ class Finding(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What one profile says to one action or command: its finding, and all that matched."""
-
     finding: Finding
     matched: tuple[Rule, ...] = ()
 
@@ -61,10 +52,7 @@ class CompiledProfile:
     __slots__ = ("_heads", "_note", "overlay", "profile")
 
     def __init__(self, profile: Profile, overlay: Profile | None = None, note: str = "") -> None:
-        """Compile `profile` under `overlay`, the one of its name of an untrusted file.
-
-        `note` is said with every answer (as, that the profile asked for is unknown).
-        """
+        """`overlay` is of an untrusted file; `note` is said with every answer."""
         self.profile = profile
         self.overlay: CompiledProfile | None = None
         if overlay is not None:
@@ -79,13 +67,11 @@ class CompiledProfile:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """Its rules, and those of an untrusted file that are laid over them."""
         above = () if self.overlay is None else self.overlay.profile.rules
         return (*self.profile.rules, *above)
 
     @property
     def alone(self) -> "CompiledProfile":
-        """The profile without what is laid over it."""
         return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
 
     def judge(self, action: Action) -> Verdict:
@@ -101,10 +87,7 @@ class CompiledProfile:
         return _stricter(verdict, self.overlay.judge(action))
 
     def judge_command(self, action: Action, command: "SimpleCommand | None") -> Verdict:
-        """Judge one simple command of `action`'s line; None for what could not be parsed.
-
-        Only a rule for any command matches what could not be parsed.
-        """
+        """`command` None is what could not be parsed: only a rule for any command matches it."""
         head = self._head(action.category, action.operation)
         matched = list(head.untargeted)
         matched.extend(rule for rule in head.by_command if _command_matches(rule, command))
@@ -120,7 +103,6 @@ class CompiledProfile:
         return _stricter(verdict, self.overlay.judge_command(action, command))
 
     def closes(self, category: str, operation: str) -> bool:
-        """Whether every target of an action with this head is denied."""
         if self.overlay is not None and self.overlay.closes(category, operation):
             return True
         head = self._head(category, operation)
@@ -195,12 +177,10 @@ def _stricter(below: Verdict, above: Verdict) -> Verdict:
 
 
 def strictness(finding: Finding) -> tuple[int, int]:
-    """Sort key: the strictest first, and among equals what a rule says."""
     return -finding.outcome, finding.rank
 
 
 def _is_for_all(rule: Rule) -> bool:
-    """Whether it matches every target."""
     if rule.pattern.path is not None:
         return rule.pattern.path.glob.covers_root
     return not rule.pattern.has_target or (rule.command is not None and rule.command.is_any)
@@ -257,17 +237,13 @@ PERSONS_ACT: Final = (
 
 @lru_cache(maxsize=64)
 def judge_line(action: Action) -> "LineJudge":
-    """Return the parsed line of an action, from a small cache: one decision asks often."""
     return LineJudge(action)
 
 
 UNREADABLE_REMEDY: Final = "write the command so that all of it stands in the line"
-"""What to do about a line that is asked about because it is not all known before it runs."""
 
 
 class LineJudge:
-    """One command line, parsed, ready for any number of profiles."""
-
     __slots__ = ("_action", "_line", "_stays", "_targets", "commands", "reasons", "refusal")
 
     def __init__(self, action: Action) -> None:
@@ -299,10 +275,7 @@ class LineJudge:
     def verdicts(
         self, profile: CompiledProfile
     ) -> tuple[tuple["SimpleCommand | None", Verdict], ...]:
-        """Return what a profile says to each simple command, in their order.
-
-        Where rules name every other command, one that is neutral needs none.
-        """
+        """Where rules name every other command, one that is neutral needs none."""
         said = [(each, profile.judge_command(self._action, each)) for each in self.commands]
         wanted = [verdict for each, verdict in said if each is None or not each.is_neutral]
         if wanted and all(verdict.finding.rank == 0 for verdict in wanted):
@@ -310,7 +283,6 @@ class LineJudge:
         return tuple(said)
 
     def findings(self, profile: CompiledProfile) -> Iterator[Finding]:
-        """Yield every say of one profile."""
         for _, verdict in self.verdicts(profile):
             yield verdict.finding
             for rule in verdict.matched:
@@ -322,10 +294,7 @@ class LineJudge:
             yield Finding(Outcome.ASK, asked, said, 0)
 
     def _find_possible(self, profile: CompiledProfile) -> list[tuple[Rule, str]]:
-        """Return a rule that closes or opens something, and each reason why it might match.
-
-        Threat: `g=git; $g push` under an allow of any command and a deny of `git push *`.
-        """
+        """Threat: `g=git; $g push` under an allow of any command and a deny of `git push *`."""
         for rule in profile.rules:
             pattern = rule.command
             if pattern is None or pattern.is_any:
@@ -344,8 +313,8 @@ class LineJudge:
     def writes(self, added: frozenset[str] = frozenset()) -> Iterator[Action | Finding]:
         """Yield each redirection that writes, or why it may not be; read from the root.
 
-        `added` are the writes that the caller names besides, from where the line runs. Where
-        they are all of the line's, none leaves the workspace that only does so from the root.
+        `added` are the writes that the caller names from where the line runs. Where they are all of
+        the line's, none leaves the workspace that only does so from the root.
         """
         is_named = self._stays and _are_named(self._targets, added)
         grounds = ["."]
@@ -361,7 +330,6 @@ class LineJudge:
 
 
 def written_path(target: str, cwd: str = ".") -> str:
-    """Return the path in normal form from the root, or nothing where it leaves the root."""
     if target.startswith(("/", "~")):
         return ""
     parts: list[str] = []
@@ -381,10 +349,7 @@ def _is_file(target: str) -> bool:
 
 
 def _may_move(command: "SimpleCommand") -> bool:
-    """Whether what the line writes may be from elsewhere than where the line starts.
-
-    Threat: `cd`, by any name and in any script, before the redirection.
-    """
+    """Threat: `cd`, by any name and in any script, before the redirection."""
     if command.obstacles or command.starts != (0,):
         return True
     holds_script = len(command.readings) > 1
@@ -392,10 +357,10 @@ def _may_move(command: "SimpleCommand") -> bool:
 
 
 def _are_named(targets: tuple[str, ...], named: frozenset[str]) -> bool:
-    """Whether there is one directory from which the targets are all among the named paths.
+    """Return whether the targets are all among the named paths, from one directory.
 
-    Threat: of two targets one is named and the other leaves the workspace. Read from further
-    down than the line runs, every target is a longer path: one of them is not among the named.
+    Threat: one target is named and the other leaves the workspace. Read from further down than
+    the line runs, every target is a longer path: one of them is not among the named.
     """
     if not named or any(map(_climbs_late, targets)):
         return False
@@ -412,7 +377,6 @@ def _climbs(target: str) -> int:
 
 
 def _climbs_late(target: str) -> bool:
-    """Whether `..` stands behind a name: that may be a link, and words do not tell where to."""
     return ".." in dropwhile(lambda part: part in ("", ".", ".."), target.split("/"))
 
 

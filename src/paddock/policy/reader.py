@@ -1,7 +1,6 @@
 """Strict reading of tables: each key by its type, what is left over is a mistake.
 
-Reading never stops at the first problem: a value that does not fit is reported
-and its default returned, so that one load names everything that is wrong.
+A value that does not fit is reported and its default returned: one load names every problem.
 """
 
 from collections.abc import Iterator
@@ -16,15 +15,11 @@ Word = TypeVar("Word", bound=str)
 
 
 class Text(Struct, frozen=True):
-    """A string of the file with its place."""
-
     text: str
     place: Place
 
 
 class Report(Struct):
-    """What was found wrong in one file so far."""
-
     document: Document
     problems: list[Problem] = field(default_factory=list[Problem])
 
@@ -36,8 +31,6 @@ class Report(Struct):
 
 
 class Table:
-    """One table of the file. Every key that is read is known; `finish` reports the others."""
-
     __slots__ = ("_known", "_values", "key", "report")
 
     def __init__(self, report: Report, key: Key, values: dict[str, Json]) -> None:
@@ -51,7 +44,6 @@ class Table:
         return "[" + ".".join(str(part) for part in self.key) + "]" if self.key else "the file"
 
     def has(self, name: str) -> bool:
-        """Whether `name` is given; it counts as known from here on."""
         self._known.add(name)
         return name in self._values
 
@@ -59,7 +51,6 @@ class Table:
         return self.has(name) and isinstance(self._values[name], str)
 
     def names(self) -> list[str]:
-        """Return all keys, for tables whose keys are names of things."""
         self._known.update(self._values)
         return list(self._values)
 
@@ -70,7 +61,6 @@ class Table:
         self.report.add((*self.key, name), message, hint)
 
     def table(self, name: str) -> "Table | None":
-        """Return the table `name`, or None where it is absent or no table."""
         if not self.has(name):
             return None
         value = self._values[name]
@@ -90,7 +80,6 @@ class Table:
                 )
 
     def string(self, name: str, default: str = "") -> str:
-        """Return a string that is not empty, or `default` where it is absent."""
         if not self.has(name):
             return default
         value = self._values[name]
@@ -112,7 +101,6 @@ class Table:
         return default
 
     def given_word(self, name: str, known: tuple[Word, ...]) -> Word | None:
-        """Return one of the words `known`, or None where the key is absent."""
         return self.word(name, known, known[0]) if self.has(name) else None
 
     def boolean(self, name: str, default: bool) -> bool:
@@ -134,7 +122,6 @@ class Table:
         return int(self._in_range(name, value, default, lowest, highest))
 
     def texts(self, name: str) -> tuple[Text, ...] | None:
-        """Return the strings of an array with their places, or None where it is absent."""
         if not self.has(name):
             return None
         found: list[Text] = []
@@ -149,7 +136,6 @@ class Table:
         return tuple(found)
 
     def strings(self, name: str) -> tuple[str, ...] | None:
-        """Return the strings of an array that may hold no empty one."""
         found = self.texts(name)
         if found is None:
             return None
@@ -160,7 +146,6 @@ class Table:
         return tuple(item.text for item in found)
 
     def finish(self) -> None:
-        """Report every key that nobody asked for."""
         for name in self._values:
             if name not in self._known:
                 message = f"unknown key {quote_toml(name)} in {self.title}"

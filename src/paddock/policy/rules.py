@@ -20,11 +20,7 @@ OUTCOME_WORDS: Final = tuple(outcome.word for outcome in Outcome)
 
 
 class Rule(Struct, frozen=True, dict=True):
-    """A pattern with an outcome.
-
-    `network` holds for just this command. `match` and `not_match` are its
-    examples: tests that stop the load when they are false.
-    """
+    """`network` holds for just this command; the load stops where an example is false."""
 
     pattern: ActionPattern
     outcome: Outcome
@@ -40,39 +36,31 @@ class Rule(Struct, frozen=True, dict=True):
         return _command_of(self.pattern, self.outcome)
 
     def checked(self) -> "Rule":
-        """Return the rule itself, whose command is one. Raises: PatternError."""
         _ = self.command
         return self
 
     @property
     def shown(self) -> RuleMatch:
-        """Return the rule as a decision shows it."""
         file, line = self.place.file, self.place.line
         return RuleMatch(self.outcome, self.pattern.text, self.source, file, line, self.reason)
 
     @property
     def said(self) -> str:
-        """Return the reason that a decision gives: the rule's own, else where it stands."""
         return self.reason or f"{quote_toml(self.pattern.text)} stands in {self.source}"
 
 
 class Otherwise(Struct, frozen=True):
-    """An outcome for a head, where no rule matches."""
-
     head: HeadPattern
     outcome: Outcome
     source: str
     place: Place = BUILT_IN_PLACE
 
     def as_match(self) -> RuleMatch:
-        """Return the entry as a decision shows it."""
         place = self.place
         return RuleMatch(self.outcome, self.head.text, self.source, place.file, place.line)
 
 
 class Profile(Struct, frozen=True):
-    """A named set of rules. Their order means nothing."""
-
     name: str
     rules: tuple[Rule, ...] = ()
     otherwise: tuple[Otherwise, ...] = ()
@@ -82,10 +70,7 @@ class Profile(Struct, frozen=True):
     """The profiles that it was joined with; its own name is the one that it replaces."""
 
     def joined(self, bases: Sequence["Profile"]) -> "Profile":
-        """Return the profile over its bases: lists joined, tables merged key by key.
-
-        What one base denies stays denied, also under `otherwise`.
-        """
+        """Join lists, merge tables; what one base denies stays denied, also under `otherwise`."""
         rules = {(rule.shown, rule.network): rule for each in (*bases, self) for rule in each.rules}
         own = {entry.head.text for entry in self.otherwise}
         kept = (
@@ -104,11 +89,6 @@ class Profile(Struct, frozen=True):
 
 
 def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_IN_PLACE) -> Rule:
-    """Return the rule for a pattern's text.
-
-    Raises:
-        PatternError: the pattern can match nothing.
-    """
     pattern = parse_pattern(text)
     check_confined(pattern.head, outcome)
     return Rule(pattern, outcome, source, place).checked()
@@ -117,14 +97,12 @@ def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_
 def parse_otherwise(
     text: str, outcome: Outcome, source: str, place: Place = BUILT_IN_PLACE
 ) -> Otherwise:
-    """Return the entry of `otherwise` for a head's text; `PatternError` for none."""
     head = parse_head(text)
     check_confined(head, outcome)
     return Otherwise(head, outcome, source, place)
 
 
 def check_confined(head: HeadPattern, outcome: Outcome) -> None:
-    """Raise `PatternError` where something else than a command would be confined."""
     # Threat: what no sandbox holds is answered as if one did.
     if outcome is Outcome.CONFINE and head.category != "shell":
         raise PatternError(

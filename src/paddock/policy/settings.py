@@ -1,11 +1,6 @@
 """The tables of a policy that are no rules: typed, frozen, with their defaults.
 
-What a file does not give keeps the value that stands here. Paths of `[shell]`
-and `[hook]` are paths of the host; they are read, never opened, by this layer.
-
-Also here:
-
-- `[shell]` as a file gives it: some keys, to be laid over what holds already.
+Paths of `[shell]` and `[hook]` are paths of the host; they are read, never opened, here.
 """
 
 import re
@@ -148,7 +143,6 @@ class AgentBinding(Struct, frozen=True):
 
     @property
     def is_declared(self) -> bool:
-        """Whether it is an agent of the plane, and no name for a client's kind alone."""
         return bool(self.workspace or self.parent)
 
 
@@ -174,7 +168,6 @@ class LoweredLimits(Struct, frozen=True):
     view_bytes_max: int = hard.view_bytes_max
 
     def lowered(self) -> dict[str, int]:
-        """Those that are not what Paddock itself sets, by name."""
         return {
             each.name: value
             for each in fields(self)
@@ -244,7 +237,6 @@ class Settings(Struct, frozen=True):
     providers: tuple[ProviderSettings, ...] = ()
 
     def profile_for(self, agent: str) -> str | None:
-        """Return the profile that `[agents]` gives to this name, if any."""
         for binding in self.agents:
             if binding.name == agent:
                 return binding.profile
@@ -280,8 +272,6 @@ Under = TypeVar("Under", ShellSettings, "ShellChanges")
 
 
 class ShellChanges(Struct, frozen=True):
-    """The keys of `[shell]` that are given; None for the others."""
-
     network: Network | None = None
     git: Git | None = None
     read: tuple[str, ...] | None = None
@@ -295,13 +285,11 @@ class ShellChanges(Struct, frozen=True):
     confine_max: ConfineMax | None = None
 
     def over(self, base: Under) -> Under:
-        """Return `base` with each given key replaced whole."""
         values = ((each.name, getattr(self, each.name)) for each in fields(self))
         return replace(base, **{name: value for name, value in values if value is not None})
 
 
 def read_shell_changes(table: Table) -> ShellChanges:
-    """Read `[shell]` or `[profiles.NAME.shell]`; problems go to the table's report."""
     changes = ShellChanges(
         network=table.given_word("network", NETWORKS),
         git=table.given_word("git", GITS),
@@ -346,7 +334,6 @@ def _env_names(table: Table) -> tuple[str, ...] | None:
 
 
 def host_paths(table: Table, name: str) -> tuple[str, ...] | None:
-    """Read an array of paths of the host: absolute, or beginning with `~/`."""
     found = table.strings(name)
     for position, path in enumerate(found or ()):
         if _HOST_PATH.fullmatch(path) is None or ".." in path.split("/"):

@@ -1,9 +1,7 @@
 """The staging area: where the layers of sandboxes lie, and how they go away again.
 
-One directory for each launcher, claimed while it lives; what a dead one left behind is
-swept by the next. Below it, one directory for each sandbox, and whiteouts for hidden
-names, which many sandboxes share. Nobody else looks in here, and nothing in here is
-believed to be harmless: it was written by commands.
+One directory for each launcher, claimed while it lives; the next sweeps what a dead one left.
+Nothing in here is believed to be harmless: it was written by commands.
 """
 
 import contextlib
@@ -38,27 +36,19 @@ _OPAQUE: Final = "user.overlay.opaque"
 
 
 class Overlaid(Struct, frozen=True):
-    """Files that commands see in place of what stands there, or stands nowhere."""
-
     files: Mapping[str, bytes]
     digest: str
     modified_ns: int = 0
-    """The time that they have: of what they stand for."""
 
 
 NOTHING_SHOWN: Final = Overlaid({}, "")
 
 
 class StagingArea:
-    """One launcher's directory. `close` removes it with everything in it."""
-
     __slots__ = ("_claim", "_hidden", "_home", "_lock", "_newest", "_users", "fd", "path")
 
     def __init__(self, home: Path) -> None:
-        """Make it below `home`, a directory of ours that no agent reaches.
-
-        Raises: HostError where that cannot be made or locked.
-        """
+        """`home` is ours and no agent reaches it. Raises: HostError."""
         with host_error("no staging area for commands", str(home)):
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home = os.open(home, _DIRECTORY)
@@ -82,16 +72,12 @@ class StagingArea:
         shown: Sequence[ShownFile] = (),
         laid: Overlaid = NOTHING_SHOWN,
     ) -> str:
-        """A directory of whiteouts for workspace-relative names; its name in the area.
+        """Make a directory of whiteouts for workspace-relative names; return its name in the area.
 
-        It stands for the names, for what is shown and for how their parents look now: the
-        same are made once. Costs no mount, however many there are. Empty for nothing. It
-        stays until `let_go`, once for each call. What is `shown`, of the names or of what
-        is below them, stands there instead of a whiteout; what is `laid`, whatever is there.
-
-        Raises:
-            SandboxUnavailableError: the file system knows no whiteouts.
-            ConfinementError: there is no user here who could be a command.
+        The same are made once, for as long as their parents look the same; no mount, however many.
+        It stays until `let_go`, once for each call. What is `shown` stands there instead of a
+        whiteout; what is `laid`, whatever is there. Raises: SandboxUnavailableError without
+        whiteouts, ConfinementError without a user who could be a command.
         """
         if not names and not laid.files:
             return ""
@@ -116,7 +102,6 @@ class StagingArea:
                 self._users[hidden] -= 1
 
     def take_unused(self) -> list[str]:
-        """Those that nobody uses any more, for whoever removes them; the newest may serve again."""
         with self._lock:
             unused = [name for name, users in self._users.items() if users == 0]
             unused = [name for name in unused if name != self._newest]
@@ -126,12 +111,11 @@ class StagingArea:
         return unused
 
     def close(self) -> None:
-        """Remove everything and let go. Nothing may use it any more."""
         self._claim.release()
         os.close(self._home)
 
     def forget(self) -> None:
-        """Let go and remove nothing: in a child of the process whose it is."""
+        """Remove nothing: in a child of the process whose it is."""
         self._claim.forget()
         os.close(self._home)
 
@@ -159,7 +143,6 @@ class _Layer(Struct, frozen=True):
     parents: Mapping[str, os.stat_result]
     """What is merged with the directory below; parents before children."""
     opaque: Mapping[str, os.stat_result]
-    """What stands for the directory below; likewise."""
     files: Sequence[ShownFile]
     """Links last: nothing is ever made through one."""
     laid: Overlaid
@@ -205,7 +188,6 @@ class _Layer(Struct, frozen=True):
         return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def build(self, root: int) -> None:
-        """Make it in an empty directory. Raises: OSError."""
         for path in (*self.parents, *self.opaque):
             if path != ".":
                 os.mkdir(path, 0o700, dir_fd=root)
@@ -257,7 +239,6 @@ def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
 
 
 def has_command_users() -> bool:
-    """Whether the users that root's commands are exist here: a container may have fewer."""
     if os.geteuid() != 0:
         return True
     try:
@@ -272,11 +253,6 @@ def has_command_users() -> bool:
 def _parents(
     workspace: int, names: Collection[str], shown: Collection[str] = ()
 ) -> dict[str, os.stat_result]:
-    """Every directory above the names, with its looks; parents before children.
-
-    One that is gone by now is left out, and then there is nothing in it to hide. Above
-    what is shown each is there, and looks as the one that holds it.
-    """
     found = {".": os.stat(".", dir_fd=workspace)}
     for name in shown:
         above = "."

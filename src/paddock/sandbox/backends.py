@@ -1,10 +1,4 @@
-"""Which backend carries commands out: the strongest that works here, tried once, or a refusal.
-
-Also here:
-
-- Which backends work on this host: each tried by running a command in it and looking.
-- What this host offers, found by trying and not by version strings.
-"""
+"""Which backend carries commands out: the strongest that works here, tried once, or a refusal."""
 
 import errno
 import json
@@ -75,10 +69,7 @@ echo end
 
 
 def examine_host(staging: Path) -> tuple[BackendVerdict, ...]:
-    """Every backend, the strongest first. Takes some tenths of a second.
-
-    `staging` is where the layers of commands are to lie; it is made if missing.
-    """
+    """Try every backend, the strongest first; takes some tenths of a second; makes `staging`."""
     ground = system_ground()
     try:
         with Launcher(staging) as launcher:
@@ -91,11 +82,6 @@ def examine_host(staging: Path) -> tuple[BackendVerdict, ...]:
 
 
 def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
-    """Whether the backend `stage` works on this very workspace; nothing is done in it.
-
-    It may lie on another file system than `staging`, where `examine_host` tries it: in a
-    container, on an overlay.
-    """
     try:
         fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -113,7 +99,6 @@ def examine_workspace(staging: Path, workspace: str) -> BackendVerdict:
 
 
 def system_ground() -> CanaryGround:
-    """The system directories of this host, and the links that lead to them."""
     resolver = Resolver()
     found = [standing for path in SYSTEM_READ if (standing := resolver.find(path)) is not None]
     readable = topmost(standing.real for standing in found)
@@ -124,7 +109,6 @@ def system_ground() -> CanaryGround:
 
 
 def try_landlock(ground: CanaryGround) -> BackendVerdict:
-    """Run a command under Landlock now. Never raises for what a host lacks."""
     try:
         if landlock_abi() == 0:
             return _explained(Symptom(Step.LANDLOCK, _why_not()))
@@ -215,7 +199,6 @@ def _explained(symptom: Symptom) -> BackendVerdict:
 
 
 NO_BACKEND: Final = "none"
-"""The backend's name in a result where nothing confines the command."""
 
 NOTHING_IS_HELD: Final = (
     "the command is not confined: it can read, write and reach all that this user can",
@@ -225,18 +208,11 @@ _STRENGTH: Final = {Enforcement.FULL: 2, Enforcement.PARTIAL: 1, Enforcement.NON
 
 
 def choose_backend(verdicts: Sequence[BackendVerdict], enforcement: EnforcementMode) -> Enforced:
-    """The strongest backend that works here; the first among equals.
+    """Return the strongest backend that works here; gaps count only in what results say.
 
-    A backend with gaps counts under `required` too: it says its gaps in each result.
-    Only where none works at all do the two differ: `required` refuses, `best-effort`
-    runs the command unconfined and says so.
-
-    Threat: a command that breaks the canary, so that the next one runs free. Without
-    a backend nothing runs, unless the operator's own policy says `best-effort`.
-
-    Raises:
-        SandboxUnavailableError: no backend works, and the policy requires one; or one that
-            may work has failed for the moment.
+    Threat: a command that breaks the canary, so that the next one runs free. Without a backend
+    nothing runs (SandboxUnavailableError), unless the operator's policy says `best-effort`; nor
+    while one that may work has failed for the moment.
     """
     for verdict in verdicts:
         # Threat: see `canary.try_stage`.
@@ -266,22 +242,16 @@ def _what_to_do(verdicts: Sequence[BackendVerdict]) -> str:
 
 
 Attempt = Callable[[], tuple[BackendVerdict, ...]]
-"""Tries the backends now, the strongest first, as far as is needed to choose one."""
 
 
 class Backends:
-    """The verdicts of one attempt, which is made once. Safe for threads."""
-
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._lock = threading.Lock()
         self._verdicts: tuple[BackendVerdict, ...] | None = None
 
     def choose(self, enforcement: EnforcementMode) -> Enforced:
-        """The strongest that works here; see `choice.choose_backend`.
-
-        Raises: SandboxUnavailableError, with the remedy; or it cannot be found out just now.
-        """
+        """Raises: SandboxUnavailableError, with the remedy; or it cannot be found out just now."""
         with self._lock:
             verdicts = self._verdicts or self._attempt()
             if not any(verdict.is_passing for verdict in verdicts):
@@ -290,8 +260,6 @@ class Backends:
 
 
 def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
-    """Tries them on this host: each runs a command. `staging` is the launcher's."""
-
     def attempt() -> tuple[BackendVerdict, ...]:
         ground = system_ground()
         stage = Canary(launcher, staging, ground).verdict()
@@ -307,8 +275,6 @@ _REFUSALS: Final = (errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 
 
 class HostFinding(Struct, frozen=True):
-    """One thing that the host has or lacks, what follows, and the remedy."""
-
     name: str
     is_there: bool
     found: str
@@ -316,10 +282,6 @@ class HostFinding(Struct, frozen=True):
 
 
 def find_rarely_confined(search_path: str, outside: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of this host that `outside` leaves to nobody yet.
-
-    `search_path` is PATH, `outside` the patterns of `[hook]`.
-    """
     named = {words[0] for pattern in outside if (words := pattern.split())}
     return tuple(
         name

@@ -3,9 +3,7 @@
     caches/DIGEST/          ours: its lock, and when it was last looked at
     caches/DIGEST/tree/     what commands see as ~/.cache, written directly, not staged
 
-Commands of one workspace share it, whoever ran before: what one leaves there, the next may
-run, confined as it is. So nothing of it is believed here, and nothing opened but directories,
-to count and to remove.
+Nothing in it is believed, and nothing opened but directories, to count and to remove.
 """
 
 import contextlib
@@ -38,13 +36,10 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Caches(Struct, frozen=True):
-    """Of one workspace, in a directory of ours."""
-
     folder: Path
 
     @classmethod
     def of(cls, home: Path, workspace: str) -> "Caches":
-        """`home` is the directory for those of all workspaces of a plane."""
         return cls(home / sha256(os.fsencode(workspace)).hexdigest()[:32])
 
     @property
@@ -53,10 +48,7 @@ class Caches(Struct, frozen=True):
 
     @contextlib.contextmanager
     def in_use(self) -> Generator[None]:
-        """There, and not cleared, while a command runs; afterwards it may be found too large.
-
-        Raises: HostError where it cannot be made.
-        """
+        """Hold it while a command runs; look at its size afterwards. Raises: HostError."""
         began_s = time.monotonic()
         self._make()
         with shared(self.folder):
@@ -65,7 +57,6 @@ class Caches(Struct, frozen=True):
             self._look()
 
     def size_bytes(self) -> int:
-        """What it takes; more than `shell_cache_bytes_max` where it cannot all be counted."""
         try:
             fd = os.open(self.tree, _DIRECTORY)
         except FileNotFoundError:
@@ -76,7 +67,7 @@ class Caches(Struct, frozen=True):
             return _size(fd, _DEPTH_MAX, limits.shell_cache_bytes_max)
 
     def clear(self) -> bool:
-        """Begin anew. False where a command uses it now. Raises: HostError."""
+        """Begin anew; False where a command uses it now. Raises: HostError."""
         if not self.folder.exists():
             return True
         with try_locked(self.folder) as is_ours:
@@ -92,7 +83,7 @@ class Caches(Struct, frozen=True):
             remove_tree(fd, _TREE)
 
     def _make(self) -> None:
-        """Started as root it belongs to the user that root is in a sandbox: to nobody here."""
+        """As root, give it to the user that root is in a sandbox: to nobody here."""
         tree, owner = self.tree, HOST_IDS_FIRST if os.geteuid() == 0 else os.geteuid()
         with host_errors("making", self.folder):
             with contextlib.suppress(OSError):
@@ -118,10 +109,9 @@ class Caches(Struct, frozen=True):
 
 
 def _size(directory: int, depth: int, room: int) -> int:
-    """Bytes below a descriptor, or more than `room`; no link is followed.
+    """Count the bytes below a descriptor, or more than `room`; follow no link.
 
-    Threat: a command that runs now exchanges a directory for a link; one that nests so deep,
-    or takes a directory's mode away, that nobody counts what it holds.
+    Threat: a running command exchanges a directory for a link, nests deep, or closes a directory.
     """
     total = 0
     try:
@@ -154,17 +144,11 @@ def _size_of_child(directory: int, name: str, depth: int, room: int) -> int:
 
 DOWNLOADS: Final = ("go/pkg/mod/cache/download", ".gradle/caches/modules-2", ".m2/repository")
 """Below a user's home: downloads alone, no settings, no credentials. Only tools that know a second
-place to read have one: commands of a workspace share their caches at once, which no two overlays
-may do with one upper layer (overlayfs, "Sharing and copying layers")."""
+place to read: no two overlays may share one upper layer.
+"""
 
 
 def cache_variables(cache: str, downloads: Sequence[str]) -> dict[str, str]:
-    """What tells tools where their caches are, with the caches at `cache` in a sandbox.
-
-    `downloads` are places of `DOWNLOADS` that a command may read.
-
-    pip, uv, pre-commit, yarn and many more ask for the first alone.
-    """
     go, gradle, maven = (
         next((path for path in downloads if path.endswith(f"/{name}")), "") for name in DOWNLOADS
     )

@@ -1,12 +1,8 @@
-"""Whether the backend `stage` works here: found by running a command in it and looking.
+"""Find whether the backend `stage` works here, by running a command in it and looking.
 
-A version number or a file's presence proves little. So once in a process, at first use,
-a small workspace is made, a command does in it what it may and what it may not, and
-both are checked from outside: a kernel that lets through what it should stop is no
-backend, whatever it claims.
-
-What fails for the moment (too many processes, no memory, out of time) says nothing about
-the host: it is not remembered, and no weaker backend takes over for it.
+Once in a process a command does in a small workspace what it may and what it may not, and both
+are checked from outside. What fails for the moment says nothing about the host: it is not
+remembered, and no weaker backend takes over for it.
 """
 
 import errno
@@ -52,7 +48,6 @@ _STEPS: Final = {
     "overlay of the workspace": Step.OVERLAY,
     "privileges": Step.SECCOMP,
 }
-"""A step of the confinement, as a doctor names it; any other is about mounts."""
 
 # One line of shell builtins but for readlink, so that little has to be readable.
 _SCRIPT: Final = """
@@ -69,17 +64,12 @@ echo end
 
 
 class CanaryGround(Struct, frozen=True):
-    """What of the host the canary's command may read: enough for `sh` and `readlink`."""
-
     readable: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
 
 
 class Canary:
-    """Tries the backend once and remembers. Safe for threads."""
-
     def __init__(self, launcher: Launcher, staging: Path, ground: CanaryGround) -> None:
-        """`staging` is the launcher's: the canary's workspace lies below it as well."""
         self._launcher = launcher
         self._staging = staging
         self._ground = ground
@@ -94,11 +84,7 @@ class Canary:
 
 
 def try_stage(launcher: Launcher, staging: Path, ground: CanaryGround) -> BackendVerdict:
-    """Run the canary's command now. Never raises for what a host lacks.
-
-    Threat: a command that uses up what the canary needs, so that the next one is held
-    by a weaker backend or, under `best-effort`, by none. Such a verdict is passing.
-    """
+    """Threat: a command uses up what the canary needs: such a verdict is passing, or none holds."""
     try:
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
         with claimed(staging, "canary-") as cage:
@@ -118,10 +104,7 @@ def try_stage(launcher: Launcher, staging: Path, ground: CanaryGround) -> Backen
 def try_workspace(
     launcher: Launcher, workspace: str, fd: int, ground: CanaryGround
 ) -> BackendVerdict:
-    """Whether a sandbox can be made over this very workspace; nothing is done in it.
-
-    For a doctor: the canary's own workspace lies elsewhere, maybe on another file system.
-    """
+    """Try a sandbox over this very workspace, maybe on another file system; run nothing in it."""
     plan = canary_plan(workspace, ground, ())
     request = CommandRequest(plan, ("/bin/sh", "-c", ":"), ".", _TIMEOUT_S, _OUTPUT_BYTES)
     try:
@@ -135,7 +118,6 @@ def try_workspace(
 
 
 def gaps_over(workspace_fd: int) -> tuple[str, ...]:
-    """What is amiss, in words, where a stage stands over this very workspace."""
     owner = os.fstat(workspace_fd).st_uid
     if os.geteuid() != 0 or owner == 0:
         return ()
@@ -162,7 +144,6 @@ def explain_failure(error: ConfinementError) -> BackendVerdict:
 
 
 def is_passing(number: int, step: str) -> bool:
-    """Whether a step failed for want of something that comes and goes."""
     is_full = number in (errno.ENOSPC, errno.EDQUOT)
     # Of user namespaces, ENOSPC says that the host allows none, or none any deeper.
     return number in _PASSING or (is_full and step != "user namespace")
@@ -218,7 +199,6 @@ def _run(launcher: Launcher, cage: Path, ground: CanaryGround) -> str:
 
 
 def canary_plan(workspace: str, ground: CanaryGround, hidden: tuple[str, ...]) -> SandboxPlan:
-    """What the canary's command is held to, whichever backend is tried."""
     return SandboxPlan(
         workspace=workspace,
         readable=ground.readable,

@@ -1,9 +1,7 @@
 """A command's output, read while it runs: head and tail are kept, the whole is counted.
 
-Memory is constant whatever a command prints: one buffer, which ends with what is kept of
-its beginning. A command that prints small pieces is read in small pieces, so a read is a
-system call and two additions; looking at what came waits until the buffer is full. Where a
-spool is given, the whole stream goes there as well, up to its limit.
+Memory is constant: one buffer. Small pieces cost a system call and two additions; looking at
+what came waits until the buffer is full. A spool takes the whole stream, up to its limit.
 """
 
 import fcntl
@@ -28,17 +26,12 @@ _WRITTEN_BACK_BYTES: Final = 2_097_152
 
 
 class Spool(Struct, frozen=True):
-    """Where a stream is kept whole: a file, opened for its first bytes, and how many at most."""
-
     open: Callable[[], int]
     bytes_max: int
     add: Callable[[memoryview], object] = len
-    """Is given all that is saved, as for a digest."""
 
 
 class Capture:
-    """One stream. `bytes_max // 2` first bytes and as many last ones stay."""
-
     __slots__ = (
         *("_at", "_buffer", "_fd", "_head", "_head_max", "_is_wide", "_listener", "_new_at"),
         *("_spool", "_spooled", "_started", "_tail_max", "_total"),
@@ -47,7 +40,6 @@ class Capture:
     def __init__(
         self, fd: int, bytes_max: int, spool: Spool | None = None, read_bytes: int = READ_BYTES
     ) -> None:
-        """Takes the descriptor over."""
         self._fd = fd
         self._head_max = bytes_max // 2
         self._tail_max = bytes_max - self._head_max
@@ -63,7 +55,6 @@ class Capture:
         self._listener: Callable[[bytes], None] | None = None
 
     def tell(self, listener: Callable[[bytes], None]) -> None:
-        """Call `listener` with everything that comes, in the thread that reads."""
         self._listener = listener
 
     @property
@@ -74,12 +65,7 @@ class Capture:
         return self._fd
 
     def read(self) -> bool:
-        """Take in what is there. False at the end of the stream.
-
-        Blocks on an empty pipe, unless the descriptor does not.
-
-        Raises: OSError of the spool's file.
-        """
+        """Take in what is there; False at the end. Blocks on an empty pipe. Raises: OSError."""
         try:
             count = os.readv(self._fd, [self._buffer[self._at :]])
         except BlockingIOError:

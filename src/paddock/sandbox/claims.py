@@ -1,9 +1,7 @@
 """Directories of ours that go away with us, however we end: claimed by a lock, swept without one.
 
-The lock is flock(2) on the directory itself: the kernel lets it go with the process. So a
-directory whose lock can be had has no owner any more, and whoever has got it removes it.
-Making one and locking it are two steps; who is taken for dead in between finds his lock
-taken, or his directory gone, and makes another. Nobody waits for anybody.
+The lock is flock(2) on the directory itself: the kernel lets it go with the process. Whoever is
+taken for dead between making and locking finds his directory gone, and makes another.
 """
 
 import contextlib
@@ -26,8 +24,6 @@ _TRIES_MAX: Final = 100
 
 
 class Claim:
-    """A directory that is this process's, for nobody but its user, until `release`."""
-
     __slots__ = ("_parent", "fd", "name")
 
     def __init__(self, parent: int, name: str, fd: int) -> None:
@@ -37,13 +33,12 @@ class Claim:
         self.fd = fd
 
     def release(self) -> None:
-        """Remove it with everything in it. What cannot be removed is the next sweep's."""
         with contextlib.suppress(OSError):
             self._remove()
         self.forget()
 
     def forget(self) -> None:
-        """Let go and remove nothing: in a child of the process whose it is."""
+        """Remove nothing: in a child of the process whose it is."""
         os.close(self.fd)
 
     def _remove(self) -> None:
@@ -54,10 +49,7 @@ class Claim:
 
 
 def claim(parent: int, prefix: str) -> Claim:
-    """Make a directory in `parent`, a descriptor, whose name begins so, and hold it.
-
-    Raises: OSError where it cannot be made or locked.
-    """
+    """Make a directory in `parent`, a descriptor, and hold it. Raises: OSError."""
     for _ in range(_TRIES_MAX):
         name = prefix + secrets.token_hex(8)
         os.mkdir(name, 0o700, dir_fd=parent)
@@ -69,10 +61,7 @@ def claim(parent: int, prefix: str) -> Claim:
 
 @contextlib.contextmanager
 def claimed(home: Path, prefix: str) -> Generator[Path]:
-    """A claim in `home` for as long as it is used; what the dead left of the kind goes first.
-
-    Raises: OSError where it cannot be made.
-    """
+    """Hold a claim in `home`; sweep what the dead left of the kind. Raises: OSError."""
     with held_open(os.open(home, _PASSED)) as parent:
         with contextlib.suppress(OSError):
             sweep(parent, prefix)
@@ -84,12 +73,9 @@ def claimed(home: Path, prefix: str) -> Generator[Path]:
 
 
 def sweep(parent: int, prefix: str) -> None:
-    """Remove what dead processes of this user claimed in `parent` under such names.
+    """Remove what dead processes of this user claimed in `parent`; what cannot be removed stays.
 
-    Threat: where others may write too, one of them puts something there under such a name.
-    It is not this user's, and no link is followed.
-
-    Raises: OSError where `parent` cannot be read. One that cannot be removed stays.
+    Threat: others may write there, too: what is not this user's stays, and no link is followed.
     """
     with held_open(os.open(".", DIRECTORY, dir_fd=parent)) as listed:
         names = os.listdir(listed)
@@ -109,7 +95,6 @@ def _claimed(names: list[str], prefix: str) -> Iterator[str]:
 
 
 def _hold(parent: int, name: str) -> int:
-    """A descriptor of the directory with its lock; -1 where another has it, or it is gone."""
     try:
         fd = os.open(name, DIRECTORY, dir_fd=parent)
     except FileNotFoundError:

@@ -29,7 +29,6 @@ _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
 _DRAIN_S: Final = 2.0
-"""For the streams to end after the report."""
 _ENDINGS: Final = {
     orders.EXITED: Ending.EXITED,
     orders.TIMED_OUT: Ending.TIMED_OUT,
@@ -45,8 +44,6 @@ class Spools(Struct, frozen=True):
 
 
 class Observed(Struct, frozen=True):
-    """Who wants to hear of a command while it runs, and who may end it."""
-
     spools: Spools = Spools()
     progress: Progress | None = None
     cancel: Cancel | None = None
@@ -69,8 +66,6 @@ class ConfinementError(SandboxUnavailableError):
 
 
 class CommandConversation:
-    """Owns the pipes of one command."""
-
     def __init__(
         self,
         control: socket.socket,
@@ -78,12 +73,7 @@ class CommandConversation:
         observed: Observed,
         user: tuple[int, int] | None = None,
     ) -> None:
-        """Start the command in the sandbox at the socket's other end.
-
-        `user` is who the command will be, user and group of the host; None for who we are.
-
-        Raises: ValueError for a NUL in an argument; OSError for too few descriptors.
-        """
+        """`user` is who the command will be on the host. Raises: ValueError for a NUL, OSError."""
         order = _start(request).encode()
         self._control = control
         self._timeout_s = request.timeout_s
@@ -107,10 +97,7 @@ class CommandConversation:
         os.close(error_end)
 
     def hold(self) -> CommandEnd:
-        """Listen until everything has ended.
-
-        Raises: SandboxUnavailableError, HostError, and what whoever listens raises.
-        """
+        """Listen to the end. Raises: SandboxUnavailableError, HostError, what a listener raises."""
         cancel, on_output = self._observed.cancel, self._observed.on_output
         if on_output is not None:
             self._stdout.tell(lambda chunk: self._pass_on(on_output, "stdout", chunk))
@@ -218,10 +205,9 @@ def _pipe(undo: contextlib.ExitStack, user: tuple[int, int] | None) -> tuple[int
 
 
 def _input(content: bytes) -> int:
-    """A descriptor that the command reads: a whole file, so nobody has to write while it runs.
+    """Return a whole file, so nobody has to write while the command runs.
 
-    Threat: a file in memory that the command makes longer is memory that nobody counts. It is
-    sealed: neither it nor anybody can change it.
+    Threat: a file in memory made longer is memory that nobody counts; so it is sealed.
     """
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -236,7 +222,7 @@ def _input(content: bytes) -> int:
 
 
 def _send(control: socket.socket, order: bytes, *streams: int) -> None:
-    """The command goes as a file in memory: its arguments may be longer than a message."""
+    """Send a file in memory: arguments may be longer than a message."""
     order_fd = os.memfd_create("start", os.MFD_CLOEXEC)
     try:
         os.write(order_fd, order)

@@ -40,10 +40,7 @@ class FactsWanted(Struct, frozen=True):
 def collect_facts(asking: FactsWanted) -> HostFacts:
     """Look at the host; nothing is started but git, to list its settings, and nothing written.
 
-    Raises:
-        UsageError: there is no such agent.
-        ConfigError: it, or another agent of the plane, does not load: whose workspace
-            is whose would not be known.
+    Raises: UsageError for no such agent; ConfigError where any agent of the plane does not load.
     """
     environment = asking.agents.environment
     lineage = asking.agents.lineage(asking.agent)
@@ -93,12 +90,10 @@ def collect_facts(asking: FactsWanted) -> HostFacts:
 
 
 def _is_real(path: str) -> bool:
-    """Whether a directory stands there, without a link on the way."""
     return os.path.isdir(path) and str(real_path(Path(path))) == path
 
 
 def _memory_mb() -> int:
-    """Of the machine, or what a control group leaves of it (cgroups(7))."""
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         said = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
@@ -125,10 +120,9 @@ def _closed(agents: AgentStore, workspace: str) -> tuple[Closed, ...]:
 def _changeable(
     policy: Policy, resolver: Resolver, home: str, closed: tuple[Closed, ...]
 ) -> tuple[str, ...]:
-    """Where commands of any profile write, and the workspaces of other agents.
+    """Return where commands of any profile write, and the workspaces of other agents.
 
-    Threat: what one command leaves there, a link above all, must not tell what the next
-    one may read. So every profile counts, whoever asks.
+    Threat: a link that one command leaves must not tell what the next one may read.
     """
     shell = policy.settings.shell
     changes = (each.shell for each in (*policy.profile_table, *policy.overlays))

@@ -1,12 +1,7 @@
 """What a command has of git on the host: of the user's configuration, and of the repository. Pure.
 
-A filter is taken where its programs are among what the command may read: it runs there,
-so what it can do is what the command can. Where they are not, the filter fails: git
-commits a file as it is where a filter is not there, and a large file or a secret in
-plain text is then in the history for good.
-
-A git directory outside of the workspace (`git_outside` finds it with its proof) is held
-against what is closed, and what git has to be told of it is put into the environment.
+A filter runs in the sandbox where its programs may be read; else it fails: git commits a file
+as it is where a filter is missing, and a secret in plain text is then in the history for good.
 """
 
 from collections.abc import Iterable, Mapping
@@ -84,10 +79,6 @@ _PART_OF_TREE: Final = (
 def take_git(
     facts: GitFacts, reach: Iterable[str], outside: GitOutside | None = None
 ) -> tuple[GitConfig, tuple[LeftOut, ...]]:
-    """What a command has of it that reads the places of `reach`, and what is left out.
-
-    `outside` is its git directory, where that is not in the workspace.
-    """
     places = tuple(reach)
     values = list(facts.values)
     forced = dict(settings_for(outside))
@@ -120,7 +111,6 @@ def take_git(
 
 
 def private_files(config: GitConfig) -> tuple[tuple[str, bytes], ...]:
-    """Names below a private HOME, with what stands there."""
     rows = [*SAFE, *config.values]
     files: list[tuple[str, str]] = []
     for key, name, text in (
@@ -141,7 +131,7 @@ def _works(each: GitFilter, reach: tuple[str, ...]) -> bool:
 
 
 def _working(each: GitFilter) -> Mapping[str, str]:
-    """Its lines, and that git may not go on without: in a sandbox more fails than outside."""
+    """Make it required: in a sandbox more fails than outside."""
     lines = dict(each.lines)
     said = {} if each.is_own else {_key(each.name, kind): line for kind, line in lines.items()}
     if "process" not in lines:
@@ -152,14 +142,14 @@ def _working(each: GitFilter) -> Mapping[str, str]:
 
 
 def _failing(each: GitFilter) -> Mapping[str, str]:
-    """A filter of the host's that cannot run: what it would have changed is touched in no way."""
+    """Make a filter of the host's fail that cannot run: nothing is added unchanged."""
     # A repository's own line for a process counts before the other two.
     kinds = ("clean", "smudge", "process") if each.is_own else ("clean", "smudge")
     return _all(each.name, {kind: _refuse(each.name) for kind in kinds})
 
 
 def _missing(name: str) -> Mapping[str, str]:
-    """A filter that nobody has: files are checked out as on the host, and not added."""
+    """Stand in for a filter that nobody has: checked out as on the host, and not added."""
     before = _KEEP_POINTER if name == "lfs" else ""
     return _all(name, {"clean": before + _refuse(name), "smudge": "cat"})
 
@@ -181,7 +171,6 @@ def _refuse(name: str) -> str:
 
 
 def _as_variables(forced: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Configuration that stands over every file, and below `git -c` (git-config(1))."""
     if not forced:
         return ()
     rows = [("GIT_CONFIG_COUNT", str(len(forced)))]
@@ -191,7 +180,6 @@ def _as_variables(forced: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _entry(key: str, value: str) -> str:
-    """One entry of a configuration file: its value quoted (git-config(1), "Syntax")."""
     section, _, name = key.rpartition(".")
     section, _, below = section.partition(".")
     heading = f'{section} "{_escaped(below)}"' if below else section
@@ -204,10 +192,10 @@ def _escaped(text: str) -> str:
 
 
 def find_distrust(outside: GitOutside, facts: HostFacts) -> str:
-    """Why commands may not have it; empty where they may.
+    """Return why commands may not have it; empty where they may.
 
-    Threat: a `.git` file, or a link on its way, that opens the plane, another agent's
-    workspace, or what another command made to look like a repository.
+    Threat: a `.git` file, or a link on its way, that opens the plane, another agent's workspace, or
+    what another command made to look like a repository.
     """
     common = outside.common
     places = [(place.path, place.what) for place in facts.closed]
@@ -234,7 +222,6 @@ def git_json(outside: GitOutside | None) -> Json:
 
 
 def settings_for(outside: GitOutside | None) -> tuple[tuple[str, str], ...]:
-    """What of git's configuration holds over the repository's own where it stands outside."""
     if outside is None:
         return ()
     return (_KEEPS_WORKTREES, *(_PART_OF_TREE if outside.folder else ()))

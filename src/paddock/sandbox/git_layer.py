@@ -1,10 +1,7 @@
 """A command's second layer: over the git directory of its workspace that stands outside.
 
-    looked for anew, with its proof, held → survey → mounted where git looks for it
-    → the command → what it wrote there is put under `.git` of the one layer that is read
-
-From there on it is a git directory like any: its names are judged as `.git/…`, it lands in
-the same set of changes (see `workspace.beside`), and is undone from the same notes.
+It is looked for anew, held, and mounted where git looks for it; what the command wrote there is
+put under `.git` of the one layer that is read, judged and landed (see `workspace.beside`).
 """
 
 import os
@@ -58,13 +55,11 @@ class OpenedGit(Struct, frozen=True):
     beside: Beside
     layer: GitLayer
     directories: Mapping[str, KnownDirectory]
-    """Those that stood in it, by workspace paths."""
     shown: FileIdentity | None = None
     """Of a workspace that is a folder of the work tree: the index that it was shown from."""
 
     @property
     def closed(self) -> frozenset[str]:
-        """What of it the command does not see, by workspace paths."""
         return frozenset(map(_below, self.layer.hidden))
 
     @property
@@ -79,10 +74,7 @@ class OpenedGit(Struct, frozen=True):
     def join(
         self, stage: StageDirectories, upper_fd: int, lower_fd: int
     ) -> tuple[bool, tuple[RefusedChange, ...]]:
-        """Put what the command did to it under `.git` of the layer. The command has ended.
-
-        Whether it is there, and what is refused. Raises: OSError, HostError.
-        """
+        """Put what the command did to it under `.git` of the layer. Raises: OSError, HostError."""
         with held_open(stage.open_git()) as git_fd:
             if not _mode_of(upper_fd):
                 stage.take_git(upper_fd, GIT)
@@ -97,10 +89,7 @@ class OpenedGit(Struct, frozen=True):
             return True, _refused("" if is_copy else _LEADS_OUT)
 
     def land_index(self, upper_fd: int) -> str:
-        """Put the index together again that a command left of a folder; why it may not land.
-
-        Raises: OSError.
-        """
+        """Put a folder's index together again; say why it may not land. Raises: OSError."""
         if self.shown is None:
             return ""
         path = f"{GIT}/{self.outside.index}"
@@ -139,12 +128,11 @@ class OpenedGit(Struct, frozen=True):
     def settle(
         self, differences: CommandDifferences, started_ns: int, why: str
     ) -> CommandDifferences:
-        """What is special about a directory that several work trees share.
+        """Settle what is special about a directory that several work trees share.
 
-        An object that stands there stays: its name says its content, whoever wrote it. A file
-        that was written anew as it was (`git gc` does it to every log) stays as well. Where
-        references were packed meanwhile, one that seems to be unchanged may have been, too.
-        `why` is what keeps the index from landing.
+        An object that stands there stays, as does a file that was written anew as it was.
+        Where references were packed meanwhile, one that seems unchanged may have been changed, too.
+        `why` keeps the index from landing.
         """
         index = f"{GIT}/{self.outside.index}"
         conflicts = dict.fromkeys(differences.conflicts)
@@ -171,21 +159,15 @@ class OpenedGit(Struct, frozen=True):
 
 
 class GitRoom:
-    """Of the commands of one agent. Safe for threads."""
-
     __slots__ = ("_index", "_judge", "_last")
 
     def __init__(self, judge: NameJudge) -> None:
-        """`judge` says what is closed to reading, by workspace paths."""
         self._judge = judge
         self._index = NameIndex(_Below(judge))
         self._last: tuple[FileIdentity, Overlaid] | None = None
 
     def open(self, plan: SandboxPlan) -> OpenedGit | None:
-        """What the plan has, if it is still so; None for no git directory outside.
-
-        Raises: SandboxUnavailableError: it has more directories than are looked at. OSError.
-        """
+        """Hold it if it is still so; None without one. Raises: SandboxUnavailableError, OSError."""
         outside = plan.git_outside
         if outside is None or self._judge.judge(GIT, is_directory=True) is not Closing.OPEN:
             return None
@@ -218,7 +200,7 @@ class GitRoom:
         return replace(opened, layer=replace(layer, shown=shown), shown=identity)
 
     def _show(self, git: OpenedGit) -> tuple[FileIdentity, Overlaid]:
-        """What a folder is shown in place of the index. Raises: ValueError: git cannot do that."""
+        """Show a folder its index. Raises: ValueError: git cannot do that."""
         last, identity, outside = self._last, git.index.identity(), git.outside
         if last is not None and last[0] == identity:
             return last
@@ -267,7 +249,6 @@ def _refused(why: str) -> tuple[RefusedChange, ...]:
 
 
 def _mode_of(fd: int) -> int:
-    """Of the workspace's `.git`; 0 where there is none."""
     try:
         return os.stat(GIT, dir_fd=fd, follow_symlinks=False).st_mode
     except FileNotFoundError:

@@ -1,28 +1,16 @@
 """The closed names that stand in a workspace now, without walking it each time.
 
-An index over directories: for each, which of its entries are closed and which are
-directories, with the identity and the change times that it had *before* it was read.
-Asked again, each directory costs one fstatat; only one that changed is read anew.
-
-Why that is enough: making, removing or renaming an entry changes the directory's
-mtime and ctime, and ctime cannot be set back. A directory that was moved stands in a
-changed parent; one that took another's place has another inode. What is mounted over a
-directory has another device. Parents are asked before children, so that nothing is
-believed below a name that now leads elsewhere.
+An index over directories: their closed entries and their directories, with the identity and
+change times from *before* they were read. Asked again, each costs one fstatat; only one that
+changed is read anew. Any change of an entry changes the directory's ctime, which cannot be set
+back; a directory in another's place has another inode or device. Parents are asked first.
 
 What it cannot know:
-  * a change within the same tick of the clock as the reading. A directory that changed
-    shortly before it was read is therefore read again the next time;
-  * what appears after it was asked. `find` belongs directly before a command starts; a
-    second `find` when it has ended says whether something closed appeared meanwhile
-    (put there by somebody else: what the command itself makes, it knows already);
-  * a network file system may serve old times for as long as it caches them.
-
+  * a change within the tick of the reading: a directory that changed shortly before is read
+    again the next time;
+  * what appears afterwards: look directly before a command starts, and again at its end;
+  * a network file system may serve old times.
 Links are never closed and never followed: the name of their target is, if it is.
-
-Also here:
-
-- Since when a change counts as somebody else's: a moment, in the stamps of the file system.
 """
 
 import os
@@ -47,12 +35,10 @@ _SETTLED_NS: Final = 3_000_000_000
 """Longer than the coarsest tick of a file system that has ticks (vfat: 2 s)."""
 
 _Identity = tuple[int, int, int, int]
-"""Device, inode, mtime and ctime in ns."""
 
 
 class KnownDirectory(Struct, frozen=True):
     identity: _Identity
-    """All zero where we may not look into it."""
     mode: int
     is_settled: bool
     closed: tuple[str, ...]
@@ -60,8 +46,6 @@ class KnownDirectory(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """A workspace at one moment."""
-
     closed: tuple[str, ...]
     """The closed names, workspace-relative, sorted; none lies below another sealed one."""
     directories: Mapping[str, KnownDirectory]
@@ -69,8 +53,6 @@ class Survey(Struct, frozen=True):
 
 
 class NameIndex:
-    """The closed names of one workspace, by one judge. Safe for threads; one asks at a time."""
-
     __slots__ = ("_clock_ns", "_judge", "_known", "_lock", "_resolution")
 
     def __init__(
@@ -89,12 +71,10 @@ class NameIndex:
         return self.survey(root_fd).closed
 
     def survey(self, root_fd: int) -> Survey:
-        """The closed names, and the directories that they were looked for in.
+        """Return the closed names, and the directories that they were looked for in.
 
-        Raises:
-            SandboxUnavailableError: more directories or closed names than
-                `limits.closed_directories_max` and `limits.closed_names_max`.
-            OSError: the root itself cannot be read.
+        Raises: OSError, or SandboxUnavailableError over `limits.closed_directories_max` and
+        `limits.closed_names_max`.
         """
         with self._lock:
             return self._survey(root_fd)
@@ -120,7 +100,6 @@ class NameIndex:
         return Survey(tuple(sorted(closed)), known)
 
     def _look(self, root_fd: int, path: str) -> KnownDirectory | None:
-        """What is known of a directory, read anew if it changed; None if it is gone."""
         known = self._known.get(path)
         if known is not None and known.is_settled:
             try:
@@ -182,18 +161,12 @@ class NameIndex:
 
 
 def _closed(path: str) -> KnownDirectory:
-    """A directory that we may not look into.
-
-    Threat: it may be open to the user that the command runs as. What is not known is closed.
-    """
+    """Threat: it may be open to the user that the command runs as. What is not known is closed."""
     return KnownDirectory((0, 0, 0, 0), 0, is_settled=False, closed=(path,), below=())
 
 
 def _is_entered(fd: int) -> bool:
-    """Whether more than the names of a directory may be seen.
-
-    Otherwise what a command did to them could not be compared with what stands there.
-    """
+    """Else what a command did to its names could not be compared with what stands there."""
     # path_resolution(7): "." below a descriptor asks for search permission of its directory.
     try:
         os.stat(".", dir_fd=fd)
@@ -238,8 +211,6 @@ _CLOCK_SET_NS: Final = 1_000_000_000
 
 
 class Moments:
-    """Finds the moment for each command; holds one file, without a name. Safe for threads."""
-
     __slots__ = ("_device", "_file")
 
     def __init__(self, directory: Path) -> None:
@@ -251,7 +222,7 @@ class Moments:
         self._file.close()
 
     def now(self, workspace_fd: int) -> int:
-        """A moment, in ns. Takes some microseconds, at most a tick."""
+        """Return a moment in ns; takes some microseconds, at most a tick."""
         if os.fstat(workspace_fd).st_dev != self._device:
             return wait_for_a_tick(time.time_ns())
         first_ns = self._stamp()
@@ -274,10 +245,7 @@ def coarse_now_ns() -> int:
 
 
 def wait_for_a_tick(after_ns: int) -> int:
-    """Wait until nothing that happened before `after_ns` can bear a stamp from now on.
-
-    `after_ns` is of the fine clock. Returns the coarse time: the start of what follows.
-    """
+    """Wait until nothing before `after_ns` (fine clock) bears a stamp; return the coarse time."""
     now_ns = coarse_now_ns()
     while now_ns <= after_ns and after_ns - now_ns < _CLOCK_SET_NS:
         time.sleep((after_ns - now_ns) / 1e9 + _AGAIN_S)

@@ -1,16 +1,10 @@
 """The backend for hosts without user namespaces: Landlock, a seccomp filter, a keeper.
 
-The command works on the workspace itself. The kernel refuses what no rule allows, and
-rules only allow, downwards: a directory that holds a name which may not be written can
-get no right that reaches that name. So each such directory gets none at all, and what
-is open in it gets its own. That is the safest reading of a pattern: existing protected
-files cannot be changed, replaced, moved or removed, nor can their directories; the
-price is that nothing new can be made beside them. What it cannot hold is in the gaps
-of every result.
-
-The rule set is made here, where the policy is, and handed over as one descriptor; the
-child of the launcher only applies it (`inside.landlocked.hold`). Threads of the program
-that uses Paddock are never restricted, and never adopt orphans.
+The command works on the workspace itself. Rules only allow, downwards: a directory that holds a
+name which may not be written gets no right at all, and what is open in it gets its own. So
+protected files and their directories stay; nothing new can be made beside them. What this
+cannot hold is in the gaps of every result. The rule set is made here and handed over as one
+descriptor that the child applies; our own threads are never restricted.
 """
 
 import contextlib
@@ -65,23 +59,17 @@ _PROBE: Final = "new-name"
 
 
 class LandlockArea(Struct, frozen=True):
-    """One right over the workspace: the names that are closed to it, and who says so."""
-
     closed: tuple[str, ...]
     judge: NameJudge
 
 
 class LandlockGround(Struct, frozen=True):
-    """The workspace as it is held open, and the private directories of one command."""
-
     root_fd: int
     scratch: tuple[str, ...]
     """HOME and TMPDIR: absolute, made by us for this command alone."""
 
 
 class LandlockConfinement:
-    """A rule set with its filter, ready to be handed to a child. Closes its descriptor."""
-
     __slots__ = ("enforced", "program", "ruleset_fd")
 
     def __init__(self, ruleset_fd: int, program: bytes, enforced: Enforced) -> None:
@@ -99,13 +87,7 @@ class LandlockConfinement:
 def confine(
     plan: SandboxPlan, ground: LandlockGround, read: LandlockArea, write: LandlockArea
 ) -> LandlockConfinement:
-    """Make the rule set of one command.
-
-    Raises:
-        SandboxUnavailableError: this kernel has no Landlock, or the workspace needs more
-            than `RULES_MAX` rules.
-        OSError: the workspace cannot be read.
-    """
+    """Raises: OSError; SandboxUnavailableError without Landlock or over `RULES_MAX`."""
     abi = kernel.landlock_abi()
     if abi == 0:
         raise SandboxUnavailableError("this kernel has no Landlock", hint="see: paddock doctor")
@@ -135,10 +117,7 @@ def confine(
 
 
 def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
-    """The plan's places, which had no link in them when it was made.
-
-    Threat: who may write above one has exchanged a directory for a link since.
-    """
+    """Threat: who may write above a place has exchanged a directory for a link since."""
     with held_open(os.open("/", PASS)) as slash:
         host = _Tree(slash, detect_resolution())
         for path in plan.readable:
@@ -182,13 +161,10 @@ def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
 
 
 def identity_for(euid: int, owner: tuple[int, int]) -> tuple[int, int] | None:
-    """The user and group that a command becomes; None where it stays who starts it.
+    """Return the user and group that a command becomes; None where it stays who starts it.
 
-    `owner` is the workspace's. Without namespaces there is no other user who could work
-    on its files: root's own workspace has none at all.
-
-    Raises:
-        SandboxUnavailableError: started by root, for a workspace that is root's.
+    `owner` is the workspace's: nobody else could work on its files. SandboxUnavailableError for
+    root's own workspace.
     """
     if euid != 0:
         return None
@@ -214,7 +190,6 @@ class _Rules(Struct):
         self._allow(fd, rights)
 
     def allow_below(self, tree: "_Tree", path: str, rights: int) -> None:
-        """Allow rights on a path of the workspace, and below it; no link is passed."""
         fd = tree.pass_to(path)
         if fd is not None:
             self._allow(fd, rights)
@@ -239,14 +214,12 @@ class _Tree(Struct, frozen=True):
     resolution: Resolution
 
     def pass_to(self, path: str) -> int | None:
-        """A descriptor to hold `path`; None where it is gone, or became a link."""
         try:
             return self.resolution.open(self.root_fd, path, PASS)
         except OSError:
             return None
 
     def open_places(self, area: LandlockArea) -> Iterator[str]:
-        """The topmost paths whose rights can be given whole, with all below them."""
         closed = frozenset(area.closed)
         above = {parent for path in area.closed for parent in _parents(path)}
         waiting = ["."]
@@ -273,7 +246,7 @@ class _Tree(Struct, frozen=True):
         return area.judge.judge(name, is_directory=False) is Closing.OPEN
 
     def _entries(self, directory: str) -> list[tuple[str, bool]]:
-        """Files and directories; a link has no rights, and its target has its own."""
+        """Leave out links: they have no rights, and their targets have their own."""
         try:
             fd = self.resolution.open(self.root_fd, directory, READ_DIRECTORY)
         except OSError as failure:
@@ -320,12 +293,8 @@ def run_landlocked(
 ) -> HeldEnd:
     """Run one command on the workspace itself, to its end and that of all it started.
 
-    Blocks; many threads may be in here. What the command changed stands.
-
-    Raises:
-        SandboxUnavailableError: no Landlock here, or a command would have to be root.
-        HostError: the keeper cannot be started, or ended without a report.
-        ValueError: a NUL in an argument.
+    Raises: SandboxUnavailableError: no Landlock, or it would have to be root; HostError: the keeper
+    failed; ValueError: a NUL in an argument.
     """
     identity = _identity(workplace.fd)
     with _scratch(request.plan, identity) as scratch:
@@ -338,12 +307,9 @@ def run_landlocked(
 def run_unheld(
     request: CommandRequest, workspace_fd: int, enforced: Enforced, observed: Observed = NOBODY
 ) -> HeldEnd:
-    """As `run_landlocked`, but nothing holds the command to the policy: `enforced` says so.
+    """As `run_landlocked`, but only the operator's policy lets nothing hold it: `enforced` says so.
 
-    Only where an operator's policy wants it so. It is still not root, gains no privileges,
-    has its limits, and nothing of it is left when it has ended.
-
-    Raises: SandboxUnavailableError, HostError, ValueError as above.
+    It is still not root, gains no privileges, has its limits, and nothing of it is left.
     """
     identity = _identity(workspace_fd)
     with _scratch(request.plan, identity) as scratch:
@@ -415,7 +381,7 @@ def _start(
 
 
 def _await(keeper: subprocess.Popen[bytes]) -> None:
-    """It ends once the socket is closed and its command's tree is gone."""
+    """The keeper ends once the socket is closed and its command's tree is gone."""
     try:
         keeper.wait(_STOP_WAIT_S)
     except subprocess.TimeoutExpired:
@@ -425,10 +391,7 @@ def _await(keeper: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[str]:
-    """HOME and TMPDIR of one command, which it alone may enter; gone afterwards.
-
-    What a process that was killed left of the kind goes first.
-    """
+    """HOME and TMPDIR of one command alone; sweeps what a killed process left."""
     with contextlib.ExitStack() as held:
         with host_error("no private directory for a command"):
             place = held.enter_context(claimed(Path(tempfile.gettempdir()), _PREFIX))

@@ -1,11 +1,8 @@
 """Commands in sandboxes, from a runtime's side: one launcher process, started when first needed.
 
-`open_stage` has a sandbox made (its layers, namespaces, mounts, filter); `run` starts
-the one command in it. When it has ended, the next sandbox is made, for which nobody
-waits: a command that finds one of the same plan starts in about a millisecond.
-
-Owned by one process: after a fork, the child's launcher is a new one, and the parent's
-socket is closed in the child, so that its sandboxes still end when the parent does.
+When a command has ended, the next sandbox of its plan is made, so that one starts in about a
+millisecond. Owned by one process: after a fork the child has a new launcher and closes the
+parent's socket, so that the parent's sandboxes still end with the parent.
 """
 
 import contextlib
@@ -36,22 +33,16 @@ _ETC: Final = "/etc"
 
 
 class GitLayer(Struct, frozen=True):
-    """A git directory outside of the workspace, as one command sees it."""
-
     fd: int
     path: str
-    """Where the command sees it: its real path."""
     hidden: tuple[str, ...]
     shown: Overlaid
     pointer: tuple[str, str] | None = None
-    """A file `.git` above the workspace, and the directory that it leads to."""
 
 
 class Launcher:
-    """Runs commands, many at once. Safe for threads."""
-
     def __init__(self, staging: Path) -> None:
-        """`staging` is a directory of ours on a real file system, that no agent reaches."""
+        """`staging` is ours, on a real file system, and no agent reaches it."""
         self._staging = staging
         self._lock = threading.Lock()
         self._running: RunningLauncher | None = None
@@ -66,16 +57,11 @@ class Launcher:
         shown: Sequence[ShownFile] = (),
         git: GitLayer | None = None,
     ) -> StageDirectories:
-        """A sandbox for one command of this plan, over the workspace of the descriptor.
+        """Return a sandbox for one command of this plan, over the workspace of the descriptor.
 
-        The name of the workspace in the plan is only where the command sees it; so is that
-        of the git directory outside of it, which `git` has open. What is `shown` stands in
-        the place of what the plan hides.
-        Returns before the sandbox stands: `run` says if it could not be made.
-
-        Raises:
-            HostError: the launcher cannot be started.
-            SandboxUnavailableError: names cannot be hidden on this file system.
+        Paths in the plan are where the command sees workspace and git directory (`git`); what is
+        `shown` stands for what the plan hides. Returns before it stands: `run` says if it failed.
+        Raises: HostError without a launcher; SandboxUnavailableError where names cannot be hidden.
         """
         with self._lock:
             running = self._running_now()
@@ -106,10 +92,7 @@ class Launcher:
         return Recipe(self._encoded[2], _places(plan, workspace_fd), mode, hidden)
 
     def prepare(self, plan: SandboxPlan, workspace_fd: int) -> None:
-        """Start the launcher and make a sandbox that a first command of this plan will find.
-
-        Returns at once. Raises: as `open_stage`.
-        """
+        """Make, at once, a sandbox that a first command of this plan will find; as `open_stage`."""
         made = self.open_stage(plan, workspace_fd)
         with self._lock:
             other, self._spare = self._spare, made
@@ -124,14 +107,8 @@ class Launcher:
     ) -> CommandEnd:
         """Run the command in a stage opened for its plan, to its end and that of all it started.
 
-        Blocks; many threads may be in here. A command that does not end in
-        `timeout_s`, is cancelled or uses too much memory is killed and reported.
-
-        Raises:
-            SandboxUnavailableError: the sandbox could not be made here.
-            HostError: the launcher is gone, the sandbox ended without a report, or the
-                output cannot be kept.
-            ValueError: a NUL in an argument, or a stage that was used already.
+        Blocks. Over time or memory, or cancelled, it is killed and reported. Raises:
+        SandboxUnavailableError, HostError; ValueError for a NUL, or a stage that was used.
         """
         if stage.is_used:
             raise ValueError("a stage runs one command")
@@ -198,15 +175,11 @@ class Launcher:
 
 
 def _user_inside() -> tuple[int, int] | None:
-    """Who a sandbox's command is on the host, where that is not who we are."""
     return (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
 
 
 def _encode(plan: SandboxPlan, hidden: str) -> bytes:
-    """The plan as the launcher reads it.
-
-    Raises: SandboxUnavailableError for a workspace that cannot be an overlay of its own.
-    """
+    """Encode for the launcher. Raises: SandboxUnavailableError where no overlay can be."""
     if plan.workspace == "/":
         raise SandboxUnavailableError(
             "the root directory cannot be a workspace for commands",
@@ -241,7 +214,6 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
 
 
 def _is_listened_in(places: tuple[str, ...]) -> bool:
-    """Whether a socket of the host stands in one of the places; unknown is yes."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as table:
             # proc(5): seven columns, then the path, where there is one.
@@ -287,10 +259,7 @@ def _with_git(recipe: Recipe, git: GitLayer, shown: str) -> Recipe:
 def _make(
     running: RunningLauncher, recipe: Recipe, workspace_fd: int, git_fd: int
 ) -> StageDirectories:
-    """Ask for one sandbox, which takes over the caller's hold of its hidden layers.
-
-    Raises: HostError where the launcher is gone, or descriptors are.
-    """
+    """Ask for one sandbox, which takes over the hold of its hidden layers. Raises: HostError."""
     name = f"stage-{secrets.token_hex(8)}"
     with (
         host_error("a sandbox cannot be asked for"),
@@ -317,7 +286,6 @@ def _make(
 def _send_order(
     running: RunningLauncher, recipe: Recipe, name: str, control: int, roots: tuple[int, int]
 ) -> None:
-    """The order goes as a file in memory: a message has a limit that a plan has not."""
     content = order_for(recipe, running.area.path, name)
     workspace, git = roots
     with contextlib.ExitStack() as closing:

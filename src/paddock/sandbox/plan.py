@@ -1,13 +1,8 @@
 """The plan: policy, a chain of agents and facts of the host → what a command may do. Pure.
 
-Readable of the host are the directories that policy lists and the toolchains that
-were found, less what is closed. `[shell] read` replaces the system directories;
-toolchains come besides, because PATH is the operator's own word. The workspace is
-readable but for `hidden`; it stands in neither list.
-
-Also here:
-
-- Which names of a workspace are closed to commands: by the very decisions of the file tools.
+Readable are the directories that policy lists and the toolchains that were found, less what is
+closed. `[shell] read` replaces the system directories; toolchains come besides, because PATH is
+the operator's own word. The workspace is readable but for `hidden`, and stands in no list.
 """
 
 from enum import Enum
@@ -68,14 +63,11 @@ PLAIN_VARIABLES: Final = frozenset(
 )
 _LOCALE: Final = lazy_pattern(r"LC_[A-Z]+")
 PLACE_VARIABLES: Final = frozenset({"CONDA_PREFIX", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV"})
-"""Passed where they name a place that the command may read."""
 _VALUE_CHARS_MAX: Final = 1024
 _DEFAULT_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
 class CompiledPlan(Struct, frozen=True):
-    """The plan, and for people what is not in it although it was asked for or found."""
-
     plan: SandboxPlan
     left_out: tuple[LeftOut, ...]
     toolchains: tuple[str, ...]
@@ -89,13 +81,7 @@ def compile_plan(
     facts: HostFacts,
     hidden: tuple[str, ...] = (),
 ) -> CompiledPlan:
-    """The plan of one agent's commands; for one of them, `line_network` says its network.
-
-    `hidden` are the workspace's names that may not be read; see `hidden.NameIndex`.
-
-    Raises:
-        ConfigError: no agent, or more than a chain may have.
-    """
+    """Compile one agent's plan; `hidden`: from `hidden.NameIndex`. ConfigError: bad chain."""
     making = _Making(facts)
     shell = strictest_shell(policy, chain, making.readable, making.writable)
     writable = topmost(shell.write)
@@ -138,19 +124,17 @@ def compile_plan(
 def _has_sockets(
     read: tuple[str, ...], system: tuple[str, ...], writable: tuple[str, ...], network: str
 ) -> bool:
-    """Whether sockets with a path may be made.
+    """Decide whether sockets with a path may be made.
 
-    A filter sees no path, and a read-only mount keeps nobody from connecting. In the layers
-    of the workspace the kernel finds only sockets that were made there (Linux 4.9).
-
-    Threat: a daemon of the host listens in a directory that policy opens, or under an
-    abstract name of the host's network.
+    A filter sees no path, and a read-only mount keeps nobody from connecting. In the layers of the
+    workspace the kernel finds only sockets that were made there (Linux 4.9).
+    Threat: a daemon of the host listens in a directory that policy opens, or by an abstract name.
     """
     return network != "host" and not writable and all(is_covered(path, system) for path in read)
 
 
 def _machine_limits(limits: ShellLimits, facts: HostFacts) -> ShellLimits:
-    """Three quarters of the machine's memory at most: policy names what is less.
+    """Take three quarters of the machine's memory at most.
 
     Threat: an agent whose own profile names more than its parent has by default.
     """
@@ -159,10 +143,7 @@ def _machine_limits(limits: ShellLimits, facts: HostFacts) -> ShellLimits:
 
 
 def contained(plan: SandboxPlan) -> SandboxPlan:
-    """The plan of a run that changes nothing: outside its layers it only reads.
-
-    Threat: a dry run whose writes outside the workspace stand, and whose requests are sent.
-    """
+    """Threat: a dry run whose writes outside the workspace stand, and whose requests are sent."""
     return replace(
         plan,
         readable=topmost((*plan.readable, *plan.writable)),
@@ -174,14 +155,10 @@ def contained(plan: SandboxPlan) -> SandboxPlan:
 
 @lru_cache(maxsize=8)
 def plan_digest(plan: SandboxPlan) -> str:
-    """`sha256:…` of the plan as canonical JSON: what an approval is bound to.
+    """Digest the plan as canonical JSON: what an approval is bound to.
 
-    Without `hidden`: those names follow from the policy, whose digest is in the plan,
-    and from what stands in the workspace. They only ever take away, and are looked for
-    anew before each command, so that a new secret makes no approval worthless.
-
-    Without the variables of a terminal and a language either: they grant nothing, and
-    whoever is asked rarely sits at the terminal that the question came from.
+    Without `hidden`, which only takes away and follows from policy and workspace: a new secret
+    makes no approval worthless. Without variables of a terminal or a language: they grant nothing.
     """
     environment = tuple(pair for pair in plan.environment if not _is_plain(pair[0]))
     described = plan_json(replace(plan, environment=environment))
@@ -285,7 +262,6 @@ class _Making(Struct):
         return tuple(found), tuple(dict.fromkeys(names))
 
     def downloads(self) -> tuple[str, ...]:
-        """Those of the user's that are readable whole."""
         left_out = list(self.left_out)
         found = tuple(path for path in self.facts.downloads if self._carve(path) == [path])
         # Nobody asked for them.
@@ -385,8 +361,6 @@ def _is_harmless(value: str) -> bool:
 
 
 class _SearchPath(NamedTuple):
-    """PATH as a command gets it, and what of it stood further in front."""
-
     directories: tuple[str, ...]
     moved_last: tuple[str, ...]
 
@@ -394,11 +368,7 @@ class _SearchPath(NamedTuple):
 def _search_path(
     facts: HostFacts, reach: tuple[str, ...], changeable: tuple[str, ...]
 ) -> _SearchPath:
-    """PATH from what is readable, in its order, but what a command can change comes last.
-
-    Threat: `.venv/bin/git`, planted by one command, would run in place of the `git`
-    that a rule allows.
-    """
+    """Threat: a planted `.venv/bin/git`: what a command can change comes last in PATH."""
     found = [each for each in facts.search_path if ":" not in each.asked]
     readable = [each for each in found if is_covered(each.real, reach)]
     fickle = {each.asked for each in readable if _is_fickle(each, changeable)}
@@ -411,11 +381,7 @@ def _search_path(
 
 
 def _is_fickle(standing: Standing, changeable: tuple[str, ...]) -> bool:
-    """Whether a command can put its own programs where this directory of PATH is looked for.
-
-    Threat: `.venv/bin` is a link to `/usr/bin` now, and a directory soon. So is `a/../bin`
-    wherever `a` will lead.
-    """
+    """Threat: `.venv/bin` links to `/usr/bin` now, and is a directory soon; so with `a/../bin`."""
     return is_changeable(standing, changeable) or ".." in standing.asked.split("/")
 
 
@@ -459,8 +425,6 @@ class NameJudge(Protocol):
 
 
 class ReadJudge:
-    """Closed to reading. A directory is never closed, only sealed: names are no contents."""
-
     __slots__ = ("_permissions", "_profiles", "_secrets")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
@@ -480,9 +444,8 @@ class ReadJudge:
 class WriteJudge:
     """Closed to writing by a command, for a backend that cannot judge changes afterwards.
 
-    A name is open only if creating, deleting, linking and changing the mode of it are all
-    allowed outright: the kernel's rights for a directory tell these apart too coarsely.
-    What is closed to reading is closed to writing too.
+    Open only if creating, deleting, linking and changing the mode are all allowed outright: the
+    kernel's rights tell them apart too coarsely.
     """
 
     __slots__ = ("_chain", "_guards", "_permissions", "_profiles", "_read")
@@ -518,8 +481,6 @@ class WriteJudge:
 
 
 class _Secrets:
-    """What is secret, and drafts of Paddock's own: they may hold what is."""
-
     __slots__ = ("_by_name", "_guards")
 
     def __init__(self, policy: Policy) -> None:
@@ -531,7 +492,6 @@ class _Secrets:
         self._by_name: dict[str, bool] | None = {} if is_by_name else None
 
     def holds(self, path: str) -> bool:
-        """Whether the last component makes `path` secret; those before it are known not to."""
         name = path.rpartition("/")[2]
         if self._by_name is None or self._guards.is_in_dependency(path):
             return self._matches(path, name)
@@ -581,7 +541,6 @@ def _is_outside(permissions: AgentPermissions, path: str, is_directory: bool) ->
 
 
 def _restricting(permissions: AgentPermissions) -> AgentPermissions | None:
-    """None for permissions that restrict no reading."""
     if permissions.read is None and permissions.forbidden is None:
         return None
     return permissions

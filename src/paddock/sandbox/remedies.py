@@ -1,11 +1,7 @@
 """Why a backend does not start on this host, and what an operator does about it. Pure.
 
-What fails is known from trying it; these rules only say which of the host's
-switches explains it. So a rule for a switch that is not to blame can mislead,
-but never open anything.
-
-Sources: user_namespaces(7), landlock(7), overlayfs documentation (userxattr),
-AppArmor's documentation of unprivileged user namespaces, seccomp(2).
+Rules only explain what was tried; a wrong one can mislead, never open anything. Sources:
+user_namespaces(7), landlock(7), seccomp(2), overlayfs (userxattr), AppArmor's documentation.
 """
 
 import errno
@@ -16,8 +12,6 @@ from msgspec import Struct
 
 
 class Step(Enum):
-    """What a backend tries, in this order."""
-
     USER_NAMESPACE = "user namespaces"
     MOUNTS = "mounts in a user namespace"
     OVERLAY = "an overlay of the workspace"
@@ -28,16 +22,12 @@ class Step(Enum):
 
 
 class Symptom(Struct, frozen=True):
-    """What failed: the step, the errno of the call, and more words where there are any."""
-
     step: Step
     code: int = 0
     detail: str = ""
 
 
 class HostSwitches(Struct, frozen=True):
-    """The switches of the host that explain a refusal; None where the file is not there."""
-
     apparmor_restricts: str | None = None
     userns_clone: str | None = None
     user_namespaces_max: str | None = None
@@ -62,7 +52,6 @@ _MISSING: Final = frozenset({errno.ENOSYS, errno.EINVAL})
 
 
 def explain(symptom: Symptom, host: HostSwitches) -> RemedyExplanation:
-    """Why the step failed here, and the remedy; total, the errno's name where nothing fits."""
     if symptom.step in (Step.USER_NAMESPACE, Step.MOUNTS):
         return _user_namespace(symptom, host)
     if symptom.step is Step.LANDLOCK:

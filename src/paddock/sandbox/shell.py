@@ -79,14 +79,10 @@ class SandboxGround(Struct, frozen=True):
     chain: AgentChain
     place: CommitPlace
     facts: Callable[[], HostFacts]
-    """Looks at the host; called once, when the first command comes."""
     staging: Path
-    """Where the layers of commands lie: a directory that no agent reaches."""
     progress: Progress | None = None
     on_directory: Callable[[str], None] | None = None
-    """Is told where a staged command's shell ended, as far as it says so."""
     attempt: Attempt | None = None
-    """Finds out which backends work; by default each is tried on this host."""
 
 
 class HeldCommand:
@@ -108,10 +104,7 @@ class HeldCommand:
         told: ShellOutcome,
         fence: FenceWords,
     ) -> None:
-        """Takes the command over. Raises: HostError: its changes cannot be read.
-
-        `told` is its outcome, as far as it is known before anybody has answered.
-        """
+        """Take the command over; `told`: its outcome before an answer. Raises: HostError."""
         self._shown, refused = command.show(grants_asks=True)
         heading = question_heading(_request(prepared), command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
@@ -141,8 +134,6 @@ class HeldCommand:
 
 
 class SandboxShell:
-    """See the module. Safe for threads; each command has a stage of its own."""
-
     def __init__(self, ground: SandboxGround) -> None:
         self._ground = ground
         self._launcher = Launcher(ground.staging)
@@ -160,7 +151,6 @@ class SandboxShell:
         self._has_shown = False
 
     def close(self) -> None:
-        """End the launcher, and with it every command that still runs."""
         self._launcher.close()
         with self._lock:
             room, self._room = self._room, None
@@ -168,16 +158,11 @@ class SandboxShell:
             room.moments.close()
 
     def prepare(self, line: ShellLine) -> PreparedLine:
-        """Plan one line. Nothing runs but what finds out which backend works here.
+        """Plan one line; nothing runs but what finds out which backend works here.
 
-        A dry run has no network of the host, and what policy lets commands write outside of
-        the workspace it only reads.
-
-        Raises:
-            SandboxUnavailableError: no backend works, and the policy requires one; or a
-                dry run, or a command under `commit = "none"`, where no stage holds changes back.
-            InvalidArgumentsError: a variable that policy lets no call set.
-            ConfigError: the agents of this plane do not load.
+        A dry run has no host network and writes nowhere outside. Raises: SandboxUnavailableError
+        without a backend that is required, or without a stage for a dry run or `commit = "none"`;
+        InvalidArgumentsError for a variable that no call may set; ConfigError.
         """
         self._require_named(line)
         plan = self._plan_of(line.text)
@@ -207,11 +192,8 @@ class SandboxShell:
         )
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
-        """Whether a question about this line is a question about what it changes.
-
-        Threat: what a command does outside the workspace is in no diff, and is done
-        before anybody is asked. There the question is about the command.
-        """
+        # Threat: what a command does outside the workspace is in no diff, and done before anybody
+        # is asked: there the question is about the command.
         plan = prepared.plan
         approve = shell_for(self._ground.place.policy, self._ground.chain).approve
         is_contained = plan.network != "host" and not plan.writable
@@ -219,24 +201,12 @@ class SandboxShell:
         return approve == "diff" and lands and is_contained
 
     def keep(self, content: bytes) -> str:
-        """Keep what is too long for a result in the history; its digest.
-
-        Raises: StorageFullError, HostError.
-        """
+        """Keep a long text; return its digest. Raises: StorageFullError, HostError."""
         return self._ground.place.history.keep_for_ledger(content)
 
     def run(
         self, prepared: PreparedLine, cancel: Cancel = NEVER, on_output: OnOutput | None = None
     ) -> ShellOutcome:
-        """Run it, and keep what policy allows of what it changed.
-
-        One that is cancelled in a stage has changed nothing.
-
-        Raises:
-            SandboxUnavailableError: the sandbox failed; nothing has changed.
-            StorageFullError: nothing of what it changed is kept.
-            HostError, IntegrityError: see `committing.commit_settled`.
-        """
         if prepared.enforced.backend != STAGE:
             return self._run_in_place(prepared, cancel, on_output)
         command, streams = self._run_staged(prepared, cancel, on_output)
@@ -266,7 +236,6 @@ class SandboxShell:
     def _find_wait(
         self, prepared: PreparedLine, command: StagedCommand, settled: tuple[Settled, ...]
     ) -> str:
-        """Say why what nobody was asked about waits for a person; empty where it lands."""
         if not prepared.is_confined or not any(each.lands for each in settled):
             return ""
         if self.asks_about_diff(prepared):
@@ -278,10 +247,6 @@ class SandboxShell:
     def stage(
         self, prepared: PreparedLine, cancel: Cancel = NEVER, on_output: OnOutput | None = None
     ) -> HeldCommand:
-        """Run it, and hold back what it changed, for somebody to be asked about.
-
-        Raises: SandboxUnavailableError, StorageFullError.
-        """
         command, streams = self._run_staged(prepared, cancel, on_output)
         try:
             with _host_failures():
@@ -387,7 +352,7 @@ class SandboxShell:
             return self._room
 
     def _plan_of(self, line: str) -> SandboxPlan:
-        """The plan of one line: of all that is in a plan, a line decides the network alone."""
+        """Of all that is in a plan, a line decides the network alone."""
         policy, chain = self._ground.place.policy, self._ground.chain
         with self._lock:
             if self._plan is None:
@@ -422,7 +387,7 @@ def _request(prepared: PreparedLine) -> CommandRequest:
 
 @contextmanager
 def _host_failures() -> Generator[None]:
-    """A launcher that is gone, or a disk that fails, before anything has changed."""
+    """Map a launcher that is gone, or a disk that fails, before anything has changed."""
     try:
         yield
     except HostError as error:

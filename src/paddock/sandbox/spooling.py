@@ -21,7 +21,6 @@ from paddock.storage.history import History, current_call
 from paddock.values.entries import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
-"""Held of each stream: enough for head and tail, whatever the characters are."""
 
 
 _HASHED_BYTES: Final = 2_097_152
@@ -33,15 +32,11 @@ class Streams(Struct, frozen=True):
 
 
 class Spooling:
-    """Two files without a name, for as long as one command runs.
-
-    They are the history's own where it can make such files: to keep one is to name it.
-    """
+    """Two files without a name, the history's own where it can: to keep one is to name it."""
 
     __slots__ = ("_digests", "_directory", "_fds", "_history", "_is_adoptable", "_opened")
 
     def __init__(self, directory: Path, history: History) -> None:
-        """`directory` is ours, on a disk. A file is made in it when there is output for it."""
         self._directory = directory
         self._history = history
         self._is_adoptable = True
@@ -80,7 +75,6 @@ class Spooling:
         return Spools(one, other)
 
     def streams(self, end: CommandEnd) -> Streams:
-        """What is shown; what was cut is kept whole. Raises: StorageFullError, HostError."""
         return Streams(self._stream(end.stdout, 0), self._stream(end.stderr, 1))
 
     def _stream(self, captured: Captured, number: int) -> Stream:
@@ -102,10 +96,7 @@ class Spooling:
 
 
 class _Digest:
-    """SHA-256 of a stream, in a thread of its own once there is much of it.
-
-    Hashing costs as much as writing, and lets the interpreter's lock go meanwhile.
-    """
+    """SHA-256 in a thread of its own once there is much: hashing lets the interpreter's lock go."""
 
     __slots__ = ("_digest", "_held", "_thread")
 

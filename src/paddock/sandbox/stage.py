@@ -23,10 +23,7 @@ _SAID_BYTES_MAX: Final = 2000
 
 
 class RunningLauncher:
-    """One launcher process with its socket and its staging area."""
-
     def __init__(self, staging: Path, interpreter: str) -> None:
-        """Start it. Raises: HostError where it cannot be started."""
         self.area = StagingArea(staging)
         self.owner = os.getpid()
         self._lock = threading.Lock()
@@ -63,22 +60,15 @@ class RunningLauncher:
         return not self._is_stopped and self._process.poll() is None
 
     def make(self, fds: list[int]) -> None:
-        """Have a sandbox made from the descriptors of an order and its layers.
-
-        Its stage belongs to the caller until `drop`.
-
-        Raises: HostError where the launcher is gone, with the last that it said.
-        """
+        """Have a sandbox made; its stage is the caller's until `drop`. Raises: HostError."""
         self._tell(b"make", fds)
         with self._lock:
             self._stages += 1
 
     def drop(self, stage: str, hidden: tuple[str, ...]) -> None:
-        """Have the directory of a sandbox that has ended removed, while nobody waits for it.
+        """Have an ended sandbox's directory removed, with layers that nobody else uses.
 
-        `hidden` are its layers of whiteouts, which go with the last sandbox that uses them.
-        A launcher that is gone removes nothing: then it goes with the whole area.
-        In a child of the owner nothing is ours to remove.
+        Without a launcher it goes with the area; in a child of the owner nothing is ours to remove.
         """
         if self.owner != os.getpid():
             return
@@ -104,17 +94,12 @@ class RunningLauncher:
             ) from error
 
     def last_words(self) -> str:
-        """The end of what it wrote to its standard error: empty but for a defect."""
         size = os.fstat(self._said).st_size
         said = os.pread(self._said, _SAID_BYTES_MAX, max(0, size - _SAID_BYTES_MAX))
         return said.decode("utf-8", "replace").strip()
 
     def stop(self) -> None:
-        """End it and every sandbox. Waits until it is gone.
-
-        What the sandboxes left is removed when the last stage has been dropped: somebody
-        may still be reading changes.
-        """
+        """Wait until it is gone. The last stage, which may be read yet, takes the rest along."""
         with self._lock:
             if self._is_stopped or self.owner != os.getpid():
                 return
@@ -131,10 +116,7 @@ class RunningLauncher:
             self._let_go()
 
     def forget(self) -> None:
-        """In a child of the owner: the parent's launcher must see only the parent's end.
-
-        Nothing is stopped and nothing removed: it is all the parent's.
-        """
+        """In a child of the owner close our end: the launcher must see only the parent's."""
         self._door.close()
         # The child is not the launcher's parent: waiting for it would fail, and warn.
         self._process.returncode = 0
@@ -155,7 +137,6 @@ def _no_launcher(error: OSError, interpreter: str) -> HostError:
 
 
 _ours: "weakref.WeakSet[RunningLauncher]" = weakref.WeakSet()
-"""Every launcher of this process. Added to and removed from by whoever starts and stops one."""
 
 
 def _forget_all() -> None:
@@ -168,30 +149,22 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 Identity = tuple[int, ...]
-"""Device and inode, and a time where one look stands for many places."""
 
 
 class Recipe(Struct, frozen=True):
-    """What a sandbox was made from; two of the same are as good as each other."""
-
     base: bytes
     """A `Base` as bytes, without the stage's own name."""
     places: tuple[Identity, ...]
     """Device and inode of the workspace and of every place that is mounted: a directory
     that was replaced since is another place."""
     mode: int
-    """Of the workspace's root, as the layer's own root has it: see `inside.stages`."""
     hidden: str = ""
-    """The layer of whiteouts in the staging area; see `StagingArea.hide`."""
     git_shown: str = ""
     git_mode: int = 0
 
 
 class StageDirectories:
-    """The layers of one run: `upper` holds what the command changed, once it has ended.
-
-    Belongs to who opened it, until `close`. `run` uses it once.
-    """
+    """The layers of one run: `upper` holds what the ended command changed. Used once."""
 
     __slots__ = (
         *("_left_mode", "control", "git_fd", "is_used", "name", "recipe", "running"),
@@ -228,28 +201,20 @@ class StageDirectories:
         return None if self._left_mode == self.recipe.mode else self._left_mode
 
     def open_upper(self) -> int:
-        """A new descriptor of the upper layer's root, for reading what changed.
-
-        Raises: HostError where no sandbox was made.
-        """
+        """Return a descriptor of the upper layer's root. Raises: HostError without a sandbox."""
         opened, self._left_mode = self._open(WORKSPACE)
         return opened
 
     def open_git(self) -> int:
-        """The same of the git directory outside of the workspace; -1 where there is none."""
         return -1 if self.git_fd < 0 else self._open(GIT)[0]
 
     def take_git(self, upper_fd: int, name: str) -> None:
-        """Give what was done to the git directory a name in the upper layer. Raises: OSError.
-
-        The directory itself keeps its mode, whatever the command made of it.
-        """
+        """Give it a name in the upper layer, with its old mode. Raises: OSError."""
         area, git = self.running.area.fd, f"{self.name}/{os.fsdecode(GIT[0])}"
         os.chmod(git, self.recipe.git_mode | stat.S_IRWXU, dir_fd=area)
         os.rename(git, name, src_dir_fd=area, dst_dir_fd=upper_fd)
 
     def put_aside(self, upper_fd: int, name: str) -> None:
-        """Take a name out of the upper layer; it goes with the stage. Raises: OSError."""
         area = self.running.area.fd
         os.rename(name, f"{self.name}/aside", src_dir_fd=upper_fd, dst_dir_fd=area)
 
@@ -268,7 +233,6 @@ class StageDirectories:
             ) from error
 
     def close(self) -> None:
-        """End the sandbox if it still stands, and let its layers go away."""
         if self.workspace_fd < 0:
             return
         os.close(self.workspace_fd)

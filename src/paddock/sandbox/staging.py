@@ -1,9 +1,6 @@
-"""One command in a stage: run, looked at, and then committed, shown, or let go.
+"""One command in a stage: run in a sandbox, its differences settled, then committed, shown, let go.
 
-    start → run in a sandbox over the workspace → differences → settled
-          → commit, as one set          or: a diff, and nothing
-
-Until `commit` the workspace is untouched, whatever the command did.
+Until `commit` the workspace is untouched.
 """
 
 import os
@@ -60,8 +57,6 @@ _NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"
 
 
 class Room(Struct, frozen=True):
-    """What every staged command of one agent works with."""
-
     launcher: Launcher
     index: NameIndex
     place: CommitPlace
@@ -86,11 +81,6 @@ class Ran(Struct, frozen=True):
 
 
 class StagedCommand:
-    """A command that has run; its changes lie beside the workspace until they are wanted.
-
-    Belongs to who ran it, until `close`.
-    """
-
     __slots__ = (
         *("_beside", "_differences", "_git", "_held", "_index_problem", "_layers", "_place"),
         *("_ran", "_refused", "_room", "_stage", "_standing", "end"),
@@ -99,10 +89,7 @@ class StagedCommand:
     def __init__(
         self, room: Room, ran: Ran, stage: StageDirectories, git: OpenedGit | None = None
     ) -> None:
-        """Finds what changed. Takes stage and git directory over, once that has gone well.
-
-        Raises: HostError.
-        """
+        """Find what changed; take stage and git directory over. Raises: HostError."""
         self._room = room
         self._ran = ran
         self._stage = stage
@@ -130,7 +117,6 @@ class StagedCommand:
         self.close()
 
     def close(self) -> None:
-        """Let the layers go. A second time does nothing."""
         if self._layers is not None:
             self._layers = None
             self._held.close()
@@ -139,7 +125,6 @@ class StagedCommand:
         close_stage(self._stage)
 
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
-        """Make one of the layers over the workspace and its git directory. Raises: HostError."""
         with host_error("the changes of a command cannot be read"):
             root_fd = self._place.workspace.tree.root_fd
             is_joined, self._refused = git.join(self._stage, upper_fd, root_fd)
@@ -159,29 +144,22 @@ class StagedCommand:
 
     @property
     def shown(self) -> ShownNames:
-        """What of git's index it saw in the place of closed files. Raises: HostError."""
         return differing(self._ran.ground.shown, self._layer())
 
     @property
     def count(self) -> int:
-        """How many paths it changed."""
         return len(self._differences.found)
 
     def look_again(self) -> None:
-        """After a while: what somebody else has changed since. Raises: HostError."""
         self._differences = self._look(self._layer())
 
     def show(self, *, grants_asks: bool) -> tuple[ShownDiff, tuple[RefusedChange, ...]]:
-        """The diff of what would land, and what would be refused. Raises: HostError."""
         settled = self.settle(grants_asks=grants_asks)
         hidden = self._ran.request.plan.hidden
         return show_settled(settled, self._layer(), hidden), self._refusals(settled)
 
     def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
-        """Judge what changed. Raises: HostError: it cannot be read.
-
-        `grants_asks`: somebody who saw the diff said yes to what policy asks about.
-        """
+        """Judge what changed; `grants_asks`: who saw the diff said yes. Raises: HostError."""
         terms = LandingTerms(self._ran.request.plan.commit, self._room.bytes_max, grants_asks)
         bench = self._room.bench
         if self._git is not None and self._beside is not None:
@@ -192,10 +170,7 @@ class StagedCommand:
         return find_excess(settled, self._layer(), self._room.bench.policy.guards, most)
 
     def commit(self, settled: tuple[Settled, ...]) -> KeptChanges:
-        """Bring what was settled into the workspace: everything that is allowed, or nothing.
-
-        Raises: StorageFullError, HostError, IntegrityError; see `committing.commit_settled`.
-        """
+        """Bring all that is allowed into the workspace, or nothing; raises as `commit_settled`."""
         refused = self._refusals(settled)
         if not self._differences.is_whole:
             return KeptChanges(Committed(), all_refused(settled, refused, _OVER), settled)
@@ -214,10 +189,7 @@ class StagedCommand:
         return KeptChanges(committed, refused, settled)
 
     def park(self, settled: tuple[Settled, ...], name: str) -> Json:
-        """What `commit` would bring into the workspace and report, as data that outlives this.
-
-        Raises: ApprovalUnavailableError: nothing would be committed, or it is too large.
-        """
+        """Return as data what `commit` would bring and report. Raises: ApprovalUnavailableError."""
         conflict = describe_conflict(self._differences, settled)
         if conflict or not self._differences.is_whole:
             raise ApprovalUnavailableError(
@@ -229,7 +201,7 @@ class StagedCommand:
         return park_set(phases, above, self._refusals(settled))
 
     def give_up(self) -> KeptChanges:
-        """Nothing of it is kept: it is not what was granted. Raises: HostError."""
+        """Keep nothing: it is not what was granted. Raises: HostError."""
         settled = self.settle(grants_asks=True)
         conflict = describe_conflict(self._differences, settled) or _NOT_AS_SHOWN
         refused = all_refused(settled, self._refusals(settled), conflict)
@@ -249,13 +221,8 @@ class StagedCommand:
 def run_staged(room: Room, request: CommandRequest, observed: Observed) -> StagedCommand:
     """Run one command in a stage of its own, and find what it changed.
 
-    What happened to the workspace before is the command's ground; what anybody does to it
-    from the start on is somebody else's change.
-
-    Raises:
-        SandboxUnavailableError: the sandbox could not be made.
-        HostError: the launcher is gone, something cannot be read, or git's index changes
-            all the time.
+    From its start on, others' changes are somebody else's. Raises: SandboxUnavailableError,
+    HostError.
     """
     for _ in range(_LOOKS_MAX):
         command = _run_once(room, request, observed)
@@ -316,7 +283,6 @@ def _ground(
 
 
 def close_stage(stage: StageDirectories) -> None:
-    """Let a stage go, whatever has become of its launcher."""
     try:
         stage.close()
     except HostError:

@@ -1,7 +1,6 @@
 """A command's output as a model may see it: text, safe, and cut in the middle. Pure.
 
-What is no UTF-8 becomes U+FFFD. Control and direction characters are escaped, but for
-line ends and tabs: a command may print a file that holds terminal sequences.
+Control and direction characters are escaped: a command may print a file of terminal sequences.
 """
 
 import codecs
@@ -18,8 +17,6 @@ _CONTINUATION: Final = range(0x80, 0xC0)
 
 
 class Decoding:
-    """An `OnOutput` that passes text on, whole characters at a time, as the command printed it."""
-
     def __init__(self, on_text: Callable[[Literal["stdout", "stderr"], str], None]) -> None:
         self._on_text = on_text
         make = codecs.getincrementaldecoder("utf-8")
@@ -38,8 +35,6 @@ class Decoding:
 
 
 class LastLine:
-    """An `OnOutput` that keeps the last line with something in it, safe to show to a person."""
-
     def __init__(self) -> None:
         self._kept = {"stdout": b"", "stderr": b""}
         self._last: Literal["stdout", "stderr"] = "stdout"
@@ -50,14 +45,12 @@ class LastLine:
 
     @property
     def text(self) -> str:
-        """The line so far; empty where nothing was printed. From any thread."""
         lines = self._kept[self._last].decode("utf-8", "replace").splitlines()
         line = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return show_line(line)[0][-_LINE_CHARS_MAX:]
 
 
 def render_stream(captured: Captured, chars_max: int) -> tuple[str, bool]:
-    """The text, and whether it was cut: then head and tail stay, with a line between them."""
     half = chars_max // 2
     if captured.missing_bytes == 0:
         text = _decode(captured.head + captured.tail, is_whole=True)
@@ -81,7 +74,6 @@ def _first(text: str, count: int) -> str:
 
 
 def _beginning(text: str, count: int) -> str:
-    """So many characters, not cut between the two of a line end."""
     return text if len(text) <= count else text[:count].removesuffix("\r")
 
 
@@ -92,12 +84,10 @@ def _last(text: str, count: int) -> str:
 
 
 def _decode(content: bytes, *, is_whole: bool) -> str:
-    """Without the beginning of a character at the end, where more came after it."""
     return codecs.getincrementaldecoder("utf-8")("replace").decode(content, final=is_whole)
 
 
 def _from_a_character(content: bytes) -> bytes:
-    """Without the rest of a character at the beginning."""
     start = 0
     while start < min(len(content), BYTES_A_CHARACTER_MAX - 1) and content[start] in _CONTINUATION:
         start += 1

@@ -1,9 +1,7 @@
 """`[shell]` for a chain of agents: the strictest of all their profiles. Pure.
 
-A child never exceeds its parent, so each key is the stricter of the two: the smaller
-limit, the narrower network, what both may read. Of two different presets for `.git`
-neither contains the other (`none` leaves it to `protected`), so `read-only` holds:
-it is within both.
+Each key is the stricter: the smaller limit, the narrower network, what both may read; of two
+different presets for `.git`, neither within the other, `read-only`, which is within both.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,8 +31,6 @@ Places = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 
 class ChainShell(Struct, frozen=True):
-    """What every agent of a chain is held to together. Paths are real."""
-
     network: Network
     git: Git
     commit: Commit
@@ -46,29 +42,20 @@ class ChainShell(Struct, frozen=True):
 
 
 def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
-    """`[shell]` of every profile that has a say, the acting agent's first.
-
-    Raises:
-        ConfigError: no agent, or more than a chain may have.
-    """
+    """Return `[shell]` of every profile that has a say. Raises: ConfigError for a bad chain."""
     return tuple(_shell(policy, profile) for profile in _judge(policy, chain).profiles())
 
 
 def strictest_git(policy: Policy, chain: AgentChain) -> Git:
-    """The git preset of all of them. Raises: as `shells_of`."""
     return _git([shell.git for shell in shells_of(policy, chain)])
 
 
 def strictest_shell(
     policy: Policy, chain: AgentChain, readable: Places, writable: Places
 ) -> ChainShell:
-    """The strictest of all, but for what a rule gives to a single command.
+    """Return the strictest of all, but for what a rule gives to a single command.
 
-    Each agent's paths are sifted by themselves before they are compared: what is left
-    out for a parent (`/`, which holds the home) lets none of it in for its child.
-
-    Raises:
-        ConfigError: no agent, or more than a chain may have.
+    Each agent's paths are sifted first: what is left out for a parent lets none in for its child.
     """
     shells = shells_of(policy, chain)
     read, write = readable(shells[0].read), writable(shells[0].write)
@@ -108,11 +95,8 @@ def _shell(policy: Policy, profile: CompiledProfile) -> ShellSettings:
 
 
 def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network:
-    """The narrowest network that any agent, and any command of the line, is given.
-
-    Threat: `npm install && curl …` must not get for the second what a rule gives to
-    the first; nor `env X=1 npm install` what a rule that asks about it gives.
-    """
+    # Threat: in `npm install && curl …` the second must not get what a rule gives to the first; nor
+    # `env X=1 npm install` what a rule that asks about it gives.
     action = None if line is None else Action("shell", "run", line)
     return shell_for(policy, chain, action).network
 

@@ -32,7 +32,6 @@ from paddock.sandbox.values import (
 from paddock.text.show import name_some, show_name
 
 _NAMED: Final = 50
-"""Refused paths that a question names; the others are counted."""
 
 _CPU_EXIT: Final = 128 + 24
 _FILE_EXIT: Final = 128 + 25
@@ -132,10 +131,6 @@ def with_shown(outcome: ShellOutcome, shown: ShownNames, *, is_first: bool) -> S
 def question_heading(
     request: CommandRequest, end: CommandEnd, refused: Sequence[RefusedChange]
 ) -> str:
-    """What stands before the changes of a command that somebody is asked about.
-
-    How it ended, if not well, and what it changed that stays as it was; empty if neither.
-    """
     rows: list[str] = []
     last = _last_words(end, request)
     if last:
@@ -203,8 +198,6 @@ class _Cause(Struct, frozen=True):
 
 
 class FenceWords:
-    """Of one session's commands. Safe for threads."""
-
     __slots__ = ("_explained", "_lock", "_policy")
 
     def __init__(self, policy: Policy) -> None:
@@ -266,7 +259,6 @@ class FenceWords:
                 return
 
     def _place(self, table: str, key: str) -> str:
-        """Where a setting stands; of an untrusted file nothing holds."""
         for document in reversed(self._policy.documents):
             given = document.document.values.get(table)
             if document is not self._policy.untrusted and isinstance(given, dict) and key in given:

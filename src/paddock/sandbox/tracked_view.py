@@ -1,18 +1,14 @@
 """Closed files that git tracks, as the commands of one agent see them: looked for before each.
 
-A file that is merely not there looks deleted to git, and the next `git add -A` deletes it
-for everybody. So what the index says stands in its place, as git would check it out by its
-built-in conversions (line ends, `ident`, encodings), which git itself is asked for, in a
-sandbox of its own over the same workspace.
+A missing file looks deleted to git, and the next `git add -A` deletes it for everybody. So what
+the index says stands in its place, as git itself, asked in a sandbox over the same workspace,
+would check it out.
 
-Threat: a repository names programs that git runs: fsmonitor, filters, a transport of a
-partial clone, an alias. On the host each of them would be a way out. In the sandbox they
-reach what a command of this agent reaches, no network and no closed name, and what they
-print is seen by commands of this agent alone. Those that can be switched off are, all the same.
+Threat: a repository names programs that git runs: fsmonitor, filters, a transport, an alias. In
+the sandbox they reach what a command of this agent reaches; what can be switched off, is.
 
-A path with a filter driver is shown as the object has it, and one whose object is not here, or
-is too large, as an empty file. These are not faithful: no change of such a path that a
-command records may land.
+A path with a filter driver is shown as the object has it; a missing or large object as an
+empty file. No change of such a path that a command records may land.
 """
 
 import hashlib
@@ -86,7 +82,6 @@ printf '%s' "$converted" | git cat-file --filters --batch="$mark %(objectsize)"
 class ShownNames(Struct, frozen=True):
     names: tuple[str, ...]
     differing: tuple[str, ...]
-    """Those whose working copy is not what was shown."""
 
 
 class TrackedFiles(Struct, frozen=True):
@@ -103,8 +98,6 @@ _EMPTY: Final = _Content(b"", is_faithful=False)
 
 
 class TrackedView:
-    """Of one workspace. Safe for threads."""
-
     __slots__ = ("_known", "_lock", "_names")
 
     def __init__(self) -> None:
@@ -115,12 +108,7 @@ class TrackedView:
     def look(
         self, launcher: Launcher, plan: SandboxPlan, root_fd: int, git: OpenedGit | None = None
     ) -> TrackedFiles:
-        """What stands for the plan's hidden names, and for what is below them.
-
-        `git` is the git directory outside of the workspace, where there is one.
-
-        Raises: SandboxUnavailableError, HostError: git could not be asked.
-        """
+        """Raises: SandboxUnavailableError, HostError: git could not be asked."""
         with self._lock:
             outside = None if git is None else git.index
             tracked = self._names.find(root_fd, plan.workspace, plan.hidden, outside)
@@ -159,11 +147,11 @@ class _Place(Struct, frozen=True):
     _stamps: dict[str, FileIdentity] = field(default_factory=dict[str, FileIdentity])
 
     def above(self, repository: str) -> str:
-        """What git has before a path of this work tree, where the content of one is asked for."""
+        """Return what git has before a path of this work tree, to ask for its content."""
         return self.git.index.above if self.git is not None and repository == "." else ""
 
     def run(self, argv: Sequence[str], cwd: str) -> bytes:
-        """What it printed; nothing where that is too much, or not all of it."""
+        """Return what it printed; nothing where that is too much, or not all of it."""
         layer = None if self.git is None else self.git.layer
         request = CommandRequest(self.plan, tuple(argv), cwd, _TIMEOUT_S, _OUTPUT_BYTES_MAX)
         with self.launcher.open_stage(self.plan, self.root_fd, git=layer) as stage:
@@ -173,7 +161,7 @@ class _Place(Struct, frozen=True):
         return end.stdout.head + end.stdout.tail
 
     def stamps(self, repository: str, path: str) -> tuple[object, ...]:
-        """The files by which git decides how a path is converted, as they stand."""
+        """Stat the files by which git decides how a path is converted."""
         prefix = "" if repository == "." else f"{repository}/"
         folders = ("", *(f"{each}/" for each in directories_above(path[len(prefix) :])))
         names = [f"{folder}.gitattributes" for folder in folders]
@@ -194,7 +182,6 @@ class _Asking(Struct, frozen=True):
     repository: str
 
     def ask(self, names: Sequence[TrackedName]) -> dict[str, _Content]:
-        """What git says of these; what it does not say is missing."""
         found: dict[str, _Content] = {}
         left_bytes = _ALL_BYTES_MAX
         for batch in _batches(names):
@@ -279,11 +266,9 @@ class _Look(Struct, frozen=True):
 
 
 def _checked_out(name: TrackedName, look: _Look, plain: bytes, converted: bytes) -> bytes:
-    """The converted content, or the plain one where that is what git found to be unchanged.
+    """Return the converted content, or the plain one where git found that to be unchanged.
 
-    For git, a file of another size than the index has noted is modified, whatever is in it
-    (`ie_modified` in read-cache.c). So is a file that has been added with line ends which
-    a checkout would not give it.
+    A file of another size than the index noted is modified, whatever is in it (`ie_modified`).
     """
     is_plain = name.size_bytes == len(plain) != len(converted)
     return plain if is_plain and not look.is_encoded else converted
@@ -329,7 +314,6 @@ def _shown(name: TrackedName, content: _Content) -> ShownFile:
 
 
 def differing(shown: Mapping[str, ShownFile], layers: OpenLayers) -> ShownNames:
-    """Compare what was shown with what stands there. Raises: HostError."""
     comparing = Comparing(layers.upper_fd, layers.lower_fd)
     found: list[str] = []
     with host_error("a working copy cannot be read"):

@@ -1,11 +1,6 @@
-"""The nouns of the sandbox: what a command may do, how it is asked for, how it ended.
+"""The nouns of the sandbox: what a command may do, how it is asked for, how it ended. Pure.
 
-Pure values. A plan is compiled from a policy (plan.py), carried out by a backend,
-and shown to people; its digest is what an approval of a command is bound to.
-
-Also here:
-
-- What is asked of a shell, and what came of it: the nouns between the tools and the sandbox.
+A plan is compiled from a policy and carried out by a backend; approvals bind to its digest.
 """
 
 from collections.abc import Callable
@@ -22,30 +17,24 @@ from paddock.workspace.changes import ChangedPath
 
 
 class GitConfig(Struct, frozen=True):
-    """What a command has of the user's git configuration: made by `git_config`."""
-
     values: tuple[tuple[str, str], ...] = ()
     ignored: str = ""
     attributes: str = ""
     variables: tuple[tuple[str, str], ...] = ()
     """Of the environment; the plan's own stand over them."""
     is_signing: bool = False
-    """On the host commits or tags are signed; in a command they are not."""
 
 
 class SandboxPlan(Struct, frozen=True):
     """All that the kernel has to hold one command to.
 
-    Paths of the host are real and absolute, sorted, and none lies below another of
-    its list. `hidden` are workspace-relative names that stand there now and may not
-    be read; what does not exist yet is judged when the changes are committed.
+    Paths of the host are real, absolute, sorted, none below another. `hidden` names stand there now
+    and may not be read; what does not exist yet is judged when the changes are committed.
     """
 
     workspace: str
     readable: tuple[str, ...]
-    """Of the host, read-only: system directories and toolchains."""
     writable: tuple[str, ...]
-    """Of the host, outside the workspace; written directly, not staged."""
     hidden: tuple[str, ...]
     network: Network
     git: Git
@@ -57,9 +46,8 @@ class SandboxPlan(Struct, frozen=True):
     policy_digest: str
     git_config: GitConfig = GitConfig()
     links: tuple[tuple[str, str], ...] = ()
-    """Links of the host by which readable places are reached: (absolute name, its text).
-
-    A backend that builds a root of its own makes them there (`/bin` to `usr/bin`).
+    """Links by which readable places are reached: (absolute name, its text). A backend with a
+    root of its own makes them there (`/bin` to `usr/bin`).
     """
     git_outside: GitOutside | None = None
     """A git directory outside of the workspace, in which changes are judged as in `.git`."""
@@ -73,39 +61,30 @@ class SandboxPlan(Struct, frozen=True):
 
 
 class ShownFile(Struct, frozen=True):
-    """What commands see in place of a closed name that git tracks: what the index has."""
-
     path: str
     mode: int
     """Of a file, a link or a submodule (an empty directory), as the index has it."""
     content: bytes
-    """Of a link its target."""
     modified_ns: int
     is_faithful: bool
     """Whether git would check out just this: no change that a command records of another lands."""
 
 
 class CommandRequest(Struct, frozen=True):
-    """One command to run. `cwd` is workspace-relative, `.` for the root."""
-
     plan: SandboxPlan
     argv: tuple[str, ...]
     cwd: str
     timeout_s: float
     output_bytes_max: int
-    """Of each stream, head and tail together; the rest is counted, or spooled."""
     stdin: bytes = b""
     env: tuple[tuple[str, str], ...] = ()
 
 
 class Captured(Struct, frozen=True):
-    """One stream: all of it, or its first and its last bytes."""
-
     head: bytes
     tail: bytes
     total_bytes: int
     spooled_bytes: int = 0
-    """How much from the beginning was saved whole, where a spool was given."""
 
     @property
     def missing_bytes(self) -> int:
@@ -121,23 +100,18 @@ class Ending(Enum):
 
 
 class CommandEnd(Struct, frozen=True):
-    """How a command ended. `exit_code` is 128 + N for signal N, -1 on time-out."""
-
     ending: Ending
     exit_code: int
     stdout: Captured
     stderr: Captured
     duration_s: float
     survivors: int
-    """Processes of the command that were still there when it ended; they were killed."""
     memory_kb: int = 0
     """The most that was seen in use, looking every 50 ms; 0 for a command that was quicker."""
     unreached: int = 0
     """Of one that failed: how often its own network had no way to where it wanted."""
     reason: str = ""
-    """For `FAILED`: what could not be started and why."""
     directory: str = ""
-    """Where the command says that its shell ended, if it was told to say so."""
 
 
 class Enforcement(Enum):
@@ -155,8 +129,6 @@ class Enforced(Struct, frozen=True):
 
 
 class BackendVerdict(Struct, frozen=True):
-    """What trying one backend on this host showed. `Enforcement.NONE`: it does not work here."""
-
     backend: str
     enforcement: Enforcement
     gaps: tuple[str, ...] = ()
@@ -167,14 +139,10 @@ class BackendVerdict(Struct, frozen=True):
 
 
 Progress = Callable[[float, int], None]
-"""Called about once a second while a command runs, in the thread that runs it: seconds so far,
-bytes of output so far."""
+"""Called about once a second, in the running thread: seconds so far, bytes of output so far."""
 
 OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
-"""Called in the thread that runs a command, with what it prints as it comes.
-
-The command waits while it is not read, as it would for any pipe. What is raised ends it.
-"""
+"""Called in the running thread with what is printed; the command waits. What is raised ends it."""
 
 
 class ShellLine(Struct, frozen=True):
@@ -184,28 +152,23 @@ class ShellLine(Struct, frozen=True):
     cwd: str
     timeout_s: int
     is_dry_run: bool = False
-    """Run it, show what it would change, change nothing: outside of its layers it only reads."""
     stdin: str = ""
     env: tuple[tuple[str, str], ...] = ()
 
 
 class PreparedLine(Struct, frozen=True):
-    """A line that may run, with all that it is held to."""
-
     line: ShellLine
     plan: SandboxPlan
     enforced: Enforced
     interpreter: str
     digest: str
-    """Of the plan: what an approval is bound to, besides the call's own arguments."""
     is_open: bool = False
-    """It has the host's network, and no rule of policy names it."""
     is_confined: bool = False
     """Nobody was asked about it: of what it changes, more than `confine_max` waits."""
 
     @property
     def held(self) -> Held:
-        """How far it is held; the host's network is a way out for whatever it can read."""
+        """Return how far it is held; the host's network is a way out for all that it can read."""
         word = self.enforced.enforcement.value
         return "partial" if word == HELD_WHOLE and self.is_open else word
 
@@ -215,50 +178,38 @@ class HeldLine(Protocol):
 
     @property
     def digest(self) -> str:
-        """Of its plan, of how it ended, and of everything that would be kept."""
+        """Digest its plan, how it ended, and everything that would be kept."""
         ...
 
     @property
     def diff(self) -> str:
-        """What would be kept, after how the line ended, if not well, and what is refused of it."""
+        """Return what would be kept, after how the line ended, if not well, and what is refused."""
         ...
 
     @property
     def warnings(self) -> tuple[str, ...]: ...
 
     def commit(self) -> "ShellOutcome":
-        """Keep just this, what policy asks about with it.
-
-        Raises: StorageFullError, HostError, IntegrityError.
-        """
+        """Keep just this, and what policy asks about. Raises: as `commit_settled`."""
         ...
 
     def park(self, name: str) -> Json:
-        """What `commit` would keep and what it would report as refused, as data that outlives this.
+        """Return what `commit` would keep and refuse as data; contents are pinned under `name`.
 
-        Contents go to the history, where they are pinned under `name`.
-
-        Raises: ApprovalUnavailableError: there is nothing, or too much.
-            StorageFullError, HostError.
+        Raises: ApprovalUnavailableError: nothing, or too much; StorageFullError, HostError.
         """
         ...
 
-    def close(self) -> None:
-        """Let it go: the workspace stays as it is. A second time does nothing."""
-        ...
+    def close(self) -> None: ...
 
 
 class WaitingChanges(Struct, frozen=True):
-    """What a line changed, held back for a person: nothing of it stands. To be closed."""
-
     held: HeldLine
     changes: int
     why: str
 
 
 class RefusedChange(Struct, frozen=True):
-    """One path that a command changed and that stays as it was."""
-
     path: str
     code: str
     rule: str
@@ -266,8 +217,6 @@ class RefusedChange(Struct, frozen=True):
 
 
 class KeptOutput(Struct, frozen=True):
-    """Where a stream is kept of which more was printed than is shown."""
-
     digest: str
     kept_bytes: int
     total_bytes: int
@@ -292,7 +241,6 @@ class ShellOutcome(Struct, frozen=True):
     duration_s: float
     enforced: Enforced
     is_staged: bool = True
-    """Whether its changes were held back and judged; else it worked on the workspace itself."""
     changed: tuple[ChangedPath, ...] = ()
     bytes_written: int = 0
     refused: tuple[RefusedChange, ...] = ()
@@ -304,7 +252,5 @@ class ShellOutcome(Struct, frozen=True):
     """Tracked files that the command saw as the index has them: their working copies differ."""
     diff: str | None = None
     discarded: int = 0
-    """How many changes were thrown away, as the plan has it: `commit = "none"`."""
     fence: tuple[str, ...] = ()
-    """What the end of `stderr` says of a failure that policy caused."""
     waiting: WaitingChanges | None = None

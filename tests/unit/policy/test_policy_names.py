@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from paddock.apps.hook.lean import wanted
+from paddock.apps.hook.lean import asked
 from paddock.apps.hook.lean.asked import parse_asked
 from paddock.gates.results import ALL_GATES
 from paddock.policy.actions import (
@@ -25,9 +25,9 @@ PATCH = "*** Add File: a\n*** Update File: b\n*** Delete File: c\n"
 def judged_by_the_hook(tool: str) -> set[str]:
     """The heads of what the hook makes of a call of this tool."""
     given: dict[str, Json] = {"file_path": "a", "notebook_path": "a", "path": "a"}
-    given["command"] = PATCH if tool == wanted.PATCH_TOOL else "true"
+    given["command"] = PATCH if tool == asked.PATCH_TOOL else "true"
     call = json.dumps({"tool_name": tool, "tool_input": given}).encode()
-    found = wanted.find_wanted(parse_asked(call, "claude"))
+    found = asked.find_wanted(parse_asked(call, "claude"))
     heads = {f"tool:file:{operation}" for operation, _ in found.paths}
     if found.line is not None:
         heads.add("tool:shell:run")
@@ -37,12 +37,12 @@ def judged_by_the_hook(tool: str) -> set[str]:
 
 
 def test_what_the_hook_judges_by_what_it_does_is_known_here() -> None:
-    theirs = {*wanted.FILE_TOOLS, wanted.SHELL_TOOL, wanted.PATCH_TOOL}
+    theirs = {*asked.FILE_TOOLS, asked.SHELL_TOOL, asked.PATCH_TOOL}
     assert set(JUDGED_AS) == theirs
     assert {tool: judged_by_the_hook(tool) for tool in theirs} == {
         tool: set(heads) for tool, heads in JUDGED_AS.items()
     }
-    assert wanted.MCP_PREFIX == MCP_PREFIX
+    assert asked.MCP_PREFIX == MCP_PREFIX
     assert judged_by_the_hook("mcp__a__b") == {"tool:mcp:call"}
     assert find_judged_as("mcp__a__b") == ("tool:mcp:call mcp__a__b",)
 

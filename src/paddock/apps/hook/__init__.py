@@ -2,16 +2,12 @@
 
 A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSON out.
 
-    launch       the file that an installed command names
-    lean/        what runs every time: it needs no import that costs, and an image of the
-                 policy that was compiled before
-    full, ground, policy_engine, lines   the same decision from the policy itself, for whatever
-                 the lean path leaves to them
+    launch, lean/   the file that an installed command names; what runs every time, from an image
+    full, ground, policy_engine, lines   the same decision from the policy itself
     images, tables   the image, and a policy as it stands there
-    early, records_of   what is put on record, also of refusals from before a decision
+    early        what is put on record, also of refusals from before a decision
     confinement, tickets   whether commands are confined here; what a person is being asked
     exec, wrapped   a client's command, run in Paddock's sandbox
     agent_sdk    the same judgement for a program of the Claude Agent SDK
-    command, console, settings/   the command line, and a client's own settings
-    scratch_command   scratch folders, made and cleaned by a person
+    command, console, settings/, scratch_command   the command lines; a client's own settings
 """

@@ -1,8 +1,7 @@
 """The permission callback of the Claude Agent SDK: the hook's judgement, for a program.
 
-The SDK asks its callback where its own rules do not decide. Then nobody else does, so what
-policy leaves to a client's own prompts is a question here, and without an answer a denial.
-The SDK is loaded when a callback is made, and is no dependency.
+The SDK asks where its own rules do not decide: what policy leaves to a client's own prompts is a
+question here, and without an answer a denial. The SDK is loaded when a callback is made.
 """
 
 import json
@@ -42,10 +41,7 @@ Callback = Callable[[str, dict[str, Any], Any], Awaitable[Any]]
 
 
 class Permission(Struct, frozen=True):
-    """The answer to one call. `message` says why, to the model; empty for an allow.
-
-    `updated_input` is what is to run instead: a command in Paddock's sandbox.
-    """
+    """`message` says why, to the model; `updated_input` is what is to run instead."""
 
     behavior: Literal["allow", "ask", "deny"]
     message: str = ""
@@ -61,7 +57,6 @@ class Requested(Struct, frozen=True):
     agent_type: str = ""
     """Of a sub-agent: by it policy gives a profile. One of no known type is `locked`."""
     can_ask: bool = False
-    """Whether somebody answers what policy asks; else that is denied."""
 
 
 def permission_callback(
@@ -72,12 +67,8 @@ def permission_callback(
     """Return what the SDK takes as `can_use_tool`, for a client that works in `directory`.
 
     `otherwise` is asked where policy asks or has nothing to say; without it that is denied.
-    `agent_types` holds the type of each sub-agent by its id, looked up at each call: the SDK
-    tells its callback the id alone, and both to a hook of SubagentStart. A sub-agent that is
-    not in there has the profile `locked`.
-
-    Raises:
-        ConfigError: the SDK is not installed.
+    `agent_types` holds the type of each sub-agent by its id: the SDK tells both only to a hook of
+    SubagentStart. Any other is `locked`. Raises: ConfigError without the SDK.
     """
     try:
         sdk: Any = import_module("claude_agent_sdk")
@@ -113,7 +104,6 @@ def permission_callback(
 
 
 def _as_changed(answer: Any, said: Permission) -> Any:
-    """A yes, to the command in the sandbox; whoever gave another input knows what it does."""
     is_yes = getattr(answer, "behavior", "") == "allow"
     if said.updated_input is not None and is_yes and answer.updated_input is None:
         answer.updated_input = dict(said.updated_input)
@@ -121,10 +111,9 @@ def _as_changed(answer: Any, said: Permission) -> Any:
 
 
 async def judge_permission(requested: Requested) -> Permission:
-    """Judge a call as the hook does, in a thread of its own, and put the answer on record.
+    """Judge in a thread and record; total: on any failure a denial says why.
 
-    Total: whatever goes wrong, the answer is a denial that says why. Who cancels it still
-    waits for its end: it takes no longer than any call of the hook.
+    Who cancels it still waits for its end: it takes no longer than any call of the hook.
     """
     return await await_thread(partial(_judge, requested))
 
@@ -146,7 +135,6 @@ def _refuse(asked: Asked | None, reason: str, today: str) -> Permission:
 
 
 def _event_of(requested: Requested, directory: str) -> bytes:
-    """The call as the client's hook would be told of it; empty where JSON cannot hold it."""
     event = {
         "tool_name": requested.tool,
         "tool_input": requested.input,

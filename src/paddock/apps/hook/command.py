@@ -52,8 +52,6 @@ ONE_PERSON: Final = (
 
 
 class Hook:
-    """Answer a client's hook; put the hook into a client's settings, and take it out."""
-
     summary = (
         "Answer one event of a client's hook: JSON in on stdin, JSON out. `install` puts it\n"
         "into the client's settings, and then every call of the client's own tools is judged\n"
@@ -68,7 +66,6 @@ class Hook:
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The client of an event, and the sub-commands."""
         parser.add_argument("--client", choices=CLIENTS, help="who sends the event")
         actions = parser.add_subparsers(dest="action", metavar="install|uninstall|status")
         install = actions.add_parser("install", help="into a client's settings", allow_abbrev=False)
@@ -103,7 +100,6 @@ class Hook:
             parsed.add_argument("--yes", action="store_true", help="do not ask")
 
     def run(self, options: argparse.Namespace, console: HookConsole) -> int:
-        """Do what was asked."""
         if options.action is None:
             return _answer(options, console)
         if options.action == "status":
@@ -112,7 +108,6 @@ class Hook:
 
 
 def _answer(options: argparse.Namespace, console: HookConsole) -> int:
-    """One event. An installed hook does not come through here: see `launch.py`."""
     try:
         console.print(_answer_in_time(_given(options, console)).decode())
         console.stdout.flush()
@@ -126,10 +121,7 @@ def _answer(options: argparse.Namespace, console: HookConsole) -> int:
 
 
 def _answer_in_time(given: Given) -> bytes:
-    """The answer, before a client would let the call run because the hook takes too long.
-
-    Raises: StoppedError: it took too long; the refusal is on record.
-    """
+    """Answer before a client would let the call run. Raises: StoppedError, with a record."""
     before = signal.signal(signal.SIGALRM, _stop)
     left = signal.alarm(limits.hook_answer_timeout_s)
     try:
@@ -198,7 +190,6 @@ def _install(options: argparse.Namespace, console: HookConsole) -> int:
 
 
 def _say_how_commands_run(project: Project, client: Client, console: HookConsole) -> None:
-    """Whether this client's commands are confined, and which programs that hinders."""
     why = why_read(project, client, console.variables)
     console.warn(f"note: commands of {client} {_ways_of(why)}")
     outside = project.policy.settings.hook.outside
@@ -239,7 +230,6 @@ def _places(project: Project, console: HookConsole) -> Places:
 
 
 def _apply(edit: ClientFileEdit, options: argparse.Namespace, console: HookConsole) -> bool:
-    """Whether it is done, or there was nothing to do; False after a no."""
     if edit.changes and not options.yes and not _agrees(edit, console):
         return False
     if edit.changes:
@@ -248,7 +238,6 @@ def _apply(edit: ClientFileEdit, options: argparse.Namespace, console: HookConso
 
 
 def _elsewhere(places: Places, client: Client, scope: Scope) -> list[InstallState]:
-    """Where else the client finds us, or nobody can tell."""
     programs = find_programs()
     found = [standing_in(places, client, each, programs) for each in SCOPES_OF[client]]
     return [each for each in found if each.scope != scope and each.state != "absent"]
@@ -327,10 +316,7 @@ def _status(options: argparse.Namespace, console: HookConsole) -> int:
 
 
 def _standings(options: argparse.Namespace, places: Places) -> list[InstallState]:
-    """Of each client that has settings of the scope; of the named one whatever it has.
-
-    Raises: UsageError: the named client has none of that scope.
-    """
+    """Look at each client's settings of the scope. Raises: UsageError: the named one has none."""
     clients: tuple[Client, ...] = CLIENTS if options.client is None else (options.client,)
     scopes: tuple[Scope, ...] = SCOPES if options.scope is None else (options.scope,)
     is_asked = options.client is not None and options.scope is not None
@@ -344,10 +330,6 @@ def _standings(options: argparse.Namespace, places: Places) -> list[InstallState
 
 
 def _denials(project: Project) -> list[dict[str, Json]]:
-    """The latest refusals to a client, newest last: questions that it cannot ask, too.
-
-    Raises: LedgerDamagedError: their ledger is gone.
-    """
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     if not stands(path):
         return []

@@ -1,10 +1,7 @@
 """Whether a client's commands are confined here, and if not, why.
 
-It takes `shell = "confine"`, a host whose sandbox holds a command whole, and a client in whose
-own shell the wrapper works. What this host can do is found out by running a command in the
-sandbox, and is kept for an hour of one boot: a hook is waited for.
-
-Whatever is kept here allows nothing. The wrapper finds out itself, and refuses where it must.
+What this host can do is found by running a command in the sandbox, and kept for an hour of one
+boot. Whatever is kept allows nothing: the wrapper finds out itself, and refuses where it must.
 """
 
 import json
@@ -36,7 +33,6 @@ _SETTINGS: Final = ("settings.local.json", "settings.json")
 
 
 def why_host_cannot(environment: Environment) -> str:
-    """Why this host's sandbox does not hold a command whole; empty if it does."""
     path, _ = kept_files(environment)
     kept = _read(path)
     now, boot = time.time(), boot_id()
@@ -54,13 +50,11 @@ def why_host_cannot(environment: Environment) -> str:
 
 
 def kept_files(environment: Environment) -> tuple[Path, Path]:
-    """Where it is kept what this host can do, and what a trial in Codex's sandbox came to."""
     folder = environment.paddock_home / "hook"
     return folder / "confines.json", folder / "codex.json"
 
 
 def forget_host(environment: Environment) -> None:
-    """Have it found out anew: a command could not be confined after all."""
     kept_files(environment)[0].unlink(missing_ok=True)
 
 
@@ -92,7 +86,6 @@ def _find(environment: Environment) -> str:
 def why_client_cannot(
     client: str, root: Path, environment: Environment, variables: Mapping[str, str]
 ) -> str:
-    """Why the wrapper is not used in this client's shell; empty if it is."""
     if client == "codex":
         tried = _read(kept_files(environment)[1])
         if tried is not None and tried.get("why") == "":
@@ -114,18 +107,13 @@ def why_client_cannot(
 def claude_settings(
     root: Path, environment: Environment, variables: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return Claude Code's settings files, the nearest first."""
     project = root / CLAUDE.folder
     own = Path(CLAUDE.of_user(str(environment.home), variables))
     return (*(str(project / name) for name in _SETTINGS), str(own / "settings.json"))
 
 
 def try_in_codex(root: Path, program: Sequence[str], variables: Mapping[str, str]) -> str:
-    """Why the wrapper does not work in Codex's sandbox, as it is set up; empty if it does.
-
-    The wrapper's own line is run there, as Codex would: it makes the sandbox, runs a command
-    that changes nothing, and puts it on record.
-    """
+    """Run the wrapper's own line as Codex would; say why it does not work, else empty."""
     codex = shutil.which("codex", path=variables.get("PATH", ""))
     if codex is None:
         return "there is no codex on PATH to try it with"
@@ -150,7 +138,6 @@ def try_in_codex(root: Path, program: Sequence[str], variables: Mapping[str, str
 
 
 def keep_trial(environment: Environment, why: str) -> None:
-    """Keep what a trial in Codex's sandbox came to. Raises: HostError."""
     _, path = kept_files(environment)
     make_directories(path.parent)
     replace_file(path, json.dumps({"why": why, "program": sys.executable}).encode("ascii"))

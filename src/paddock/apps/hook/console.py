@@ -10,27 +10,17 @@ from paddock.values.calls import Json
 
 
 class HookConsole(Protocol):
-    """Streams, environment, current directory."""
+    @property
+    def stdin(self) -> TextIO: ...
 
     @property
-    def stdin(self) -> TextIO:
-        """Input."""
-        ...
+    def stdout(self) -> TextIO: ...
 
     @property
-    def stdout(self) -> TextIO:
-        """Output."""
-        ...
+    def stderr(self) -> TextIO: ...
 
     @property
-    def stderr(self) -> TextIO:
-        """Messages."""
-        ...
-
-    @property
-    def variables(self) -> Mapping[str, str]:
-        """The environment."""
-        ...
+    def variables(self) -> Mapping[str, str]: ...
 
     @property
     def directory(self) -> Path: ...
@@ -46,7 +36,7 @@ class HookConsole(Protocol):
         ...
 
     def agrees(self, question: str) -> bool:
-        """Whether a person says yes. Raises: UsageError where nobody can be asked."""
+        """Raises: UsageError where nobody can be asked."""
         ...
 
     def write_json(self, value: Json) -> None:

@@ -1,6 +1,6 @@
 """Refusals from before a decision: on record like any other, where the call names its tool.
 
-The ledger is found without the policy: that it does not load may be why there is no decision.
+The ledger is found without the policy, which may be why there is no decision.
 """
 
 import json
@@ -21,25 +21,21 @@ from paddock.apps.hook.lean.asked import (
     parse_json,
 )
 from paddock.apps.hook.lean.judging import DENY, LeanVerdict
-from paddock.apps.hook.lean.records import Identity, decision_record
-from paddock.apps.hook.records_of import entry_of
+from paddock.apps.hook.lean.records import Identity, LeanRecord, decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
 from paddock.plane.create import open_plane
 from paddock.plane.discover import find_root
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
+from paddock.values.entries import Entry
 
 _DECIDED: Final = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST})
 _UNASKED: Final = ("outcome", "rule", "source", "policy_digest")
-"""What an entry says of a decision by policy."""
 
 
 def find_named(data: bytes, client: str) -> Asked | None:
-    """Return the call that an input names which is not understood; None where it names none.
-
-    Its arguments are those of an input that every reader reads alike, else it has none.
-    """
+    """Read a call off an input that is not understood; arguments only if all read them alike."""
     try:
         found, is_plain = parse_json(data), True
     except ShapeError:
@@ -69,8 +65,7 @@ def record_refusal(
 ) -> None:
     """Put a call on record that is refused and that nothing was decided about.
 
-    Raises: UsageError, ConfigError, HostError, LedgerDamagedError, LedgerBusyError,
-        LedgerFullError.
+    Raises: UsageError, ConfigError, HostError, and of the ledger damaged, busy and full.
     """
     environment = read_environment(variables)
     start = start_of(asked.client, asked.cwd, variables, directory)
@@ -87,8 +82,19 @@ def record_refusal(
 
 
 def _loosely(data: bytes) -> object:
-    """Whatever begins there as JSON, as many readers take it."""
     try:
         return cast("object", json.JSONDecoder().raw_decode(data.decode().lstrip())[0])
     except (ValueError, RecursionError):
         return None
+
+
+def entry_of(record: LeanRecord) -> Entry:
+    return Entry(
+        event_type=record.event_type,
+        decision=record.decision,
+        reason=record.reason,
+        session_id=record.session_id,
+        agent=record.agent,
+        call_id=record.call_id,
+        metadata=record.metadata,
+    )

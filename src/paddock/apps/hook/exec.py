@@ -1,7 +1,6 @@
-"""The program that a wrapped command's line names: `python -I exec.py …`; nobody types this.
+"""The program that a wrapped command's line names: `python -I exec.py …`.
 
-Threat: the shell stands where an agent may have put a module of a well-known name, and its
-environment may name another place to look: -I takes neither.
+Threat: an agent's module of a well-known name, in the directory or by the environment: -I.
 """
 
 import sys

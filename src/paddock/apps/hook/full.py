@@ -1,7 +1,4 @@
-"""The full path: the policy itself, the command parser, the whole ledger.
-
-Total: whatever goes wrong, the answer is a refusal, in words that name the reason.
-"""
+"""The full path: the policy, the command parser, the whole ledger. Whatever fails is a refusal."""
 
 import json
 import os
@@ -14,8 +11,8 @@ from typing import TypeVar, cast
 from msgspec import Struct
 
 from paddock import limits
-from paddock.apps.hook.early import find_named, record_refusal
-from paddock.apps.hook.ground import HookGround, find_ground
+from paddock.apps.hook.early import entry_of, find_named, record_refusal
+from paddock.apps.hook.ground import HookGround, find_ground, warned_directory
 from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.answers import cut
@@ -28,10 +25,8 @@ from paddock.apps.hook.lean.asked import (
     parse_asked,
 )
 from paddock.apps.hook.lean.judging import BOUNDARY, DENY, LeanVerdict
-from paddock.apps.hook.lean.records import Identity, LeanRecord, decision_record
-from paddock.apps.hook.lean.seen import claim_warning
+from paddock.apps.hook.lean.records import Identity, LeanRecord, claim_warning, decision_record
 from paddock.apps.hook.lean.wrap import changed_input
-from paddock.apps.hook.records_of import entry_of, warned_directory
 from paddock.apps.hook.tickets import CommandAsked, Tickets
 from paddock.assembly.ledgers import HOOK_EVENT_PACE, HOOK_PACE, open_ledger
 from paddock.errors import (
@@ -53,14 +48,11 @@ Said = TypeVar("Said")
 
 
 class Given(Struct, frozen=True):
-    """What the process was started with, and what stood on its input."""
-
     data: bytes
     client: str
     variables: Mapping[str, str]
     directory: str
     keeps_image: bool = False
-    """Whether an image for the lean path is made: it found none that it may use."""
 
 
 def answer(given: Given) -> bytes:
@@ -73,10 +65,7 @@ def guarded(
     decide: Callable[[Asked, Given, str], Said],
     refuse: Callable[[Asked | None, str, str], Said],
 ) -> Said:
-    """What `decide` says to an event; whatever goes wrong, what `refuse` says with the reason.
-
-    Both get today's date last.
-    """
+    """Return what `decide` says; whatever goes wrong, what `refuse` says with the reason."""
     asked: Asked | None = None
     today = today_here()
     try:
@@ -89,12 +78,10 @@ def guarded(
 
 
 def record_stop(given: Given) -> None:
-    """Put a call on record whose decision was stopped, and which is refused for it."""
     _recorded(None, given, "the decision was stopped", InternalError.code)
 
 
 def _refused_reason(asked: Asked | None, given: Given, error: Exception) -> str:
-    """Why nothing was decided; a call that names its tool is put on record with it."""
     return _recorded(asked, given, *_said(error))
 
 
@@ -111,7 +98,6 @@ def _recorded(asked: Asked | None, given: Given, reason: str, code: str) -> str:
 
 
 def _said(error: Exception) -> tuple[str, str]:
-    """What is said of it, and the code of its record; empty where none is tried."""
     if isinstance(error, ShapeError):
         return f"the call was not understood: {error}", InvalidArgumentsError.code
     if not isinstance(error, PaddockError):
@@ -152,7 +138,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
 
 
 def with_notices(said: bytes, notices: Sequence[str]) -> bytes:
-    """An answer with what a person should be told, behind what it tells him already."""
+    """Put what a person should be told behind what an answer tells him already."""
     if not notices:
         return said
     members = cast("dict[str, Json]", json.loads(said)) if said else {}
@@ -165,7 +151,6 @@ def with_notices(said: bytes, notices: Sequence[str]) -> bytes:
 
 
 def _keep_image(ground: HookGround, asked: Asked, given: Given) -> None:
-    """Make the next call quick. Without an image it is decided like this one."""
     try:
         keep_image(ground, asked, given.variables)
     except PaddockError as error:
@@ -173,8 +158,6 @@ def _keep_image(ground: HookGround, asked: Asked, given: Given) -> None:
 
 
 class FullPorts:
-    """The whole ledger, and what the plane keeps for the hook."""
-
     __slots__ = ("_ground", "_ledger")
 
     def __init__(self, ledger: Ledger, ground: HookGround) -> None:
@@ -204,12 +187,11 @@ class FullPorts:
 
 
 def identity_of(chain: AgentChain, policy_digest: str) -> Identity:
-    """Who acts, as entries keep it: enough to decide again."""
     return Identity(chain[0].name, [agent.as_json() for agent in chain], policy_digest)
 
 
 def today_here() -> str:
-    """The date where the user is."""
+    """In the user's time zone."""
     return time.strftime("%Y-%m-%d", time.localtime())
 
 

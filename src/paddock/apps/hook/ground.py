@@ -24,6 +24,7 @@ from paddock.assembly.project import (
 )
 from paddock.plane.clients import CLAUDE, CODEX
 from paddock.plane.environment import Environment, read_environment, real_path
+from paddock.plane.layout import PlaneLayout
 from paddock.policy.decide import shell_for
 from paddock.policy.presets import LOCKED
 from paddock.values.decisions import Agent, AgentChain
@@ -33,14 +34,11 @@ PROJECT_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
 
 
 class HookGround(Struct, frozen=True):
-    """Everything that a judgement needs."""
-
     project: Project
     scene: Scene
     chain: AgentChain
     engine: PolicyEngine
     start: str
-    """The directory that the project was found from."""
     why_read: str
     """Why commands are only read and not confined; empty where they are confined."""
 
@@ -54,11 +52,7 @@ def start_of(client: str, cwd: str, variables: Mapping[str, str], directory: str
 def find_ground(
     asked: Asked, variables: Mapping[str, str], directory: str, today: str
 ) -> HookGround:
-    """Open the project, its plane made on first use.
-
-    Raises:
-        UsageError, ConfigError, HostError: as `open_project`.
-    """
+    """Open the project, its plane made on first use. Raises: as `open_project`."""
     environment = read_environment(variables)
     start = start_of(asked.client, asked.cwd, variables, directory)
     project = open_project(Path(start), environment)
@@ -80,10 +74,7 @@ def find_ground(
 
 
 def why_read(project: Project, client: str, variables: Mapping[str, str]) -> str:
-    """Why a client's commands are only read here; empty where they run in the sandbox.
-
-    Raises: HostError: what was found out cannot be kept.
-    """
+    """Say why a client's commands are only read here; empty in the sandbox. Raises: HostError."""
     root, environment = project.root.path, project.environment
     if project.policy.settings.hook.shell != "confine":
         return 'shell = "read" in [hook]'
@@ -96,10 +87,7 @@ def why_read(project: Project, client: str, variables: Mapping[str, str]) -> str
 
 
 def holding_for(project: Project, kind: str, *, unnamed: bool) -> Holding | None:
-    """What runs the commands of a client's agent of this kind; None for one of no known kind.
-
-    Raises: UsageError, ConfigError where the agents do not load.
-    """
+    """None for an agent of no known kind. Raises: UsageError, ConfigError."""
     if unnamed and not kind:
         return None
     agent = declared_for(project.agents, kind)
@@ -109,7 +97,6 @@ def holding_for(project: Project, kind: str, *, unnamed: bool) -> Holding | None
 
 
 def command_program() -> tuple[str, ...]:
-    """What a wrapped command's line starts."""
     return (sys.executable, "-I", str(Path(__file__).with_name("exec.py")))
 
 
@@ -118,21 +105,14 @@ def state_of(environment: Environment) -> tuple[str, ...]:
 
 
 def installation_in(root: str) -> tuple[str, ...]:
-    """Return the real directories of this installation that lie in a project.
-
-    Threat: who may write the hook's own code, or what its interpreter loads at a start,
-    decides in its place.
-    """
+    """Threat: who may write the hook's code, or what Python loads for it, decides for it."""
     places = (Path(__file__).parents[2], Path(sys.prefix))
     found = [str(real_path(place)) for place in places]
     return tuple(place for place in found if relative(place, root))
 
 
 def chain_for(project: Project, asked: Asked) -> AgentChain:
-    """Return who acts: an agent of this plane, or a client's own kind of agent.
-
-    Raises: UsageError, ConfigError.
-    """
+    """Return who acts: an agent, or a client's kind of agent. Raises: UsageError, ConfigError."""
     default = default_chain(project.agents)
     name = asked.agent_type
     if not name:
@@ -145,10 +125,7 @@ def chain_for(project: Project, asked: Asked) -> AgentChain:
 def also_write(
     project: Project, client: str, environment: Environment, variables: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return absolute patterns of what may be written outside the project.
-
-    Without `also_write` it is the client's own plan, memory and scratch files.
-    """
+    """Default to the client's own plan, memory and scratch files; absolute patterns."""
     given = project.policy.settings.hook.also_write
     patterns = default_also_write(client, variables) if given is None else given
     home, real_home = str(environment.home), str(real_path(environment.home))
@@ -173,3 +150,7 @@ def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, 
 
 def _below_home(pattern: str, home: str) -> str:
     return home + pattern[1:] if pattern.startswith("~/") else pattern
+
+
+def warned_directory(layout: PlaneLayout) -> str:
+    return str(layout.ho2 / "scratch" / "hook-warnings")

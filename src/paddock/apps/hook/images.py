@@ -1,9 +1,7 @@
 """Making the image of a project's policy, and keeping it where the lean path looks.
 
-An image is made from what was just decided with; beside the tables it holds everything
-that this depended on, looked at anew, so that a change in between shows at once.
-Where the lean path could not decide as the policy does (a bare plane, an untrusted
-policy's rules, an agent with lists or ancestors of its own), there is no image.
+Beside the tables it holds everything that these depended on, looked at anew. Where the lean path
+could not decide as the policy does, there is no image.
 """
 
 import marshal  # noqa: TID251 - sealed with a key before it is read again
@@ -15,7 +13,7 @@ from typing import Final
 
 from paddock.apps.hook import tables
 from paddock.apps.hook.confinement import BOOT, claude_settings, kept_files
-from paddock.apps.hook.ground import HookGround, also_write, holding_for
+from paddock.apps.hook.ground import HookGround, also_write, holding_for, warned_directory
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -34,7 +32,6 @@ from paddock.apps.hook.lean.image import (
     read_private,
     seal,
 )
-from paddock.apps.hook.records_of import warned_directory
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.segments import LedgerPaths
@@ -59,11 +56,7 @@ _EVERYTHING: Final = Permissions()
 
 
 def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -> bool:
-    """Make and keep the image for calls like this one; whether there is one now.
-
-    Raises:
-        HostError, ConfigError: it cannot be written.
-    """
+    """Make and keep the image for calls like this one. Raises: HostError, ConfigError."""
     try:
         homes = find_homes(variables)
     except DeclinedError:
@@ -83,7 +76,7 @@ def keep_image(ground: HookGround, asked: Asked, variables: Mapping[str, str]) -
 def make_image(
     ground: HookGround, client: str, variables: Mapping[str, str], homes: Homes
 ) -> bytes | None:
-    """Return an image's body; None where the lean path is not to decide here."""
+    """None where the lean path is not to decide here."""
     project = ground.project
     policy, default = project.policy, default_chain(project.agents)
     is_plain = len(default) == 1 and _is_plain(policy, default)
@@ -135,7 +128,7 @@ def make_image(
 
 
 def _holding(ground: HookGround, agents: Mapping[str, Json]) -> Json:
-    """What runs the commands of each agent; None where they are only read."""
+    """None where commands are only read."""
     if ground.why_read:
         return None
     held: dict[str, Json] = {}
@@ -156,7 +149,7 @@ def _is_plain(policy: Policy, chain: AgentChain) -> bool:
 
 
 def _looked(ground: HookGround) -> list[Json] | None:
-    """Return everything that root, plane, trust and policy were found by, as it is now."""
+    """Look anew at everything that root, plane, trust and policy were found by."""
     project = ground.project
     layout, files = project.layout, project.files
     names: dict[str, None] = dict.fromkeys(_above(ground.start))
@@ -200,7 +193,6 @@ def _looked(ground: HookGround) -> list[Json] | None:
 
 
 def _above(path: str) -> list[str]:
-    """Return every directory from the root of the file system down to `path`."""
     found = ["/"]
     for part in path.split("/"):
         if part:
@@ -227,7 +219,6 @@ def _key(path: Path) -> bytes:
 
 
 def _prune(directory: Path) -> None:
-    """Remove the oldest images where there are too many."""
     names = [name for name in os.listdir(directory) if name.endswith(".image")]
     if len(names) <= IMAGES_MAX:
         return

@@ -1,7 +1,6 @@
 """The file that an installed hook command names: `python -I -S launch.py [--client NAME]`.
 
-As short as can be, since the interpreter compiles a script at every start; what it
-loads is kept compiled. Without that, the call is refused: status 2 and one line.
+Short: the interpreter compiles a script at every start. A failed load is a refusal: status 2.
 """
 
 import posix

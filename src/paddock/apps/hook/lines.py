@@ -1,8 +1,7 @@
 """What a line of shell that no sandbox holds would touch, and from which directory.
 
-A net: such a command can write anywhere. Here stands what its words tell, looked up on the disk:
-for what names a pattern stands, what is below a directory. `cd` moves the ground under both, and
-where it may not be run, or not in this shell, every directory that the line names is judged.
+A net: it tells what the words name, looked up on the disk. Where `cd` may not be run, or not in
+this shell, every directory that the line names is judged.
 """
 
 import fnmatch
@@ -28,11 +27,9 @@ EXPANDED_MAX: Final = 500
 BELOW_MAX: Final = 5_000
 """Names below a directory that goes or is copied; with more it is asked about."""
 READS_MAX: Final = 5_000
-"""Files that a line may read; with more it is asked about."""
 STEPS_MAX: Final = 200_000
 """Names that are looked at for one line."""
 GROUNDS_MAX: Final = 16
-"""Directories that a line may come to stand in; with more it is asked about."""
 
 _BARE: Final = (
     "git would take a folder of ordinary files for a repository, and run what its config names"
@@ -47,7 +44,6 @@ _SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
 _AGAIN: Final = lazy_pattern(
     r"\bdo\b(?=.*\bdone\b)|\(\s*\)\s*[{(]|\bfunction\s+\S+\s*[{(]", re.DOTALL
 )
-"""Where a loop or a function begins."""
 _GLOB: Final = lazy_pattern(r"[*?\[]")
 _CLASS: Final = lazy_pattern(r"\[[^/]*\[([:.=])[^/]*\1\]")
 """`[[:alpha:]]` and its like, which only a shell expands."""
@@ -60,15 +56,13 @@ _MIXED: Final = lazy_pattern(r"[(){}`|#]|<<|(?<![&<>])&(?![&>])")
 _REDIRECTED: Final = lazy_pattern(r"\s*(?:\d?>>?(?:&\d|\s*[\w./-]+)\s*)*")
 
 Ground = tuple[str, ...]
-"""The directories changed to, in order; none is where the line starts."""
 Grounded = tuple[Ground, str]
 
 
 class Targets(Struct):
     """What was read off a line, from which ground. `unsure` are reasons to ask.
 
-    `patches` are what patches in the line touch, with the operation; `sets_globs` says that the
-    line may change for which names a pattern stands, `removes` that it removes or moves something.
+    `sets_globs`: the line may change for which names a pattern stands; `removes`: it may remove.
     """
 
     targets: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
@@ -84,7 +78,6 @@ class Targets(Struct):
     spent: int = 0
 
     def spend(self) -> bool:
-        """Count one name that is looked at; false where that were too many."""
         self.spent += 1
         if self.spent > STEPS_MAX:
             self.unsure[_TOO_MANY_NAMES] = None
@@ -92,7 +85,6 @@ class Targets(Struct):
 
 
 def read_targets(line: CommandLine, base: str) -> Targets:
-    """Return what `line` would touch for someone who stands in `base`."""
     words = (word.text for command in line.commands for word in command.words)
     programs = frozenset(name for command in line.commands for name in _names(command))
     found = Targets(
@@ -126,7 +118,6 @@ def read_targets(line: CommandLine, base: str) -> Targets:
 
 
 def _unwrapped(line: CommandLine) -> CommandLine:
-    """Return the script of a line that is no more than `sh -c '…'`, as some clients write it."""
     first = line.commands[0] if line.commands else None
     words = first.words if first is not None else ()
     if first is None or len(words) != 3 or not line.text.startswith(first.text):
@@ -213,7 +204,6 @@ def _note_names(into: dict[Grounded, None], names: Iterable[str], ground: Ground
 
 
 def _expand(found: Targets, named: Iterable[str], here: str) -> Iterator[str]:
-    """Yield each name that is given, and for what it stands now as a shell would expand it."""
     for name in filter(None, named):
         yield name
         if not _GLOB.search(name):
@@ -227,10 +217,9 @@ def _expand(found: Targets, named: Iterable[str], here: str) -> Iterator[str]:
 
 
 def _matching(found: Targets, pattern: str, start: str, here: str) -> list[str]:
-    """Return what a pattern stands for, part by part, in a bounded number of steps.
+    """Return what a pattern stands for, in a bounded number of steps; `**` as zsh has it.
 
-    Threat: `*/../*/../*/../x` makes `glob` look into the same directories without end. `**` goes
-    through any number of them, as zsh has it, and bash if it is told to.
+    Threat: `*/../*/../*/../x` makes `glob` look into the same directories without end.
     """
     if pattern.startswith("/"):
         start = "/"
@@ -266,10 +255,7 @@ def _listed(found: Targets, name: str, part: str, here: str) -> Iterator[str]:
 
 
 def _walk(found: Targets, top: str) -> Iterator[tuple[str, bool]]:
-    """Yield what stands below a directory, relative to it, and whether it is a directory.
-
-    Links are left out: they go by themselves, and what they lead to stays.
-    """
+    """Yield relative paths, and which are directories; leave out links: their targets stay."""
     for place, folders, files in () if os.path.islink(top) else os.walk(top):
         for name in sorted((*folders, *files)):
             path = os.path.join(place, name)
@@ -313,7 +299,6 @@ def _is_met(test: str, value: str, path: str, is_folder: bool) -> bool:
 
 
 def _arriving(found: Targets, source: str, target: str, here: str) -> Iterator[str]:
-    """Where what is given to a copy, and what is below it, would come to stand."""
     inside = os.path.join(target, os.path.basename(source.rstrip("/")))
     there = os.path.join(here, os.path.expanduser(target))
     # One that is not there may be made by an earlier command of the line.
@@ -349,7 +334,6 @@ def _bounded(found: Targets, grounds: list[Ground]) -> list[Ground]:
 
 
 def _moved(found: Targets, command: SimpleCommand, grounds: list[Ground]) -> list[Ground]:
-    """Return the grounds after a command that changes directory; none for any other."""
     moved: list[Ground] = []
     for reading in command.readings:
         words = reading.all_words()
@@ -370,7 +354,6 @@ def _moved(found: Targets, command: SimpleCommand, grounds: list[Ground]) -> lis
 
 
 def _stands(found: Targets, ground: Ground, base: str) -> tuple[str, ...]:
-    """Return the directories that a ground may be; only for a look at what is there."""
     named = tuple(map(os.path.expanduser, ground))
     home = os.path.expanduser("~")
     try:

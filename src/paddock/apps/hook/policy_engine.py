@@ -38,8 +38,6 @@ from paddock.values.decisions import Action, AgentChain, Outcome, RuleMatch
 
 
 class PolicyEngine:
-    """Judges for one chain of agents with the policy itself."""
-
     __slots__ = (
         *("_also", "_chain", "_judge", "_outside", "_policy", "_secret_outside", "holding"),
         "hook",
@@ -52,7 +50,6 @@ class PolicyEngine:
         also_write: tuple[str, ...],
         holding: Holding | None = None,
     ) -> None:
-        """`also_write` are absolute patterns of the host."""
         self.holding = holding
         self._policy = policy
         self._chain = chain
@@ -67,22 +64,18 @@ class PolicyEngine:
 
     @property
     def on_allow(self) -> str:
-        """`silent` or `approve`."""
         return self.hook.on_allow
 
     @property
     def warnings(self) -> str:
-        """`all`, `once` or `off`."""
         return self.hook.warnings
 
     @property
     def paranoid(self) -> bool:
-        """Whether writing outside `safe` is denied."""
         return self.hook.paranoid
 
     @property
     def shell(self) -> str:
-        """`confine` or `read`."""
         return self.hook.shell
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
@@ -103,7 +96,7 @@ class PolicyEngine:
         return found
 
     def held_line(self, text: str, directory: str) -> LeanLine:
-        """See `judging.Engine`: what `run_shell` would be judged as."""
+        """Judge it as `run_shell` would be."""
         judge = judge_line(Action("shell", "run", text))
         if judge.refusal:
             return LeanLine([LeanFinding(DENY, NOTHING, judge.refusal)])
@@ -174,12 +167,11 @@ class PolicyEngine:
 
 
 def anywhere_of(patterns: Iterable[PathPattern]) -> list[PathPattern]:
-    """Return the patterns that mean a name at any depth: outside the project only they apply."""
+    """Return those that mean a name at any depth: outside the project only they apply."""
     return [pattern for pattern in patterns if pattern.glob.anywhere]
 
 
 def compile_outside(patterns: tuple[str, ...]) -> CompiledProfile | None:
-    """Return what allows just the commands that are left to the client; None for none."""
     if not patterns:
         return None
     rules = (
@@ -189,7 +181,6 @@ def compile_outside(patterns: tuple[str, ...]) -> CompiledProfile | None:
 
 
 def compile_also(patterns: tuple[str, ...]) -> PathList:
-    """Return the list of absolute host patterns, to be asked with paths from `/`."""
     return PathList([compile_pattern(text) for text in patterns], Comparison.PERMITTING)
 
 

@@ -20,7 +20,6 @@ class Scratch:
     examples = "  paddock scratch new parser\n  paddock scratch clean --older-than 7d --dry-run"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """The sub-commands."""
         actions = parser.add_subparsers(dest="action", required=True, metavar="new|clean")
         new = actions.add_parser("new", help="make a topic's folder", allow_abbrev=False)
         new.add_argument("topic", metavar="TOPIC")
@@ -32,7 +31,6 @@ class Scratch:
             parsed.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
 
     def run(self, options: argparse.Namespace, console: HookConsole) -> int:
-        """Do what was asked."""
         project = project_of(console, options.plane)
         root, now = project.root.path, time.localtime()
         today = date(now.tm_year, now.tm_mon, now.tm_mday)

@@ -1,8 +1,7 @@
 """A policy as the tables of an image: path patterns, rules by head, programs.
 
-What stands here is data for `lean.indexes`, `lean.quick` and `lean.shell`, which say
-what each part means. What those cannot decide is not in a table: `Unfit` says so, and
-there is no image.
+`lean.indexes`, `lean.quick` and `lean.shell` say what each part means. What those cannot decide
+is `Unfit`, and there is no image.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +43,6 @@ HEADS: Final = (
     ("mcp", "call"),
     ("shell", "run"),
 )
-"""Heads of what clients call, besides `client`, whose operations are names."""
 INTERPRETERS: Final = frozenset(
     {
         *("nodejs", "deno", "bun", "Rscript", "osascript", "pwsh", "ed", "ex", "bc", "dc"),
@@ -63,7 +61,6 @@ class _Entry(Struct, frozen=True):
 
 
 def guard_tables(policy: Policy) -> Json:
-    """The path lists of a policy: sides, patterns, lists."""
     guards = policy.guards
     lists = [("own", guards.own)]
     for kind, layers in (
@@ -78,7 +75,6 @@ def guard_tables(policy: Policy) -> Json:
 
 
 def secret_outside_tables(policy: Policy) -> Json:
-    """What is secret by its name alone, wherever it lies."""
     return _lists(
         [
             ("secret", PathList(anywhere_of(layer.patterns), layer.comparison))
@@ -88,7 +84,6 @@ def secret_outside_tables(policy: Policy) -> Json:
 
 
 def also_tables(patterns: tuple[str, ...]) -> Json:
-    """What may be written outside the project."""
     return _lists([("also", compile_also(patterns))])
 
 
@@ -112,13 +107,12 @@ def profile_table(profile: Profile) -> Json:
 
 
 def _operation(head: HeadPattern, outcome: Outcome) -> tuple[str, bool]:
-    """The operation, and whether it is compared whatever its case, as `means_head` does."""
+    """Return the operation, and whether its case does not count, as `means_head` does."""
     is_wide = outcome is not Outcome.ALLOW
     return head.operation.casefold() if is_wide else head.operation, is_wide
 
 
 def shell_tables() -> Json:
-    """Programs that the lean path leaves to the parser."""
     starting = frozenset(CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["})
     special = starting | (PROGRAMS - BY_OPTION)
     given = frozenset(
@@ -128,7 +122,7 @@ def shell_tables() -> Json:
 
 
 def outside_table(patterns: tuple[str, ...]) -> Json:
-    """Names of the programs whose commands may be left to the client, and whether any may be."""
+    """Return programs whose commands may be left to the client, and whether any may be."""
     words = [pattern.split()[0] for pattern in patterns if pattern.split()]
     is_wild = any(not _PLAIN_WORD.issuperset(word) for word in words)
     return (frozenset(program_name(word).casefold() for word in words), is_wild)
@@ -210,7 +204,7 @@ def _pattern(listed: int, pattern: PathPattern) -> Json:
 
 
 def _sides(items: Iterable[Indexed]) -> Json:
-    """The two sides. A folded pattern with brackets is compared as it was written, too."""
+    """Compare a folded pattern with brackets as it was written, too."""
     raw: list[_Entry] = []
     lowered: list[_Entry] = []
     for item in items:

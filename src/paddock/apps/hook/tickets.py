@@ -1,13 +1,10 @@
 """What a person is being asked in a client's own prompt, so that the answer counts once.
 
-Where policy asks about a command, the client asks, and runs the wrapped line only after a yes.
-That line carries a ticket: it stands for this one command of this agent in this directory, once,
-for an hour.
+The client runs the wrapped line only after a yes. It carries a ticket: for this one command of
+this agent in this directory, once, for an hour.
 
-Threat: whoever knows the ticket starts the line without the person's yes. It names the very
-command that the person is being asked about and no other, runs it as confined as ever, and is
-used up by it; from within the sandbox no ticket can be reached, and a line that is started in
-another way was let through by a person, or is one that policy leaves to the client.
+Threat: whoever knows the ticket starts the line without the yes. It runs that very command, as
+confined as ever, and is used up; from within the sandbox no ticket can be reached.
 """
 
 import os
@@ -41,13 +38,10 @@ class CommandAsked(Struct, frozen=True):
 
 
 class Tickets:
-    """Those of one plane, in its own state, which no command reaches."""
-
     def __init__(self, layout: PlaneLayout) -> None:
         self._directory = layout.ho2 / "scratch" / "hook-asked"
 
     def issue(self, question: CommandAsked) -> str:
-        """Return a new ticket for a question that is put now. Raises: HostError."""
         make_directories(self._directory)
         self._sweep()
         ticket = secrets.token_hex(_BYTES)
@@ -69,7 +63,6 @@ class Tickets:
         return not is_late and content == question.digest.encode("ascii")
 
     def _sweep(self) -> None:
-        """Remove those that count no more: of questions that were answered with no."""
         for path in self._directory.iterdir():
             try:
                 if time.time() - os.lstat(path).st_mtime > LIFE_S:
@@ -87,7 +80,7 @@ class TicketApprover:
         self._question = question
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Granted once, for the command; never for a difference, which nobody has seen."""
+        """Grant once, for the command; never for a difference, which nobody has seen."""
         is_about_command = not request.diff and request.arguments.get("command") == (
             self._question.command
         )

@@ -1,12 +1,9 @@
 """A command that a client runs in Paddock's sandbox: what its shell starts, and how that ends.
 
-The client gets a changed line (`lean.wrap`). Its shell starts `exec.py`, which gets the command
-as one argument and runs it as the agent's `run_shell`, judged like any other call. So whoever
-starts it by hand gains nothing.
-
-Output goes through as it comes. A signal, the end of the client's shell or the client's time
-limit ends the command, and nothing of it lands. Claude Code itself ends nothing at its limit: it
-would move the shell to the background. Where the command's shell ended, the client's shell goes.
+The client's changed line (`lean.wrap`) starts `exec.py`, which runs the command as the agent's
+`run_shell`, judged like any other call. A signal, the end of the client's shell or its time limit
+ends the command, and nothing of it lands: at its limit Claude Code would only move the shell to
+the background. Where the command's shell ended, the client's shell goes.
 """
 
 import argparse
@@ -45,7 +42,6 @@ REFUSED: Final = 126
 WAITS: Final = 125
 """Of a command whose changes wait for a person; as env(1) and timeout(1) end if they fail."""
 TIMED_OUT: Final = 124
-"""As timeout(1)."""
 _REFUSED_SHOWN: Final = 2
 _STARTING_S: Final = 2.0
 """Of the client's limit: what starts and ends a sandbox, so that we end first."""
@@ -55,20 +51,16 @@ _ENDED_BY_US: Final = (
 )
 _STREAMS: Final = {"stdout": 1, "stderr": 2}
 _TELL: Final = 3
-"""The descriptor on which the client's shell hears where to go."""
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class WrappedCommand(Struct, frozen=True):
-    """A command as the client's shell hands it over."""
-
     command: str
     agent: str
     directory: str = "."
     kind: str = ""
     """The client's own kind of agent that sent it, if that is not an agent of the plane."""
     shell: int = 0
-    """The process id of the client's shell; 0 where nobody watches it."""
     call_id: str = ""
     limit_ms: int = 0
     """What the client gives this command; 0 where it did not say."""
@@ -77,11 +69,7 @@ class WrappedCommand(Struct, frozen=True):
 
 
 def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
-    """Run a command as the agent's `run_shell`, on our own streams; the status for the shell.
-
-    Raises:
-        UsageError, ConfigError, HostError: as `open_runtime`.
-    """
+    """Run it on our own streams; return the status. Raises: as `open_runtime`."""
     ended_in: list[str] = []
     arguments: dict[str, Json] = {
         "command": wrapped.command,
@@ -113,10 +101,7 @@ def run_wrapped(project: Project, wrapped: WrappedCommand) -> int:
 
 
 def _limit_s(wrapped: WrappedCommand) -> float:
-    """Return when the client stops waiting for the command, less what starting it took; 0: never.
-
-    Source: Claude Code's BASH_DEFAULT_TIMEOUT_MS, two minutes where it is not set.
-    """
+    """Return when the client stops waiting (two minutes), less what starting took; 0: never."""
     variables = process_variables()
     given = variables.get("BASH_DEFAULT_TIMEOUT_MS", "")
     default_ms = int(given) if given.isdecimal() else 120_000
@@ -186,7 +171,6 @@ class _Stop:
         threading.Thread(target=self.token.cancel, name="paddock-cancel", daemon=True).start()
 
     def pass_on(self, stream: Literal["stdout", "stderr"], chunk: bytes) -> None:
-        """Hand on what the command printed, as it is."""
         rest = memoryview(chunk)
         while rest and not self.token.is_cancelled:
             try:
@@ -199,7 +183,6 @@ class _Stop:
 
 @contextmanager
 def _ended_early(wrapped: WrappedCommand) -> Generator[_Stop]:
-    """Signals and the end of the client's shell, while the block runs."""
     stop = _Stop()
     with ExitStack() as held:
         for number in _ENDING:
@@ -231,8 +214,7 @@ def _watch(shell: int) -> None:
 def _tell_directory(project: Project, wrapped: WrappedCommand, ended_in: list[str]) -> None:
     """Name the directory in which the client's shell goes on, where it is another one.
 
-    Threat: it is the command's word. Only a directory of the workspace counts, as it stands on
-    the host by now.
+    Threat: it is the command's word. Only a directory of the workspace counts, as it is by now.
     """
     workspace = real_path(project.agents.read(wrapped.agent).workspace)
     if not ended_in or not os.path.isabs(ended_in[0]):
@@ -272,7 +254,7 @@ def _report(result: ToolResult) -> int:
 
 
 def _last_words(details: Mapping[str, Json]) -> Iterator[str]:
-    """What the command itself did not print: how it was ended, and what the fence refused."""
+    """Say what the command did not print: how it was ended, and what the fence refused."""
     lines = [str(line) for line in _list(details, "fence")]
     printed = str(details.get("stderr", "")).splitlines()
     last = printed[-len(lines) - 1 :][:1]

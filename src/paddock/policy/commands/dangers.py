@@ -1,11 +1,8 @@
 """What a wildcard in an allow rule does not cover: options that write or run something.
 
-A rule `git diff *` means "look at differences", not `git diff --output=~/.bashrc`.
-Whoever wants such an option names it in the rule. One row a reason; a program
-may have several. A program without a row is judged by the generic ones.
-
-Sources: the manual pages of the programs, and the published ways out of
-allow-lists by "harmless" commands.
+A rule `git diff *` means "look at differences", not `git diff --output=~/.bashrc`. One row a
+reason; a program without a row is judged by the generic ones. Sources: the programs' manual
+pages, and the published ways out of allow-lists.
 """
 
 from collections import defaultdict
@@ -26,10 +23,9 @@ LOADS: Final = "loads code or configuration from a place of its own"
 class Caution(Struct, frozen=True):
     """Words of `programs` that only a literal word of a rule covers, and what they do.
 
-    `long` options without dashes (an abbreviation counts as well), `short`
-    letters (anywhere in a cluster), `prefixes` of whole words, `holding` parts
-    of operands whatever their case (a name only as a whole word). A program is
-    a name, or a name with its subcommand.
+    `long` options without dashes (or abbreviated), `short` letters (anywhere in a cluster),
+    `prefixes` of whole words, `holding` parts of operands whatever their case. A program is a
+    name, or a name with its subcommand.
     """
 
     programs: tuple[str, ...]
@@ -255,7 +251,6 @@ GENERIC: Final = (
     Caution((), LOADS, ("config", "config-file", "rcfile", "init-file", "plugin", "load", "require",
                         "import", "module", "preload", "include"), "", ("@",)),
 )  # fmt: skip
-"""For programs without a row."""
 
 READERS: Final = frozenset(
     "ls dir vdir cat tac head tail wc grep egrep fgrep zgrep echo pwd which whereis stat du df cut "
@@ -324,7 +319,6 @@ _AWK_DANGER: Final = lazy_pattern(
 
 
 def is_plain_sed(script: str) -> bool:
-    """Whether a sed script only prints, deletes, substitutes and moves between its spaces."""
     at = 0
     while True:
         match = _SED_ONE.match(script, at)
@@ -342,7 +336,6 @@ def is_plain_sed(script: str) -> bool:
 
 
 def is_plain_awk(program: str) -> bool:
-    """Whether an awk program neither writes, nor runs, nor reads other files by name."""
     return not _AWK_DANGER.search(program)
 
 

@@ -1,8 +1,7 @@
-"""Whether the words that a wildcard covered are harmless: the narrow side of an allow.
+"""Decide whether the words that a wildcard covered are harmless: the narrow side of an allow.
 
-Each word of a command is either *named* (the rule has the same word literally
-there) or covered by a wildcard. What is covered must be a plain word, and none
-that makes the program write or run something (`dangers`). All doubt is a no.
+Each word is *named* (literally in the rule) or covered. What is covered must be a plain word,
+and none that makes the program write or run something (`dangers`). All doubt is a no.
 """
 
 import re
@@ -43,7 +42,6 @@ _NOTHING: Final = frozenset({"true", "false", ":"})
 
 
 def find_loose_word(words: Sequence[Word]) -> str:
-    """Return why a word is not plain enough for an allow; empty where all are."""
     for index, word in enumerate(words):
         if word.unknown or word.inexact:
             return f"{word.source!r}: {word.unknown or word.inexact}"
@@ -56,14 +54,12 @@ def find_loose_word(words: Sequence[Word]) -> str:
 
 
 def find_directory(words: Sequence[Word]) -> str:
-    """Return the directory of the workspace that `cd` changes to for certain; else empty."""
     named = [word.text for word in words[1:] if word.text != "--"]
     is_plain = all(word.is_literal for word in words) and words[0].text == "cd"
     return named[0] if is_plain and len(named) == 1 and is_inside(named[0]) else ""
 
 
 def is_inside(directory: str) -> bool:
-    """Whether the words alone tell that it lies below where one stands."""
     return directory[:1] not in ("", "-", "+", "/", "~") and ".." not in directory.split("/")
 
 
@@ -119,9 +115,8 @@ def find_danger(
 ) -> str:
     """Return what the program at `start` would do by a word that no rule names; else empty.
 
-    `starts` are the places of all programs: what a wrapper starts is judged by itself.
-    `named[i]` is None where the rule has word `i` literally, else the literal
-    beginning of the pattern that covers it.
+    `starts`: all programs, each judged by itself. `named[i]` is None where the rule has word `i`
+    literally, else the literal beginning of the pattern that covers it.
     """
     program = program_name(words[start])
     if start and named[start] is not None:
@@ -171,7 +166,6 @@ def _find_wrapper_danger(
 
 
 def find_subcommand(words: Sequence[str], start: int) -> int:
-    """Return the index of the first operand; the number of words where there is none."""
     index = start + 1
     while index < len(words) and words[index].startswith(("-", "+")):
         index += 2 if words[index] in GIT_BEFORE_VALUED else 1
@@ -282,7 +276,6 @@ def _find_operand_danger(
 
 
 def _allowed_option(word: str, row: Trusted) -> tuple[bool, bool, str]:
-    """Return whether a wildcard covers the option, whether it takes the next word, its value."""
     if word.startswith("--"):
         name, _, value = word[2:].partition("=")
         return name in row.long, False, value

@@ -1,8 +1,4 @@
-"""The door to the grammar: text to a syntax tree, loaded at the first parse.
-
-No other module imports tree-sitter. Nothing here judges: a tree with errors is
-still a tree.
-"""
+"""The one door to tree-sitter, loaded at the first parse. A tree with errors is still a tree."""
 
 import re
 from bisect import bisect_left
@@ -31,21 +27,14 @@ _DASH_BEFORE_DOCUMENT: Final = lazy_pattern(rb"(?<=[ \t])-(?=[ \t]*<<)")
 
 
 def parse_tree(text: str) -> "Node | None":
-    """Return the root of the syntax tree of `text`; None where it is too long to parse.
-
-    Limits: `command_code_chars_max` outside quotes, comments and here-documents,
-    since the parser's time is quadratic there.
-    """
+    """None where over `command_code_chars_max`: the parser's time is quadratic there."""
     if count_code_chars(text) > command_code_chars_max:
         return None
     return _parser().parse(_DASH_BEFORE_DOCUMENT.sub(b"_", text.encode())).root_node
 
 
 def count_code_chars(text: str) -> int:
-    """Return how many characters stand outside quotes, comments and here-documents.
-
-    Over `command_code_chars_max` the number is no longer exact.
-    """
+    """Count outside quotes, comments and here-documents; no longer exact over the limit."""
     at, count = 0, 0
     ends: dict[str, list[int]] = {}
     while count <= command_code_chars_max:
@@ -76,7 +65,6 @@ def _line_ends(text: str) -> dict[str, list[int]]:
 
 
 def _document_end(text: str, at: int, ends: list[int]) -> int:
-    """Return where the document ends that is announced before `at`; 0 where it has no end."""
     start = text.find("\n", at) + 1
     found = bisect_left(ends, start)
     return ends[found] if start and found < len(ends) else 0

@@ -13,8 +13,14 @@ from paddock.limits import (
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.exact import find_directory, is_neutral
 from paddock.policy.commands.grammar import count_code_chars, parse_tree
-from paddock.policy.commands.rough import rough_commands, rough_writes
-from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, SeenCommand, change_by, see_through
+from paddock.policy.commands.seeing import (
+    STARTING_ENVIRONMENT,
+    SeenCommand,
+    change_by,
+    rough_commands,
+    rough_writes,
+    see_through,
+)
 from paddock.policy.commands.walk import EVALUATED, Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Touch, Word
 from paddock.policy.commands.wrappers import HARMLESS
@@ -23,14 +29,9 @@ from paddock.policy.commands.writes import find_touch
 SCRIPTS_MAX: Final = 256
 """Texts inside texts (`sh -c '…'`) that one line may hold; a text that occurs twice counts once."""
 SCRIPTS_CODE_CHARS_MAX: Final = 2 * command_code_chars_max
-"""What of all of them together may be code.
-
-Threat: `env -S env -S …`, in which each word begins a script that goes on to the end of the line.
-"""
+"""Threat: `env -S env -S …`: each word begins a script that goes on to the end of the line."""
 READINGS_MAX: Final = 20_000
-"""Ways to read the commands of a line that are looked at."""
 MOVES_MAX: Final = 4
-"""Changes of the directory in a line that are followed."""
 _TOO_MUCH: Final = "scripts inside scripts, too many to follow"
 _TOO_LONG: Final = f"the line is longer than {command_chars_max} characters"
 _TOO_MANY: Final = f"the line does not parse, and has more than {command_parts_max} parts"
@@ -62,13 +63,10 @@ class _Line(Struct):
 def parse_line(text: str) -> CommandLine:
     """Return the commands of a line of shell, and what is doubtful about it.
 
-    Never raises: text that is not understood is a `CommandLine` with
-    `problems`, whose `commands` are what a deny can still be held against.
-
-    Limits: `command_chars_max`, `command_code_chars_max`, `command_parts_max`,
-    `command_depth_max`, `SCRIPTS_MAX`, `SCRIPTS_CODE_CHARS_MAX`, `READINGS_MAX`; over them the line
-    has a problem. Over all but `command_code_chars_max` it has a `bound`, too, and a command
-    that is anything.
+    Never raises: text that is not understood has `problems`, and its `commands` are what a deny
+    can still be held against. Over a limit (`command_chars_max`, `command_code_chars_max`,
+    `command_parts_max`, `command_depth_max`, those above) the line has a problem, and over all but
+    the second a `bound` and a command that is anything.
     """
     line = _Line()
     if len(text) > command_chars_max:
@@ -180,7 +178,6 @@ def _walk(text: str) -> Findings:
 
 
 STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
-"""Targets of redirections that are no file."""
 
 
 def _add(line: _Line, raw: RawCommand, depth: int, within: _Command | None) -> None:

@@ -1,8 +1,7 @@
-"""The command target of a rule: `git diff *`, compiled once, matched often.
+"""The command target of a rule: `git diff *`, compiled once, matched often, by words.
 
-By words. A final `*` stands for any words, none included; inside a word `*`
-stands for any part of it, newlines included. Quotes group a word and take `*`
-literally. What no simple command can ever match does not compile.
+A final `*` stands for any words, none included; inside a word for any part of it, newlines
+included. Quotes take `*` literally. What no simple command can match does not compile.
 """
 
 import re
@@ -30,14 +29,10 @@ _FILE: Final = lazy_pattern(r"[^./][./]|[./][^./]")
 """What names one file or directory; `.` and `./...` stand for where one is."""
 ASSIGNED: Final = "an assignment stands before the command"
 WORDS_DIFFER: Final = "the words do not match"
-"""The first of the obstacles: the others say why words that match do not suffice."""
 
 
 class PatternWord(Struct, frozen=True):
-    """One word of a pattern: literal parts, with `*` between them.
-
-    One that `is_folded`, in lower case, is compared whatever the letter case.
-    """
+    """Literal parts with `*` between them; one that `is_folded`, in lower case, ignores case."""
 
     parts: tuple[str, ...]
     is_folded: bool = False
@@ -72,7 +67,6 @@ class PatternWord(Struct, frozen=True):
         return True
 
     def may_match(self, word: Word) -> bool:
-        """Whether it stands for `word`, or for what an unquoted pattern may become."""
         if self.matches(word.text):
             return True
         if not word.glob:
@@ -87,12 +81,9 @@ class PatternWord(Struct, frozen=True):
 
 
 class CommandPattern(Struct, frozen=True):
-    """A compiled command pattern.
+    """A compiled command pattern: `words` without a final `*` (`is_open`), `wide` for deny and ask.
 
-    `text` is the pattern as written, `words` its words without a final `*`,
-    which `is_open` stands for, `wide` the same as a deny or an ask compares them.
-    `options` are those among them that may stand anywhere, `operands` the rest without the
-    program.
+    `options` are words that may stand anywhere, `operands` the rest without the program.
     """
 
     text: str
@@ -111,13 +102,12 @@ class CommandPattern(Struct, frozen=True):
         )
 
     def matches_any_reading(self, command: SimpleCommand) -> bool:
-        """Whether a deny or an ask with this pattern concerns `command`."""
         return command.is_anything or any(
             self._matches_reading(reading) for reading in command.readings
         )
 
     def may_come_to_match(self, command: SimpleCommand) -> bool:
-        """Whether it might match once the words that are only known at run time are known."""
+        """Return whether it might match once the words that only run time tells are known."""
         return any(self._may_become(reading, command.is_open) for reading in command.readings)
 
     def may_be_started(self, command: SimpleCommand) -> bool:
@@ -130,11 +120,7 @@ class CommandPattern(Struct, frozen=True):
         return any(self._matches_reading(Reading(words, at, len(words))) for at in places)
 
     def matches_exactly(self, command: SimpleCommand) -> bool:
-        """Whether an allow with this pattern covers `command`.
-
-        The pattern for any command covers any; a narrow one only what
-        `find_obstacle` has nothing against.
-        """
+        """Return whether an allow with this pattern covers `command`."""
         return self.is_any or not self.find_obstacle(command)
 
     def find_obstacle(self, command: SimpleCommand) -> str:
@@ -203,7 +189,6 @@ class CommandPattern(Struct, frozen=True):
         return all(word.may_match(one) for word, one in zip(self.wide[1:], found[1:], strict=True))
 
     def _matches_anywhere(self, reading: Reading) -> bool:
-        """Whether the options stand somewhere among the words, alone or together."""
         words = reading.all_words()
         if not words or not self._matches_program(words[0]):
             return False
@@ -263,7 +248,6 @@ class CommandPattern(Struct, frozen=True):
 
 
 def _options_of(text: str) -> frozenset[str]:
-    """Return the options that a word gives, in any of their names; none for an operand."""
     if text.startswith("--") and len(text) > 2:
         name = text[2:].partition("=")[0]
         # An abbreviation counts as each that it may be.

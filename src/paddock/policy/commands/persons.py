@@ -1,12 +1,8 @@
 """A person's acts: what of Paddock's own command line no agent runs.
 
-Whatever changes trust, policy, agents, approvals, hooks or history takes the fence down or
-moves it, so each command is a person's act that `READING` does not name: a new one is, too.
-The list stands here and not beside the parser, since rules about commands are asked of it
-before anything runs; a test holds it against the parser.
-
-A net and no wall: a program of any other name may run the same code. What holds it is the
-sandbox, in which neither plane, configuration nor a client's settings can be changed.
+Each command is one that `READING` does not name: a new one is, too. The list stands here since
+rules are asked of it before anything runs; a test holds it against the parser. A net and no
+wall: what holds a program of another name is the sandbox.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,8 +35,7 @@ READING: Final[dict[str, frozenset[str]]] = {
 }
 """Every command with the sub-commands that only read; "" is the command without one.
 
-`call` is governed itself. `run` and `admin` have a model work as any agent of the plane;
-`mcp` serves whoever talks to it, who could answer what is asked.
+`call` is governed itself; `run` and `admin` work as any agent; `mcp` serves whoever talks to it.
 """
 CLIENT_RUN: Final = frozenset({("hook", ""), ("mcp", "")})
 """What a client starts by itself: no agent types it, and it is not refused to a client's child."""
@@ -65,15 +60,11 @@ _FIXED: Final = lazy_pattern(r"""["'][^$`"'\-\\]|[^$`"'\-\\*?\[{~]""")
 
 
 def find_persons_act(line: CommandLine) -> str:
-    """Return the first person's act among the commands of a line, as it is shown; or empty."""
     return next((act for each in line.commands for act in _acts(each, line.text)), "")
 
 
 def place_of(arguments: Sequence[str]) -> tuple[str, str]:
-    """Return the command and the sub-command of the words behind `paddock`; empty where none.
-
-    A sub-command is told by standing first, but for the options that every command takes.
-    """
+    """Return the command and the sub-command of the words behind `paddock`; empty where none."""
     rest = _without_common(arguments)
     name = rest[0] if rest else ""
     has_sub = len(rest) > 1 and "" not in READING.get(name, ()) and not rest[1].startswith("-")
@@ -81,7 +72,6 @@ def place_of(arguments: Sequence[str]) -> tuple[str, str]:
 
 
 def is_persons_act(arguments: Sequence[str]) -> bool:
-    """Whether these words behind `paddock` are a person's act."""
     rest = _without_common(arguments)
     if not rest or _asks_for_help(rest):
         return False

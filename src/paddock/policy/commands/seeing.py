@@ -1,9 +1,8 @@
-"""Seeing through a command: every way to read it, and what it would start.
+"""Every way to read a command, and what it would start.
 
-Threat: `git push` as `env -i git push`, `/usr/bin/git -C . push`, `{git,push}`,
-`xargs git push`, `sh -c 'git push'`, `git -c alias.x=push x`. A deny of
-`git push *` must catch each of them, so readings are added rather freely; an
-allow never uses them.
+Threat: `git push` as `env -i git push`, `/usr/bin/git -C . push`, `{git,push}`, `xargs git
+push`, `sh -c 'git push'`, `git -c alias.x=push x`. A deny must catch each of them, so readings
+are added freely; an allow never uses them.
 """
 
 import re
@@ -18,8 +17,7 @@ from msgspec import Struct, field
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
 from paddock.policy.commands.exact import find_subcommand, is_caught
-from paddock.policy.commands.rough import rough_commands
-from paddock.policy.commands.words import Reading, Word, program_name
+from paddock.policy.commands.words import Reading, Word, bare_word, program_name
 from paddock.policy.commands.wrappers import (
     ASSIGNMENT,
     GIT_BEFORE,
@@ -35,13 +33,20 @@ from paddock.policy.commands.wrappers import (
     find_start,
 )
 
+WINDOW_WORDS: Final = 100
+"""Half of what is read as one command."""
+
+_CONTINUATION: Final = lazy_pattern(r"\\\r?\n")
+_QUOTING: Final = lazy_pattern(r"""\$?['"]|\\|\x00""")
+_ENDS: Final = lazy_pattern(r"[;&|<>(){}`\n\r]+|\$\(|\b(?:then|do|else|elif|if|while|until)\b|!")
+_WRITES: Final = lazy_pattern(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
+
 CHANGERS: Final = frozenset(
     ". alias bind cd compgen complete compopt coproc declare dirs enable eval exec export fc "
     "getopts hash history let local logout mapfile popd pushd read readarray readonly select set "
     "shopt source suspend trap typeset ulimit umask unalias unset".split()
 )
-"""Builtins after which a later word of the line may mean something else: another directory,
-another program of the same name, another environment."""
+"""Builtins after which a later word of the line may mean something else."""
 STARTING_ENVIRONMENT: Final = lazy_pattern(
     r"(?:PATH|IFS|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|GCONV_PATH|LESSOPEN|LESSCLOSE"
     r"|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES"
@@ -52,7 +57,6 @@ STARTING_ENVIRONMENT: Final = lazy_pattern(
     r"|XDG_|NODE_(?!(?:ENV|DEBUG|NO_WARNINGS|DISABLE_COLORS|PENDING_DEPRECATION)\+?=)).*=",
     re.DOTALL,
 )
-"""Assignments that decide which program runs or what it loads."""
 
 _REPLACING: Final = lazy_pattern(r"-[A-Za-z0-9]*[Ii].*|--replace.*|\{.*\}", re.DOTALL)
 """Options with which xargs puts what it reads elsewhere than behind the words that stand there."""
@@ -61,7 +65,6 @@ _MOVING: Final = {
     "env": lazy_pattern(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
     "sudo": lazy_pattern(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
 }
-"""Options with which a program changes its directory before it starts another one."""
 _PYTHON_CLUSTER: Final = lazy_pattern(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
 """Options of Python in one word: up to the first that takes a value, and what of it follows."""
 _ANSWERS: Final = lazy_pattern(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
@@ -80,8 +83,6 @@ OPTIONS_MAX: Final = 64
 
 
 class SeenCommand(Struct):
-    """What one command turned out to be. `changes` and `run_time` concern the whole line."""
-
     readings: list[Reading] = field(default_factory=list[Reading])
     starts: list[int] = field(default_factory=list[int])
     scripts: list[str] = field(default_factory=list[str])
@@ -97,12 +98,10 @@ class SeenCommand(Struct):
 
 
 def change_by(name: str) -> str:
-    """Say why a command of one of the `CHANGERS` is in doubt."""
     return f"{name} can change what a later word of the line means"
 
 
 def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenCommand:
-    """Return every reading of a command; `documents` are what stands on its input."""
     seen = SeenCommand()
     bases = [words]
     if any(word.alternatives for word in words):
@@ -113,8 +112,6 @@ def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenComman
 
 
 class _Seeing:
-    """All readings of one list of words. Each place is looked at once."""
-
     def __init__(
         self,
         seen: SeenCommand,
@@ -278,7 +275,6 @@ class _Seeing:
             self.run_time("git takes configuration from the environment")
 
     def setting(self, key: str, value: str) -> None:
-        """Read a value of git's configuration as the command that it may be."""
         if value.lstrip().startswith("!"):
             self.script(value.lstrip()[1:])
         elif key.lower().startswith("alias."):
@@ -310,7 +306,6 @@ class _Seeing:
                 pass
 
     def nested(self, at: int, end: int, name: str) -> None:
-        """`uv run COMMAND`, and its kin."""
         subs = NESTING.get(name)
         if subs is None:
             return
@@ -372,12 +367,10 @@ class _Seeing:
 
     @cached_property
     def environment(self) -> list[int]:
-        """The words that are assignments which decide what runs."""
         return self.places(STARTING_ENVIRONMENT.match)
 
     @cached_property
     def moving(self) -> dict[str, list[int]]:
-        """The words with which a program changes its directory."""
         return {name: self.places(option.fullmatch) for name, option in _MOVING.items()}
 
     def is_shell(self, index: int) -> bool:
@@ -417,7 +410,6 @@ def _runs_in_subscript(text: str) -> bool:
 
 
 def _given(text: str, key: str) -> str:
-    """Return the value that stands in the word of an option itself; empty where none does."""
     if text.startswith("--"):
         return text.partition("=")[2].removeprefix("exec=")
     rows = (row for row in CAUTIONS_BY_PROGRAM[key] if row.does == STARTS)
@@ -429,3 +421,29 @@ def _given(text: str, key: str) -> str:
 def _holds(places: list[int], start: int, end: int) -> bool:
     found = bisect_left(places, start)
     return found < len(places) and places[found] < end
+
+
+def rough_commands(text: str) -> list[tuple[Word, ...]]:
+    """Split a line that does not parse wherever a command could end; nothing here is allowed.
+
+    A deny must not become an ask because a line is damaged or too long.
+    """
+    plain = _QUOTING.sub("", _CONTINUATION.sub("", text))
+    if "{" in plain:
+        # A brace expansion where a program is expected: `{git,push}`.
+        plain += "\n" + plain.replace("{", " ").replace(",", " ").replace("}", " ")
+    found: list[tuple[Word, ...]] = []
+    for part in _ENDS.split(plain):
+        words = [bare_word(word, "the line does not parse") for word in part.split()]
+        # Windows that overlap, since seeing through a wrapper looks at every later word.
+        found.extend(
+            tuple(words[start : start + 2 * WINDOW_WORDS])
+            for start in range(0, len(words), WINDOW_WORDS)
+        )
+    return found
+
+
+def rough_writes(text: str) -> list[str]:
+    plain = _QUOTING.sub("", _CONTINUATION.sub("", text))
+    # `>! f` writes `f` to zsh, and `!` to bash.
+    return [text for match in _WRITES.finditer(plain) for text in (match[2], match[1]) if text]

@@ -1,9 +1,7 @@
 """A syntax tree to the raw commands of a line, and to what is doubtful about it.
 
-The tree only says where the words and the structure are: each word is read
-again from its source (`words`), what stands around the tokens is checked
-(`tokens`), and a node of an unknown kind, an error or a missing token makes the
-line a problem.
+Each word is read again from its source (`words`), what stands around the tokens is checked;
+an unknown kind of node, an error or a missing token makes the line a problem.
 """
 
 import re
@@ -26,10 +24,7 @@ _AFTER_MARK: Final = b" \t\n;|&>)"
 
 
 def find_document(data: bytes, at: int, mark: bytes, *, tabs: bool) -> tuple[int, int] | None:
-    """Return where the document announced before `at` starts, and where its mark stands.
-
-    None where it has no end, or where its line announces a second one.
-    """
+    """Return where it starts, and its mark; None without an end, or with two announced."""
     line_end = data.find(b"\n", at)
     if line_end < 0 or b"<<" in data[at:line_end]:
         return None
@@ -84,7 +79,6 @@ RUN_TIME: Final = {
     "c_style_for_statement": "arithmetic is evaluated at run time",
     "subscript": "a subscript is evaluated at run time",
 }
-"""Kinds of node that make a line known at run time only, with the reason."""
 ARITHMETIC: Final = "arithmetic is evaluated at run time"
 TESTED: Final = "a test with arithmetic is evaluated at run time"
 EVALUATED: Final = frozenset(
@@ -187,7 +181,6 @@ class TokenCheck:
             self.problem("a command ends inside a word")
 
     def frame(self, root: "Node") -> None:
-        """Check the tree as a whole, and what stands before the first and after the last token."""
         if root.has_error:
             self.problem("the line does not parse")
         outside = (self.data[: root.start_byte], self.data[root.end_byte :])
@@ -231,7 +224,7 @@ class RawCommand(Struct):
 
 
 class Findings(Struct):
-    """What a walk found; each list of sentences without repetitions, in order."""
+    """Sentences without repetitions, in order."""
 
     commands: list[RawCommand] = field(default_factory=list[RawCommand])
     writes: list[str] = field(default_factory=list[str])
@@ -253,8 +246,6 @@ def walk_tree(root: "Node", data: bytes) -> Findings:
 
 
 class _Walk:
-    """One walk. `visit` returns the nodes to go on with."""
-
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.found = Findings()
@@ -388,7 +379,6 @@ class _Walk:
         return later
 
     def test(self, node: "Node") -> "list[Node]":
-        """`[ … ]` is a command, `[[ … ]]` is syntax."""
         children = node.children
         self.tokens.edges(node)
         if children and children[0].type == "[[":

@@ -1,16 +1,8 @@
-"""One shell word: from its source to what a program would be given.
+"""One shell word: from its source to what a program would be given (bash(1), QUOTING).
 
-Source: bash(1), QUOTING and EXPANSION. The rules kept here:
-  * quotes are removed as bash removes them; what is not understood is said to
-    be so (`WordProblem`), never guessed;
-  * an expansion makes the word *unknown*: its value is only known at run time;
-  * what bash may turn into something else before the program sees it (a brace
-    or tilde expansion, a pattern) is marked, since a narrow allow rests on
-    nothing but the plain word.
-
-Also here:
-
-- What a line of shell is, as policy sees it.
+Quotes go as bash removes them; an expansion makes the word *unknown* until run time; what bash
+may turn into something else first (a brace or tilde expansion, a pattern) is marked, since a
+narrow allow rests on the plain word; what is not understood is a `WordProblem`, never guessed.
 """
 
 import re
@@ -24,12 +16,9 @@ from paddock.limits import path_bytes_max
 from paddock.pattern import lazy_pattern
 
 EXPANSIONS_MAX: Final = 64
-"""Words that one brace expansion may become; one with more counts as unknown."""
 BRACES_MAX: Final = 12
-"""Opening braces in one word; as above."""
 
 Char = tuple[str, bool]
-"""A character, and whether it was quoted."""
 
 
 class WordProblem(ValueError):
@@ -37,13 +26,11 @@ class WordProblem(ValueError):
 
 
 class Word(Struct, frozen=True):
-    """A word of a command.
+    """`text` is the word without its quotes; of an unknown word, its source.
 
-    `text` is the word without its quotes; of an unknown word, its source.
-    `unknown` says why the value is only known at run time, `inexact` why a
-    narrow allow cannot rest on it; both are empty for a plain word. `glob` is a
-    regular expression for what an unquoted pattern may become, `name_glob` one for
-    its last component. `alternatives` are the words that a brace expansion makes.
+    `unknown` says why run time decides, `inexact` why a narrow allow cannot rest on it; both are
+    empty for a plain word. `glob` is a regular expression for what an unquoted pattern may become,
+    `name_glob` one for its last component; `alternatives` are what a brace expansion makes.
     """
 
     text: str
@@ -84,12 +71,7 @@ _CONSTANT: Final = lazy_pattern(
 
 
 def parse_word(source: str) -> Word:
-    """Return the word that `source` is.
-
-    Raises:
-        WordProblem: the source is no single word, or not understood.
-
-    """
+    """Parse; WordProblem where the source is no single word, or not understood."""
     if _SIMPLE.fullmatch(source):
         return Word(source, source)
     constant = _CONSTANT.fullmatch(source)
@@ -126,7 +108,6 @@ def parse_word(source: str) -> Word:
 
 
 def bare_word(text: str, inexact: str) -> Word:
-    """Return the word that unquoted `text` is, whose only expansion is that of a pattern."""
     word = Word(text, text, inexact=inexact)
     chars = [(char, False) for char in text] if _is_pattern(text) else []
     return _with_glob(word, chars) if chars else word
@@ -172,7 +153,6 @@ def _alternative(chars: list[Char], source: str) -> Word:
 
 
 def _is_pattern(bare: str) -> bool:
-    """Whether there is a star, a question mark, or a set with something in it."""
     return "*" in bare or "?" in bare or 0 <= bare.find("[") < bare.rfind("]") - 1
 
 
@@ -224,7 +204,6 @@ def _parts_regex(parts: list[str]) -> str:
 
 
 def _find_closing(chars: list[Char], closings: list[int], at: int) -> int:
-    """Return the index after the `]` that closes a set opened before `at`, or 0."""
     start = at + 1 if at < len(chars) and chars[at][0] in "!^" else at
     found = bisect_left(closings, start + 1)
     return closings[found] + 1 if found < len(closings) else 0
@@ -272,10 +251,6 @@ _SEQUENCE: Final = lazy_pattern(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?
 
 
 def expand_braces(chars: list[Char]) -> list[list[Char]] | None:
-    """Return the words that brace expansion makes of `chars`; None where they are too many.
-
-    Source: bash(1), Brace Expansion.
-    """
     if sum(char == ("{", False) for char in chars) > BRACES_MAX:
         return None
     for start, char in enumerate(chars):
@@ -311,7 +286,6 @@ def _closing_brace(chars: list[Char], start: int) -> int:
 
 
 def _brace_parts(inside: list[Char]) -> list[list[Char]]:
-    """Return the alternatives of one pair of braces; none where it is no expansion."""
     parts: list[list[Char]] = [[]]
     depth = 0
     for char in inside:
@@ -343,24 +317,17 @@ SYSTEM_DIRECTORIES: Final = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", 
 
 
 def program_name(path: str) -> str:
-    """Return the last component of a program's path; the path itself where it ends in a slash."""
     return path.rpartition("/")[2] or path
 
 
 def exact_program(path: str) -> str:
-    """Return the name of a program in a system directory; any other path as it is.
-
-    Threat: a file in the workspace that is named like an allowed program.
-    """
+    """Threat: a file in the workspace that is named like an allowed program."""
     directory, slash, name = path.rpartition("/")
     return name if directory + slash in SYSTEM_DIRECTORIES else path
 
 
 class Sift(Struct, frozen=True):
-    """What becomes of what find finds below `start`, where all its tests hold.
-
-    `act` is an operation of `tool:file:`; with `target` the files come to stand in that.
-    """
+    """What becomes of what find finds below `start`: an operation on files, and its target."""
 
     act: str
     start: str
@@ -369,11 +336,7 @@ class Sift(Struct, frozen=True):
 
 
 class Touch(Struct):
-    """The paths that a command touches, as they stand in it.
-
-    `copied` are sources with the target that they, or what is below them, come to stand in.
-    `doubts` are reasons to ask.
-    """
+    """The paths that a command touches, as they stand in it; `doubts` are reasons to ask."""
 
     written: list[str] = field(default_factory=list[str])
     removed: list[str] = field(default_factory=list[str])
@@ -413,16 +376,11 @@ class Reading(Struct, frozen=True):
 class SimpleCommand(Struct, frozen=True):
     """One simple command of a line.
 
-    `text` is its source, `words` its words in order, `assignments` what stands
-    before them. `readings` are the ways that deny and ask read it, the words as
-    they stand first. `starts` are the places in `words` where a program's name
-    stands: 0, and what wrappers start. `obstacles` say why no narrow allow may
-    match it, whatever its words are; empty where one may. `is_anything` stands
-    for what was too much to be read: any deny and any ask concerns it.
-    `is_open` says that further words come at run time, behind those that stand there.
-    `touch` is what its words name, `writes` the targets of its redirections.
-    One that `is_neutral` needs no rule beside commands that rules name; one that `is_moved`
-    may run in another directory of the workspace than the line.
+    `readings` are the ways that deny and ask read it, the words as they stand first. `starts` are
+    the places in `words` of programs' names: 0, and what wrappers start. `obstacles` say why no
+    narrow allow may match it. `is_anything`: too much to be read, any deny and ask concerns it.
+    `is_open`: further words come at run time. `writes` are the targets of redirections. One that
+    `is_neutral` needs no rule; one that `is_moved` may run in another directory.
     """
 
     text: str
@@ -440,28 +398,20 @@ class SimpleCommand(Struct, frozen=True):
 
     @property
     def program(self) -> str:
-        """The first word: the program as it is named in the line."""
+        """Return the program as it is named in the line."""
         return self.words[0].text
 
 
 class CommandLine(Struct, frozen=True):
-    """A line of shell, taken apart.
+    """A line of shell, taken apart; paths as they stand in it, unresolved.
 
-    `commands` are its simple commands in source order: of pipelines, lists,
-    groups, compound commands, functions, substitutions and here-documents, and
-    those of scripts given as text (`sh -c '…'`). What a wrapper such as `env`
-    starts is a reading of the wrapper's command, not another command.
-
-    `writes` are the targets of redirections, `reads` their sources; `touched` the further
-    targets that can be read off known programs (`tee`, `sed -i`, `cp`), `removed` what known
-    programs take away (`rm`, what `mv` moves), `copied` sources with their targets; all as they
-    stand in the line, unresolved. `runtime_only` sentences say what is only known at
-    run time, `problems` why the line was not understood: no narrow allow matches either.
-    A line with a problem has one of each. Where `may_be_any`, what is not known may be
-    any program; else only words of the programs that stand there are not known. `doubts`
-    are those of `runtime_only` that are about files which a known program may change.
-    `bound` names the limit over which the line was not read on, `moves` the directories of
-    the workspace that the line changes to.
+    `commands` are its simple commands in source order, those of scripts given as text (`sh -c '…'`)
+    included; what a wrapper starts is a reading, not another command. `writes` and `reads` are
+    redirections; `touched`, `removed` and `copied` can be read off known programs. `runtime_only`
+    says what is only known at run time, `problems` why the line was not understood: no narrow allow
+    matches either, and a line with a problem has one of each. `may_be_any`: what is not known may
+    be any program. `doubts` are of `runtime_only`, about files. `bound` names the limit that was
+    passed, `moves` the directories of the workspace that the line changes to.
     """
 
     text: str
@@ -480,5 +430,5 @@ class CommandLine(Struct, frozen=True):
 
     @property
     def wanted(self) -> tuple[SimpleCommand, ...]:
-        """The commands that a rule has to name for the line to be allowed."""
+        """Return the commands that a rule has to name for the line to be allowed."""
         return tuple(each for each in self.commands if not each.is_neutral) or self.commands

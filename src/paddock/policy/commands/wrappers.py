@@ -1,11 +1,7 @@
 """Programs that start another program named in their words: `env`, `nice`, `xargs`, `sh -c`.
 
-Deny and ask look through them; an allow must name what they start. A row says
-how to find the command among the words. Where an option is not in its row, or
-its value cannot be told, every later word may be the program: that is how a
-deny stays whole when a program learns a new option.
-
-Sources: the programs' own manual pages (util-linux, coreutils, findutils, sudo).
+A row says how to find the command (sources: the manual pages). Where an option is not in its
+row, or its value cannot be told, every later word may be the program: a deny stays whole.
 """
 
 import re
@@ -41,10 +37,9 @@ LOADERS: Final = lazy_pattern(r"ld-linux.*\.so.*|ld-musl.*\.so.*|ld\.so.*|ld64\.
 class Wrapper(Struct, frozen=True):
     """How `names` take their options before the command that they start.
 
-    `flags` and `valued` are letters, `words` long options without a value,
-    `settings` long options with one; `operands` words stand before the command (-1: any number);
-    `assigns` says that `NAME=value` words do; `joins` that a shell gets all
-    words joined; `prints` are letters with which nothing is started.
+    `flags` and `valued` are letters, `words` long options without a value, `settings` with one;
+    `operands` words stand before the command (-1: any number); `assigns`: `NAME=value` words do;
+    `joins`: a shell gets all words joined; with `prints` nothing is started.
     """
 
     names: tuple[str, ...]
@@ -128,7 +123,6 @@ class CommandStart(Struct, frozen=True):
 
 
 def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> CommandStart:
-    """Return where the command starts that the wrapper at `at` starts, before `end`."""
     index = at + 1
     while index < end:
         word = words[index]
@@ -175,7 +169,6 @@ def _option_words(text: str, row: Wrapper) -> int:
 
 
 def find_executed(words: tuple[Word, ...], at: int, end: int) -> list[tuple[int, int]]:
-    """Return where the commands of `find … -exec COMMAND ;` start and end."""
     found: list[tuple[int, int]] = []
     index = at + 1
     while index < end:
@@ -189,14 +182,11 @@ def find_executed(words: tuple[Word, ...], at: int, end: int) -> list[tuple[int,
 
 
 class ShellCall(Struct, frozen=True):
-    """What a shell is given: a script as text, a file, or (neither) its input."""
-
     script: int = 0
     file: int = 0
 
 
 def find_script(words: tuple[Word, ...], at: int, end: int) -> ShellCall | None:
-    """Return what the shell at `at` runs; None where it only prints something."""
     index, takes_text = at + 1, False
     while index < end:
         text = words[index].text

@@ -26,14 +26,13 @@ _STASHES: Final = "git stash takes away every file that git does not track"
 class _Row(Struct, frozen=True):
     """What the words of `programs` mean; options stand with their dashes, between blanks.
 
-    `operands` says which of them are written (`all`, `first`, `second`, `rest` but the first), or
-    that they are `removed`, `copied` or `moved` into the last, `fetched` (URLs), `packed`; with
-    one of `only` alone, not with one of `unless`, with one of `below` all that is below them, too.
-    Where nothing is written, `default` is. Options: the value of `takes` is text (behind `?` it
-    stands in the same word, if at all), that of `writes` is written, that of `into` the directory
-    into which operands go, that of `suffixes` comes behind each name. Without one of `script` the
-    first operand is text. With one of `links`, always where that is empty, it makes links; with
-    one of `doubted` words do not tell the names. `reads`: what else it is given, it reads.
+    `operands` says which are written (`all`, `first`, `second`, `rest` but the first), `removed`,
+    `copied` or `moved` into the last, `fetched` (URLs), `packed`; with one of `only` alone, not
+    with one of `unless`, with `below` all below them, too; none: `default`. The value of `takes`
+    is text (behind `?` in the same word), that of `writes` written, that of `into` a directory
+    for operands, that of `suffixes` put behind each name. Without `script` the first operand is
+    text. `links` (empty: always) makes links; after `doubted` words do not tell the names;
+    `reads`: it reads them.
     """
 
     programs: str
@@ -144,11 +143,9 @@ _TABLE: Final = {
 PROGRAMS: Final = frozenset(
     name for name, row in _TABLE.items() if row.operands or row.default or row.writes
 ) | {"dd", "find", "git", "tar", "bsdtar"}
-"""Programs that may write what their words name."""
 BY_OPTION: Final = frozenset(
     name for name, row in _TABLE.items() if row.writes and not (row.operands or row.default)
 )
-"""Of those, the ones that write only what an option names."""
 _PARTS: Final = {
     "": slice(0),
     "all": slice(None),
@@ -159,7 +156,6 @@ _PARTS: Final = {
 _DIRECTORY: Final = lazy_pattern(r"/$|(?:^|/)(?:\.{1,2}|[^./]+)$")
 """A target that is taken for a directory: a name with an extension is a file's."""
 _ELSEWHERE: Final = lazy_pattern(r"[^/]*:")
-"""How scp and rsync name another machine."""
 _TEXT_OPTION: Final = lazy_pattern(r"--(?:ex|ig|not|message|title|body|desc|subject|comment|name)")
 """Options of any program whose value is text, or names what is left out."""
 _URL: Final = lazy_pattern(r"(?!file:)\w+://")
@@ -168,7 +164,6 @@ _FOUND: Final = "{}"
 
 
 def find_touch(readings: Sequence[Reading], starts: Iterable[int] = ()) -> Touch:
-    """Return what a command would touch, as its readings name it; `starts` are sure programs."""
     whole, sure = Touch(), frozenset(starts)
     plain: list[tuple[Reading, Touch]] = []
     # One with a head of its own guesses at options, where a write would be a guess.
@@ -194,13 +189,10 @@ def find_touch(readings: Sequence[Reading], starts: Iterable[int] = ()) -> Touch
 
 
 def all_below(directory: str) -> tuple[str, str]:
-    """What stands below a directory, as copied to where it stands: each file of it is written."""
     return (f"{directory.rstrip('/')}/.", directory)
 
 
 class _Words(Struct):
-    """The words of a command, told apart. `given` are options with their values."""
-
     operands: list[str] = field(default_factory=list[str])
     given: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
@@ -208,7 +200,6 @@ class _Words(Struct):
         return any(_is_named(option, spec) for option, _ in self.given)
 
     def holds(self, spec: str) -> bool:
-        """Whether one is given and none is taken back."""
         return self.has(spec) and not any(option[:5] == "--no-" for option, _ in self.given)
 
     def of(self, spec: str) -> list[str]:
@@ -240,7 +231,6 @@ def _split(words: Sequence[str], row: _Row) -> _Words:
 
 
 def _options(word: str, valued: list[str]) -> Iterator[tuple[str, str, bool]]:
-    """Yield each option of a word with its value, and whether that is the next word."""
     name, equals, value = word.partition("=")
     known = [each for each in valued if _is_named(name, each)] if len(name) > 2 else []
     if word.startswith("--") or known:
@@ -289,7 +279,6 @@ def _of_row(name: str, words: Sequence[str], row: _Row) -> Touch:
 
 
 def _chosen(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
-    """Return the operands that are written, and note what else becomes of them."""
     operands, places = found.operands, found.of(row.into)
     match row.operands:
         case "removed":
@@ -332,7 +321,6 @@ def _brought(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
 
 
 def _packed(name: str, row: _Row, found: _Words, touch: Touch) -> list[str]:
-    """Return each file, which goes, and its name with an end, or without."""
     operands = found.operands
     if found.has("-c --stdout --to-stdout"):
         return operands
@@ -403,7 +391,6 @@ _FIND_TESTS: Final = {
 
 
 def _find(words: Sequence[str], executed: Iterable[Touch]) -> Touch:
-    """What find writes its output to, and what becomes of what it finds."""
     touch = Touch([words[at + 1] for at in range(len(words) - 1) if words[at] in _FIND_FILES])
     at = 0
     while at < len(words) and (words[at] in ("-H", "-L", "-P", "-D") or words[at][:2] == "-O"):
@@ -452,7 +439,6 @@ _TAR: Final = _Row("tar", "", "-b -f -F -H -I -K -L -N -T -V -X --file --exclude
 
 
 def _tar(words: Sequence[str]) -> Touch:
-    """The archive that tar makes; where it unpacks, and the members that it names."""
     left = list(words)
     if left and not left[0].startswith("-"):
         # The old way: all letters in the first word, their values behind it.
@@ -499,7 +485,6 @@ _HARMLESS_KEY: Final = lazy_pattern(
 
 
 def _git(words: Sequence[str]) -> Touch:
-    """What git changes of the paths that it is given, from the directory that `-C` names."""
     directory, places, left = "", list[str](), list(words)
     while left and left[0].startswith("-"):
         word = left.pop(0)
@@ -540,10 +525,7 @@ def _git_stash(words: Sequence[str]) -> Touch:
 
 
 def _git_restore(words: Sequence[str]) -> Touch:
-    """`git checkout` and `git restore` write what is named, and all that is below it.
-
-    Below where one stands, or above it, that is whatever git keeps: a question.
-    """
+    """Below where one stands, or above it, that is whatever git keeps: a question."""
     found = _split(words, _Row(""))
     is_index = all(_is_named(each, "-S --staged -q --quiet") for each, _ in found.given)
     if found.has("-S --staged") and is_index:
@@ -555,10 +537,7 @@ def _git_restore(words: Sequence[str]) -> Touch:
 
 
 def _git_clean(words: Sequence[str]) -> Touch:
-    """What is ignored goes with `x` and `X`: among it are the files of secrets.
-
-    Without them it goes by git's own lists, which words do not tell: a question.
-    """
+    """Ask without `x` and `X`: words do not tell git's own lists."""
     found = _split(words, _Row("", takes="-e --exclude"))
     if found.holds("-n --dry-run"):
         return Touch()
@@ -573,7 +552,6 @@ def _git_clean(words: Sequence[str]) -> Touch:
 
 
 def _git_config(words: Sequence[str]) -> Touch:
-    """The file that is named; else git's own, where a key may name a program to be run."""
     found = _split(words, _Row("", takes="-f --file --type --default --comment --value --url"))
     if found.has("--get --get-all --get-regexp --get-urlmatch --get-colorbool --list -l"):
         return Touch()

@@ -7,10 +7,6 @@
     compare, replay          two policies: calls that they answer differently; recorded calls again
     witness_calls, sampling  which calls are worth putting to both
 
-Above the policy and never beneath it: nothing that decides a call imports from here.
-
-Dangers: an answer beside the engine's own, which would be believed; a proposal that
-opens more than was asked for; patterns made to keep a question busy without an end.
-So every answer comes from `decide` itself, a proposed change is tried before it is
-shown, and searches are bounded and say where they stopped.
+Nothing that decides a call imports from here. Every answer comes from `decide`, a proposed
+change is tried before it is shown, and searches are bounded and say where they stopped.
 """

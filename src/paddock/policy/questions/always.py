@@ -1,7 +1,6 @@
 """From an approved call to the rules that let just this through from now on.
 
-The rules are as narrow as patterns can be, are appended to the project's own file, and
-are proved before anybody sees them: with them the very actions are allowed, and what is
+They are proved before anybody sees them: with them the very actions are allowed, and what is
 nearly the same is decided as before. What cannot be proved is refused with the reason.
 """
 
@@ -29,22 +28,16 @@ _BARE_KEY: Final = lazy_pattern(r"[A-Za-z0-9_-]+")
 
 
 class Sources(Struct, frozen=True):
-    """The files that the policy in force was made from. `project` may be empty text."""
-
     project: PolicySource
     user: PolicySource | None
 
 
 class Always(Struct, frozen=True):
-    """What would be appended to the project's policy file, and the whole file then."""
-
     addition: str
     content: bytes
 
 
 class _Wanted(Struct, frozen=True):
-    """One rule to add to one profile."""
-
     profile: Profile
     action: str
     outcome: str
@@ -54,10 +47,7 @@ class _Wanted(Struct, frozen=True):
 def plan_always(
     policy: Policy, chain: AgentChain, actions: Sequence[str], sources: Sources, reason: str
 ) -> Always:
-    """The rules that allow these actions, as they were asked about, and nothing else.
-
-    Raises: ConfigError: there are none, or they cannot be proved; the message says why.
-    """
+    """Return rules for these actions and nothing else; ConfigError where none can be proved."""
     if not sources.project.trusted:
         raise _refused("the project's policy is not trusted, so it allows nothing")
     if sources.project.name.endswith(".json"):
@@ -139,7 +129,6 @@ def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
 
 
 def _word(text: str) -> str:
-    """A word of a command pattern that stands for itself."""
     if _PLAIN_WORD.fullmatch(text):
         return text
     if "'" not in text:
@@ -183,7 +172,7 @@ def _key(name: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A basic string of TOML; JSON's escapes are among its own, but for those of DEL."""
+    """Write a TOML basic string; JSON's escapes are among its own, but for those of DEL."""
     return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
@@ -203,7 +192,6 @@ def _prove(before: Policy, after: Policy, chain: AgentChain, actions: list[Actio
 
 
 def _neighbours(action: Action) -> Iterator[Action]:
-    """What a rule that is too wide would cover: more words, longer names, what is below."""
     endings = [" x", "x", "; id", " && id"] if action.category == "shell" else ["x"]
     if action.is_path and action.category != "search":
         endings.append("/x")

@@ -1,17 +1,9 @@
 """`policy diff`: calls that two policies answer differently, found from what differs.
 
-Each rule, entry and path pattern that stands in one policy alone is filled in, by itself
-and together with each rule and pattern that it may meet, so that a call stands where they
-overlap. Every such call is put to both policies, and only one that is really answered
-differently is a witness.
-
-What was not found is not proved away: three patterns may overlap where no two of them
-were tried. Where nothing that decides differs at all, every answer is the same, and that
-is proved: the same items judge.
-
-Also here:
-
-- The rows of `policy diff` as text: what is the same for several profiles is said once.
+Each rule, entry and path pattern that stands in one policy alone is filled in, by itself and
+with each that it may meet, and every such call is put to both policies. What was not found is
+not proved away: three patterns may overlap where no two of them were tried. Where nothing that
+decides differs at all, every answer is the same.
 """
 
 from collections import Counter
@@ -51,20 +43,15 @@ from paddock.values.decisions import (
 # thing; so whatever a row says of its calls holds for each of them, and for each agent.
 
 CALLS_MAX: Final = 4
-"""Calls that a row names; it counts the others."""
 RULES_MAX: Final = 20
-"""Rules that a row names on each side; it counts the others."""
 _NO_RULE: Final = "no rule; unknown is no"
 
 RuleKey = tuple[str, str, str]
 """Profile (empty for a path list), text, and what it says: as `Item.key`, network aside."""
 Rules = dict[RuleKey | None, RuleMatch | None]
-"""Rules that decide, by their keys; None for no rule."""
 
 
 class ComparedCall(Struct, frozen=True):
-    """A call that is answered differently, with some of the agents for whom it is."""
-
     action: Action
     agents: tuple[str, ...]
     old: Decision
@@ -72,7 +59,6 @@ class ComparedCall(Struct, frozen=True):
 
     @property
     def said(self) -> tuple[str, str]:
-        """Both answers in words; a warning is named where only one of them has it."""
         old, new = self.old, self.new
         if bool(old.warnings) == bool(new.warnings):
             return old.outcome.word, new.outcome.word
@@ -94,19 +80,15 @@ class _Side(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """Calls that are answered alike in both policies."""
-
     said: tuple[str, str]
     agents: tuple[str, ...]
     shown: tuple[str, ...]
     """Calls by name: the shortest for each set of rules that decides."""
     others: int
-    """Calls that are like them, and not named."""
     sides: tuple[tuple[str, _Side], ...]
     """`old` and `new`; none where the rules are the same and a warning alone differs."""
 
     def render(self) -> str:
-        """Return it as text for a person."""
         also = _and_more(
             self.others, "tried call", "like it" if len(self.shown) == 1 else "like them"
         )
@@ -129,12 +111,10 @@ class _Group(Struct):
 
     @property
     def is_warning(self) -> bool:
-        """Whether the same rules decide."""
         return self.old.keys() == self.new.keys()
 
 
 def rows_of(calls: Iterable[ComparedCall], differences: Differences) -> tuple[Row, ...]:
-    """Merge calls into rows: the strictest new answers first, bare warnings last."""
     removed = frozenset(_key_of_item(item) for item in differences.removed)
     added = frozenset(_key_of_item(item) for item in differences.added)
 
@@ -145,7 +125,7 @@ def rows_of(calls: Iterable[ComparedCall], differences: Differences) -> tuple[Ro
 
 
 def _cause(group: _Group, rules: Rules, added: frozenset[RuleKey]) -> Hashable:
-    """What tells rows of one outcome apart: what came, and only where nothing did, `rules`."""
+    """Tell rows of one outcome apart: by what came, and only where nothing did by `rules`."""
     came = frozenset(
         # Those built in are many, and nobody wrote them one by one.
         (rule.source, BUILT_IN) if rule.file == BUILT_IN else key
@@ -196,7 +176,6 @@ def _row(group: _Group, removed: frozenset[RuleKey], added: frozenset[RuleKey]) 
 
 
 def _mixed(actions: Iterable[Action]) -> list[Action]:
-    """Put one of each category first, so that a few of them show what there is."""
     count: Counter[str] = Counter()
     ranked: list[tuple[int, Action]] = []
     for action in actions:
@@ -243,33 +222,27 @@ def _with_warning(decision: Decision) -> str:
 TRIES_MAX: Final = 50_000
 """Calls that are put to both policies; where that is not enough, the report says so."""
 SHOWN_MAX: Final = 40
-"""Rows in text; JSON has every witness."""
 NOBODY: Final = "example-agent"
 """An agent that no `[agents]` names; were there one, another name is taken."""
 
 ChainOf = Callable[[str], AgentChain]
-"""The agent of a name that `[agents]` binds, with its ancestors: as it is declared, or as a
-client's kind of agent stands. May raise, where the agents do not load."""
+"""The agent of a name that `[agents]` binds, with its ancestors. May raise."""
 
 
 class WitnessCall(Struct):
-    """A call that is answered differently, and those that are by the same rules and answers."""
-
     action: Action
     old: Decision
     new: Decision
     calls: dict[Action, list[str]]
-    """Every tried call that shows the same, this one included, with the agents that showed it."""
 
     @property
     def agents(self) -> list[str]:
-        """For whom: first the agents that `action` itself was tried for."""
+        """Return first the agents that `action` itself was tried for."""
         titles = (*self.calls[self.action], *(t for each in self.calls.values() for t in each))
         return list(dict.fromkeys(titles))
 
     @property
     def others(self) -> int:
-        """How many further calls are like it."""
         return len(self.calls) - 1
 
     @property
@@ -288,8 +261,6 @@ class WitnessCall(Struct):
 
 
 class Diff(Struct):
-    """What differs, and the calls that show it."""
-
     differences: Differences
     witnesses: list[WitnessCall] = field(default_factory=list[WitnessCall])
     tried: int = 0
@@ -297,7 +268,6 @@ class Diff(Struct):
 
     @property
     def unseen(self) -> tuple[Item, ...]:
-        """What differs and had a say in no witness."""
         seen = {
             (match.text, match.file, match.line)
             for witness in self.witnesses
@@ -315,7 +285,6 @@ class Diff(Struct):
 
     @property
     def conclusion(self) -> str:
-        """What was found, and what that does not prove."""
         if not self.differences.can_decide:
             return (
                 "the policies decide alike: their rules, path lists and bindings are the same,"
@@ -349,7 +318,6 @@ class Diff(Struct):
         }
 
     def render(self) -> str:
-        """The whole as text for a person."""
         lines: list[str] = []
         rows = rows_of(self._calls(), self.differences)
         for row in rows[:SHOWN_MAX]:
@@ -371,28 +339,19 @@ class Diff(Struct):
 
 
 def diff(old: Policy, new: Policy, chain_of: ChainOf) -> Diff:
-    """Look for calls that `old` and `new` answer differently.
-
-    `chain_of` is asked for each name whose binding differs, and what it raises is raised.
-
-    Limits: `TRIES_MAX` calls.
-    """
+    """Look for calls that both answer differently, `TRIES_MAX` at most; `chain_of` may raise."""
     search = _Search(old, new, chain_of)
     search.run()
     return search.report
 
 
 class _Pair(Struct, frozen=True):
-    """An agent before both policies."""
-
     title: str
     old: ChainJudge
     new: ChainJudge
 
 
 class _Search:
-    """One search. `_seen` are calls that were tried, `_found` witnesses by what they show."""
-
     def __init__(self, old: Policy, new: Policy, chain_of: ChainOf) -> None:
         self._old, self._new = old, new
         self._chain_of = chain_of
@@ -404,7 +363,6 @@ class _Search:
         self._nobody = next(name for name in _names(NOBODY) if name not in taken)
 
     def run(self) -> None:
-        """Try everything that differs, and keep the witnesses in a fixed order."""
         found = self.report.differences
         changed = (*found.removed, *found.added)
         everything = (*changed, *found.common)

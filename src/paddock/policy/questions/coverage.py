@@ -1,10 +1,8 @@
 """Find whether one pattern of a policy leaves another one nothing to decide.
 
-Decided on samples: the covered pattern with its wildcards filled in, by nothing
-and by texts that no pattern names. A pattern that matches all of them matches
-by its own wildcards, and so whatever else stands there. Brackets are no such
-wildcard, since they take some and leave others: a pattern that has them is
-never said to cover another one.
+Decided on samples: the covered pattern with its wildcards filled in. A pattern that matches
+all of them matches by its own wildcards. Brackets take some and leave others: a pattern that
+has them is never said to cover another one.
 """
 
 from collections.abc import Iterator
@@ -41,8 +39,6 @@ GUARDING_LISTS: Final = ("protected", "generated", "secret")
 
 
 class IdleException(Struct, frozen=True):
-    """A `!` that takes nothing out of the list `name`: `above` closes a directory above it."""
-
     name: str
     pattern: PathPattern
     above: PathPattern
@@ -51,7 +47,6 @@ class IdleException(Struct, frozen=True):
 
 
 def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
-    """Yield each rule that never decides, with a stricter one (or its twin) that covers it."""
     index = PathSet(
         (number, rule.pattern.path, Comparison.GUARDING)
         for number, rule in enumerate(rules)
@@ -76,7 +71,6 @@ def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
 
 
 def idle_exceptions(paths: PathsTable) -> Iterator[IdleException]:
-    """Yield each `!` of the lists that close paths that takes nothing out of its list."""
     for name in GUARDING_LISTS:
         patterns: tuple[PathPattern, ...] = getattr(paths, name) or ()
         listed = PathList(patterns, Comparison.GUARDING)
@@ -87,7 +81,6 @@ def idle_exceptions(paths: PathsTable) -> Iterator[IdleException]:
 
 
 def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: PathPattern) -> str:
-    """Return what `above` may be written as so that `pattern` takes out something, if that does."""
     # With a slash in it a pattern begins at the root.
     text = f"{'**/' if above.glob.anywhere else ''}{above.text.rstrip('/')}/**"
     try:
@@ -101,7 +94,6 @@ def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: Pat
 
 
 def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
-    """Return the path list's pattern that denies whatever the rule names, if one does."""
     path = rule.pattern.path
     if path is None:
         return None
@@ -115,7 +107,6 @@ def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
 
 
 def _whole(layers: Layers, path: PathPattern) -> Layers:
-    """Return the layers in which no `!` concerns something that the rule names."""
     parts = path_parts(path.glob)
     return tuple(
         layer
@@ -133,7 +124,6 @@ def _has_brackets(pattern: PathPattern) -> bool:
 
 
 def _without_brackets(pattern: PathPattern) -> PathPattern:
-    """Return a pattern that matches what this one does and more: `?` for brackets."""
     segments = tuple(
         tuple(Wild.ONE if isinstance(piece, CharClass) else piece for piece in segment)
         for segment in pattern.glob.segments
@@ -142,13 +132,11 @@ def _without_brackets(pattern: PathPattern) -> PathPattern:
 
 
 def _samples(pattern: PathPattern) -> tuple[str, ...]:
-    """Return what has to be covered: more than the pattern matches, and the root if it is."""
     root = (ROOT,) if pattern.glob.covers_root else ()
     return path_samples(_without_brackets(pattern)) + root
 
 
 def path_samples(pattern: PathPattern) -> tuple[str, ...]:
-    """Return paths that the pattern matches, its wildcards filled in several ways."""
     glob = pattern.glob
     found: list[str] = []
     for fill, depth in product(_FILLS, (0, 1, 2)):

@@ -1,12 +1,6 @@
 """Why a decision is what it is, what nearly matched, and what would change it.
 
-Nothing here decides: the decision comes from `decide`, and every proposed change
-of a rule is tried on a changed policy before it is shown as one that works.
-
-Also here:
-
-- What would change the answer to a recorded call, if the policy that gave it is in force yet.
-- Near misses: rules that an author may have meant for an action, and why they are not.
+The decision comes from `decide`; a proposed change is tried on a changed policy first.
 """
 
 from collections.abc import Callable, Iterable
@@ -48,8 +42,6 @@ COMPARED_CHARS_MAX: Final = 300
 
 
 class NearMiss(Struct, frozen=True):
-    """A rule that does not match, and what keeps it from matching."""
-
     rule: RuleMatch
     why: str
     nearness: float
@@ -59,10 +51,7 @@ class NearMiss(Struct, frozen=True):
 def near_misses(
     profiles: Iterable[CompiledProfile], action: Action
 ) -> tuple[tuple[NearMiss, ...], int]:
-    """Return the nearest misses, best first, and how many more there are.
-
-    Limits: `SHOWN_MAX`.
-    """
+    """Return the nearest misses, best first, `SHOWN_MAX` at most, and how many more there are."""
     found: dict[RuleMatch, tuple[float, str]] = {}
     for profile in profiles:
         for rule in profile.rules:
@@ -77,7 +66,6 @@ def near_misses(
 
 
 def _miss(rule: Rule, action: Action) -> tuple[float, str] | None:
-    """Return how near the rule is, 0 to 1, and why it does not match; None for no near miss."""
     pattern = rule.pattern
     if rule_matches(rule, action) or not pattern.has_target:
         return None
@@ -152,8 +140,6 @@ def _similarity(one: str, other: str) -> float:
 
 
 class Explanation(Struct, frozen=True):
-    """A decision with its surroundings. `near_misses_left_off` were not kept."""
-
     decision: Decision
     agents: tuple[str, ...]
     profiles: tuple[str, ...]
@@ -162,7 +148,6 @@ class Explanation(Struct, frozen=True):
     changes: tuple[ProposedChange, ...]
 
     def render(self) -> str:
-        """Return the whole as text for a person."""
         decision = self.decision
         lines = [f"{decision.said}: {decision.action}", f"  reason: {decision.reason}"]
         lines.append(f"  rule:   {_rule_text(decision.rule)}")
@@ -176,12 +161,10 @@ class Explanation(Struct, frozen=True):
         return "\n".join(map(show_name, lines))
 
     def unasked(self) -> "Explanation":
-        """Return it for a door that cannot ask a person: no approval is proposed."""
         changes = tuple(replace(change, approval="") for change in self.changes)
         return replace(self, changes=changes)
 
     def surroundings(self) -> list[str]:
-        """What nearly matched and what would change it, in rows for a person."""
         lines = [
             f"  nearly matched: {_rule_text(miss.rule)}: {miss.why}" for miss in self.near_misses
         ]
@@ -191,7 +174,6 @@ class Explanation(Struct, frozen=True):
         return [show_name(line) for line in lines]
 
     def as_json(self) -> dict[str, Json]:
-        """Return the whole as a JSON object."""
         decision = self.decision
         return {
             "action": decision.action,
@@ -209,7 +191,6 @@ class Explanation(Struct, frozen=True):
         }
 
     def surroundings_json(self) -> dict[str, Json]:
-        """What nearly matched and what would change it, as JSON members."""
         return {
             "near_misses": [
                 {"rule": rule_in_full(miss.rule), "why": miss.why} for miss in self.near_misses
@@ -223,7 +204,6 @@ class Explanation(Struct, frozen=True):
 
 
 def here_json(decision: Decision) -> dict[str, Json]:
-    """What a decision to confine comes to on this host, as JSON members; none of any other."""
     if not decision.enforcement:
         return {}
     return {"enforcement": decision.enforcement, "here": decision.comes_to.word}
@@ -232,10 +212,7 @@ def here_json(decision: Decision) -> dict[str, Json]:
 def explain(
     policy: Policy, chain: AgentChain, action: Action, find_held: Callable[[], Held] = lambda: ""
 ) -> Explanation:
-    """Explain the decision about one action of the agent at the head of `chain`.
-
-    `find_held` looks how far this host would hold the command, where that matters.
-    """
+    """Explain a decision; `find_held` looks how far this host would hold the command."""
     judge = judge_for(policy, chain)
     shown, left_off = near_misses(judge.profiles(), action)
     decision = decide(policy, chain, (action,))
@@ -254,10 +231,7 @@ def explain(
 def find_nearly(
     policy: Policy, chain: AgentChain, action: Action, decision: Decision
 ) -> NearMiss | None:
-    """Find the rule that would have made `decision` milder, had it counted.
-
-    None where a rule decided, and where it would be a guess that the rule was meant.
-    """
+    """Find the rule that would have made `decision` milder; None where that is a guess."""
     if decision.rule is not None and not decision.rule.source.endswith(".otherwise"):
         return None
     misses, _ = near_misses(judge_for(policy, chain).profiles(), action)
@@ -289,7 +263,6 @@ def _outcome_word(change: ProposedChange) -> str | None:
 
 CHANGED: Final = "the policy has changed since; of the one in force: paddock policy explain ACTION"
 SHOWN_MAX: Final = 5
-"""Actions of one call that are explained; the others are counted."""
 
 
 class Now(Struct, frozen=True):
@@ -297,16 +270,12 @@ class Now(Struct, frozen=True):
 
     note: str = ""
     explanations: tuple[Explanation, ...] = ()
-    """Of the actions that decided, each by itself."""
     left_off: int = 0
-    """Actions that decided likewise and are not explained."""
 
     def unasked(self) -> "Now":
-        """Return it for a call whose client could not ask a person."""
         return replace(self, explanations=tuple(each.unasked() for each in self.explanations))
 
     def render(self) -> str:
-        """The rows for a person, to stand below the call's."""
         if self.note:
             return f"  to change it: not told: {self.note}"
         rows = [row for each in self.explanations for row in each.surroundings()]
@@ -315,7 +284,6 @@ class Now(Struct, frozen=True):
         return "\n".join(dict.fromkeys(rows))
 
     def as_json(self) -> dict[str, Json]:
-        """The same for a program."""
         return {
             "note": self.note,
             "actions": [
@@ -327,10 +295,6 @@ class Now(Struct, frozen=True):
 
 
 def explain_now(past: PastDecision | Lost | None, policy: Policy | None) -> Now:
-    """Explain what decided a recorded call; `policy` is the one that its agent meets now.
-
-    Limits: `SHOWN_MAX`.
-    """
     if isinstance(past, Lost):
         return Now(MEANINGS[past.why])
     if past is None or policy is None:

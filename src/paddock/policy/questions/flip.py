@@ -1,14 +1,8 @@
 """The smallest change that would flip a decision, tried before it is proposed.
 
-What a policy's files say is edited (`edits`), all of it together, and the policy that
-this makes is asked: its outcome is part of the proposal. Where a file is not trusted,
-the edits are those of what would hold if it were; that it is trusted too is part of
-the proposal where nothing flips without it. What no file lifts is told untried.
-
-Also here:
-
-- What of a policy's files would have to be written otherwise for one action, and how that is
-  told.
+The policy's files are edited, all together, and the policy that this makes is asked. Where a
+file is not trusted, that it is trusted too is part of the proposal if nothing flips without
+it. What no file lifts is told untried.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,8 +30,6 @@ ANY_COMMAND: Final = "tool:shell:run *"
 
 
 class ProfileEdit(Struct, frozen=True):
-    """A profile without some of its rules and with some more."""
-
     profile: Profile
     removed: tuple[Rule, ...]
     added: tuple[Rule, ...]
@@ -48,7 +40,6 @@ class ProfileEdit(Struct, frozen=True):
         return replace(self.profile, rules=kept + self.added)
 
     def for_any_command(self) -> "ProfileEdit":
-        """Return the edit with a rule for any command in place of those for this one."""
         source = f"profiles.{self.profile.name}.allow"
         rule = compile_rule(ANY_COMMAND, Outcome.ALLOW, source)
         return replace(self, added=(*self.others_than_commands(), rule))
@@ -58,16 +49,12 @@ class ProfileEdit(Struct, frozen=True):
 
 
 class ListEdit(Struct, frozen=True):
-    """The list `name` of `[paths]` without what closes a path."""
-
     name: str
     kept: tuple[PathPattern, ...]
     removed: tuple[PathPattern, ...]
 
 
 class Edits(Struct, frozen=True):
-    """What is to be written otherwise, all of it together."""
-
     lists: tuple[ListEdit, ...]
     profiles: tuple[ProfileEdit, ...]
 
@@ -88,21 +75,18 @@ class Edits(Struct, frozen=True):
         return frozenset((*profiles, *lists))
 
     def texts(self, policy: Policy) -> tuple[str, ...]:
-        """Return how it is told: each list by itself, then the rules."""
         rules = "; ".join(edit_text(policy, edit) for edit in self.profiles)
         lists = tuple(_list_text(policy, edit) for edit in self.lists)
         return (*lists, rules) if rules else lists
 
 
 def find_edits(policy: Policy, chain: AgentChain, action: Action, closing: Iterable[str]) -> Edits:
-    """Return what stands in the files against the action; `closing` are lists that deny it."""
     lists = (_list_edit(policy, action, name) for name in closing)
     closed = tuple(edit for edit in lists if edit.removed)
     return Edits(closed, tuple(_profile_edits(policy, chain, action)))
 
 
 def find_edits_for_any_command(policy: Policy, chain: AgentChain, edits: Edits) -> Edits:
-    """Return the edits with a rule for any command in each profile that has a say."""
     known = {edit.profile.name: edit for edit in edits.profiles}
     names = dict.fromkeys(each.name for each in judge_for(policy, chain).profiles())
     profiles = (policy.find_profile(name) for name in names)
@@ -114,7 +98,6 @@ def find_edits_for_any_command(policy: Policy, chain: AgentChain, edits: Edits) 
 
 
 def exact_pattern(action: Action) -> str:
-    """Return the pattern that matches this action, and as little else as can be written."""
     if not action.target or action.target == ".":
         return action.head
     if action.is_path:
@@ -190,7 +173,6 @@ def _edit(profile: Profile, compiled: CompiledProfile, action: Action) -> Profil
 
 
 def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, Verdict]]:
-    """Yield each thing that the profile judged by itself, with its verdict."""
     if action.category != "shell":
         yield action, compiled.judge(action)
         return
@@ -259,10 +241,7 @@ _APPROVAL: Final = "have it approved when it is asked about"
 
 
 class ProposedChange(Struct, frozen=True):
-    """What to do. `outcome` is what the changed policy answers, if that was tried.
-
-    Where several are proposed, they belong together, and the last one has the outcome.
-    """
+    """`outcome` is what the changed policy answers; of several together the last one has it."""
 
     text: str
     outcome: Outcome | None = None
@@ -271,7 +250,6 @@ class ProposedChange(Struct, frozen=True):
 
     @property
     def said(self) -> str:
-        """The whole, for a person."""
         return f"{self.text}, or {self.approval}" if self.approval else self.text
 
     @property
@@ -280,8 +258,6 @@ class ProposedChange(Struct, frozen=True):
 
 
 class _Tried(Struct, frozen=True):
-    """What edits come to. `trust` is said where they flip nothing without it."""
-
     outcome: Outcome
     trust: str = ""
 
@@ -289,7 +265,6 @@ class _Tried(Struct, frozen=True):
 def propose_changes(
     policy: Policy, chain: AgentChain, action: Action
 ) -> tuple[ProposedChange, ...]:
-    """Return what would flip the decision; nothing where no change of a policy can."""
     before = decide(policy, chain, (action,))
     if not chain or (before.rule is None and not before.matched and _is_mistake(policy, action)):
         return ()
@@ -307,7 +282,6 @@ def propose_changes(
 def _loosening(
     policy: Policy, chain: AgentChain, action: Action, outcome: Outcome
 ) -> tuple[ProposedChange, ...]:
-    """Return what makes the decision milder than `outcome`."""
     trusted = policy.as_if_trusted()
     every = judge_for(trusted, chain).all_findings(action)
     found = [finding for finding in every if finding.outcome >= outcome]
@@ -328,7 +302,6 @@ def _loosening(
 def _for_any_command(
     policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
 ) -> tuple[ProposedChange, ...]:
-    """Return what is said where a rule for this very line cannot be written."""
     trusted = policy.as_if_trusted()
     wide = find_edits_for_any_command(trusted, chain, edits)
     tried = _tried(policy, chain, action, wide, outcome)
@@ -344,7 +317,6 @@ def _for_any_command(
 def _together(
     texts: Sequence[str], trust: str, outcome: Outcome | None = None
 ) -> tuple[ProposedChange, ...]:
-    """Return one change for each text, the last one with the trust and the outcome of all."""
     told = [text if number == 0 else f"{_BESIDES}{text}" for number, text in enumerate(texts)]
     if not told:
         return ()
@@ -354,7 +326,6 @@ def _together(
 def _tried(
     policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
 ) -> _Tried | None:
-    """Return what makes the decision milder than `outcome`: the edits, or these and trust."""
     if not _trust_of(policy, edits):
         after = decide(edits.made(policy), chain, (action,)).outcome
         if after < outcome:
@@ -366,7 +337,6 @@ def _tried(
 
 
 def _trust_of(policy: Policy, edits: Edits) -> str:
-    """Return what is said of trust where the file that is not trusted is edited itself."""
     if policy.untrusted is None:
         return ""
     file = policy.untrusted.file
@@ -399,7 +369,6 @@ def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[Prop
 
 
 def _closest(policy: Policy, name: str) -> Profile | None:
-    """Return the profile of that name that stands in a file already, else the built-in one."""
     profile = policy.find_profile(name)
     if profile is None or profile.place.file != BUILT_IN or policy.untrusted is None:
         return profile
@@ -415,7 +384,6 @@ def _closing(found: Sequence[Finding]) -> tuple[str, ...]:
 
 
 def _fixed(found: Sequence[Finding]) -> Iterator[ProposedChange]:
-    """Yield what no policy file lifts."""
     seen: set[str] = set()
     for finding in found:
         text = _fixed_text(finding)

@@ -1,12 +1,6 @@
 """`policy lint`: rules that do nothing, and grants that give more than they seem to.
 
-Nothing here stops a load or changes a decision. A finding is sound for the cases
-it names; it is no proof that a policy without findings is good.
-
-Also here:
-
-- Programs that a rule for them says too little about: what they run, or what they need.
-- `policy test`: each example of each rule, judged again and reported one by one.
+Nothing here stops a load. A finding is sound for the cases it names; no finding proves nothing.
 """
 
 import shlex
@@ -40,7 +34,6 @@ INTERPRETERS: Final = frozenset(
         "perl php pip podman python python3 ruby sed sh sudo tclsh uv uvx vim xargs zsh"
     ).split()
 )
-"""Programs that run whatever their arguments or a file say."""
 
 RUNNERS: Final = frozenset(
     (
@@ -55,10 +48,7 @@ RUNNERS: Final = frozenset(
 
 
 def find_interpreter(rule: Rule) -> str:
-    """Return the program or module of an allow whose star covers what it runs; else empty.
-
-    A module that `-m` names is looked at in place of Python, as the decision itself does.
-    """
+    """Look at the module that `-m` names in place of Python, as the decision itself does."""
     words = rule.pattern.target.split()
     program = words[0].rpartition("/")[2]
     if program not in INTERPRETERS or not words[-1].endswith("*"):
@@ -72,14 +62,12 @@ def find_interpreter(rule: Rule) -> str:
 
 
 def find_unconfined(rule: Rule) -> str:
-    """Return the program of a rule that rarely works in a sandbox; else empty."""
     words = rule.pattern.target.split()
     program = words[0].rpartition("/")[2] if words else ""
     return program if program in RARELY_CONFINED else ""
 
 
 def _module(rule: Rule) -> str:
-    """Return the module of `python -m MODULE …` where the rule has it word for word."""
     from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
 
     if rule.command is None:
@@ -104,8 +92,6 @@ _OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
 
 
 class LintFinding(Struct, frozen=True):
-    """One thing to look at: a stable code, where, and what to do."""
-
     code: str
     message: str
     place: Place
@@ -116,8 +102,6 @@ class LintFinding(Struct, frozen=True):
 
 
 class _Danger(Struct, frozen=True):
-    """A setting that gives more than it seems to, or has another name now."""
-
     key: tuple[str, str]
     value: Json
     code: str
@@ -182,10 +166,7 @@ _DANGERS: Final = (
 
 
 def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]:
-    """Return every finding about the policy's files, by file and line.
-
-    `tracked` are the paths that git tracks in the workspace.
-    """
+    """Return every finding by file and line; `tracked` are the paths that git tracks."""
     found = [*_profile_findings(policy)]
     for document in policy.documents:
         found.extend(_setting_findings(document))
@@ -245,7 +226,6 @@ def _closed(profile: Profile) -> tuple[LintFinding, ...]:
 
 
 def _replaced(profile: Profile, before: Profile | None) -> Iterator[LintFinding]:
-    """What the built-in profile of its name says, and this one in its place does not."""
     if before is None or profile.name in profile.extends:
         return
     heads = [rule.pattern.head for rule in profile.rules if not rule.pattern.has_target]
@@ -426,8 +406,6 @@ def _ways(document: PolicyDocument, key: tuple[str, str]) -> Iterator[tuple[str,
 
 
 class ExampleResult(Struct, frozen=True):
-    """One example: `wanted` is whether it should match, `holds` whether that is so."""
-
     profile: str
     pattern: str
     example: Text
@@ -441,7 +419,6 @@ class ExampleResult(Struct, frozen=True):
 
 
 def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
-    """Judge every example of the policy's profiles, in the order of the files."""
     # A rule that other profiles have from its own is judged once.
     return tuple({(each.example, each.pattern): each for each in _results(policy)}.values())
 

@@ -1,12 +1,4 @@
-"""Why a call was decided as it was, from its record alone.
-
-No policy is loaded and nothing is decided: what the ledger kept is told. A policy that
-was changed since changes nothing here.
-
-Also here:
-
-- A call that is on record, as policy can judge it again.
-"""
+"""Why a call was decided as it was, from its record alone; no policy is loaded."""
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
@@ -47,7 +39,6 @@ from paddock.values.entries import (
 # that is no policy cannot be decided again: such a call is `Lost`, and says why.
 
 DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
-"""Entries that hold a decision about a call."""
 
 OPERATOR_SOURCE: Final = "operator"
 _OUTCOMES: Final = tuple(outcome.word for outcome in Outcome)
@@ -58,15 +49,11 @@ _ESCAPE: Final = lazy_pattern(r"\\u(0000|d[89a-f][0-9a-f]{2})")
 
 
 class RecordedDoor(Enum):
-    """Who asked for the decision: the dispatcher, or the hook of a client."""
-
     TOOL = "tool"
     HOOK = "hook"
 
 
 class Why(StrEnum):
-    """Why a recorded call cannot be decided again. The value is a stable word."""
-
     UNDECIDED = "undecided"
     PERSON = "person"
     BOUNDARY = "boundary"
@@ -94,8 +81,6 @@ MEANINGS: Final[Mapping[Why, str]] = {
 
 
 class Recorded(Struct, frozen=True):
-    """Where a call stands in the ledger, and whose it is."""
-
     seq: int
     time: str
     session_id: str
@@ -105,10 +90,7 @@ class Recorded(Struct, frozen=True):
 
 
 class PastDecision(Struct, frozen=True):
-    """A recorded call with all that is needed to decide it again.
-
-    `rule` is the one that decided then. Its `source` is who approved, where somebody did.
-    """
+    """`rule` decided then; its `source` is who approved, where somebody did."""
 
     where: Recorded
     door: RecordedDoor
@@ -122,15 +104,12 @@ class PastDecision(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """A recorded call that cannot be decided again. `detail` may be empty."""
-
     where: Recorded
     why: Why
     detail: str = ""
 
 
 def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | None:
-    """Return the call of an entry; None for an entry that decides about no call."""
     if entry.event_type not in DECIDED_EVENTS:
         return None
     metadata = entry.metadata
@@ -169,7 +148,6 @@ def _held(word: Json) -> Held:
 
 
 def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
-    """Return the rule that decided, as an entry's metadata keeps it; None for none."""
     rule = metadata.get("rule")
     word = _text(metadata, "outcome")
     if not isinstance(rule, dict) or word not in _OUTCOMES:
@@ -291,7 +269,6 @@ def _text(metadata: Mapping[str, Json], name: str) -> str:
 
 
 TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
-"""Entries from which a call is told."""
 _ASKED: Final = ("confine", "ask")
 """Outcomes that a person may have been asked about: nothing held the command whole."""
 DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
@@ -304,8 +281,6 @@ class KeptCall(Struct, frozen=True):
 
 
 class RecordedCall(Struct, frozen=True):
-    """One call: the entry that decided it, and the one that says what came of it."""
-
     decided: KeptCall
     result: KeptCall | None
     asked_because: str = ""
@@ -313,7 +288,6 @@ class RecordedCall(Struct, frozen=True):
 
     @property
     def is_denied_unasked(self) -> bool:
-        """Whether a client was answered with a denial because it could not ask a person."""
         return is_denied_unasked(self.decided.entry)
 
     @property
@@ -324,7 +298,6 @@ class RecordedCall(Struct, frozen=True):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it may have run and nothing says how it ended."""
         return self.decided.entry.event_type == TOOL_INTENT and self.result is None
 
     def as_json(self) -> dict[str, Json]:
@@ -379,7 +352,6 @@ class RecordedCall(Struct, frozen=True):
         }
 
     def render(self) -> str:
-        """The call as text for a person."""
         entry, metadata = self.decided.entry, self.decided.entry.metadata
         outcome = metadata.get("outcome")
         tool = metadata.get("tool") or "?"
@@ -433,7 +405,6 @@ class RecordedCall(Struct, frozen=True):
         return said
 
     def _refused_lines(self) -> list[str]:
-        """What a command changed and policy did not let stand."""
         if self.result is None:
             return []
         metadata = self.result.entry.metadata
@@ -445,17 +416,13 @@ class RecordedCall(Struct, frozen=True):
 
 
 def is_denied_unasked(entry: Entry) -> bool:
-    """Whether policy did not deny it, and a client was told no: it could not ask a person."""
     metadata = entry.metadata
     is_hooks = entry.event_type == HOOK_DECISION and "outcome" in metadata
     return is_hooks and metadata.get("answer") == "deny" != metadata["outcome"]
 
 
 def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ...]:
-    """Return the calls of that id, newest first; `kept` are its entries, oldest first.
-
-    An id is a client's and may come again: each decided entry is a call of its own.
-    """
+    """Return the calls, newest first. An id may come again: each decided entry is a call."""
     calls: list[RecordedCall] = []
     for row in kept:
         entry = row.entry
@@ -474,10 +441,7 @@ def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ..
 
 
 def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
-    """Return the call with the reason of the rule that asked; `asked` are entries of questions.
-
-    The entry of a call that was not granted says why not, and not why it was asked about.
-    """
+    """Put the reason of the rule that asked: an entry that was not granted says why not."""
     entry = call.decided.entry
     digest = _approval_digest(entry)
     is_ask = entry.decision == "deny" and entry.metadata.get("outcome") in _ASKED
@@ -566,7 +530,6 @@ def _approval_lines(entry: Entry) -> list[str]:
 
 
 def _is_granted(entry: Entry) -> bool:
-    """Whether the answer was yes; of a call that was stopped or not recorded after it, too."""
     has_answer = isinstance(entry.metadata.get("approval"), dict)
     return has_answer and not str(entry.metadata.get("code", "")).startswith("approval.")
 

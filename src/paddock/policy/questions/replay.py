@@ -1,16 +1,7 @@
 """`policy replay`: recorded calls decided again under another policy.
 
-Nothing is run and no file of a workspace is looked at: the actions are those of the
-record, resolved then. What is compared is the answer of policy then and now; an `ask`
-that somebody granted stays an `ask`.
-
-A call that the policy of its own time would decide otherwise now than it did then
-(the digests are equal, the answers are not) is reported as lost, not as a change:
-something that is not on record had a say.
-
-Also here:
-
-- What stands in one policy and not in the other: rules, path patterns, bindings, settings.
+Nothing is run, no file is looked at. An `ask` that somebody granted stays an `ask`. Equal
+digests with unequal answers are reported as lost: something off the record had a say.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,15 +31,11 @@ from paddock.values.calls import Json
 from paddock.values.decisions import Decision, Outcome, RuleMatch, confined, rule_as_json
 
 EXAMPLES_MAX: Final = 3
-"""Examples that each group keeps, the newest; the others are counted."""
 NO_PARENT: Final = "whose child the agent was: it was recorded without the default agent"
 EXAMPLE_CHARS_MAX: Final = 400
-"""Characters of an example's action in text; JSON has it whole."""
 
 
 class DifferenceKind(StrEnum):
-    """How an answer differs; the value is a stable word."""
-
     DENIED = "newly denied"
     ASKED = "newly asked"
     CONFINED = "newly confined"
@@ -64,11 +51,7 @@ KINDS: Final = {
 
 
 class Policies(Protocol):
-    """Which policy an agent meets."""
-
-    def policy_for(self, agent: str) -> Policy | None:
-        """The policy with paths as this agent's workspace has them; None where it is unknown."""
-        ...
+    def policy_for(self, agent: str) -> Policy | None: ...
 
     def is_whole(self, past: PastDecision) -> bool:
         """Whether the record names every agent that a call like this one is decided for."""
@@ -76,8 +59,6 @@ class Policies(Protocol):
 
 
 class Example(Struct, frozen=True):
-    """One call of a group, with the action that decides now."""
-
     where: Recorded
     action: str
 
@@ -94,8 +75,6 @@ class Example(Struct, frozen=True):
 
 
 class Group(Struct):
-    """Calls of one agent whose answer changed from one rule's to another's."""
-
     kind: DifferenceKind
     agent: str
     was: Outcome
@@ -122,8 +101,6 @@ class Group(Struct):
 
 
 class LostGroup(Struct):
-    """Calls of one agent that could not be decided again, for one reason."""
-
     why: Why
     agent: str
     detail: str
@@ -142,20 +119,16 @@ class LostGroup(Struct):
 
 
 class Replay(Struct):
-    """What came of it. Groups: denied, asked, confined, allowed, and of these most calls first."""
-
     decided: int = 0
     unchanged: int = 0
     groups: list[Group] = field(default_factory=list[Group])
     lost: list[LostGroup] = field(default_factory=list[LostGroup])
 
     def count(self, kind: DifferenceKind) -> int:
-        """How many calls are answered so now and were not."""
         return sum(group.calls for group in self.groups if group.kind is kind)
 
     @property
     def lost_calls(self) -> int:
-        """How many calls could not be decided again."""
         return sum(group.calls for group in self.lost)
 
     def as_json(self) -> dict[str, Json]:
@@ -172,7 +145,6 @@ class Replay(Struct):
         }
 
     def render(self) -> str:
-        """The whole as text for a person."""
         lines = [
             f"{self.decided} calls decided again: {self.unchanged} as before, "
             + ", ".join(f"{self.count(kind)} {kind.value}" for kind in DifferenceKind)
@@ -195,7 +167,6 @@ class Replay(Struct):
 
 
 def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
-    """Decide recorded calls again, newest first as they come."""
     report = Replay()
     groups: dict[object, Group] = {}
     lost: dict[object, LostGroup] = {}
@@ -226,7 +197,6 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
 
 
 def decide_again(policy: Policy, past: PastDecision) -> Decision:
-    """Return what `policy` says to a recorded call, as its door asks."""
     if past.door is RecordedDoor.TOOL:
         decision = decide(policy, past.chain, past.actions, writer_of(past.actions))
     else:
@@ -237,7 +207,6 @@ def decide_again(policy: Policy, past: PastDecision) -> Decision:
 
 
 def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
-    """Return what `policy` says to each action of a recorded call, as its door asks."""
     judge = judge_for(policy, past.chain)
     writer = writer_of(past.actions)
     if past.door is RecordedDoor.TOOL:
@@ -319,18 +288,13 @@ def _example_text(example: Example) -> str:
 
 EVERYTHING: Final = parse_head("tool:*")
 UNTRUSTED: Final = "untrusted"
-"""What a rule of an untrusted file says begins so."""
 CLOSES: Final = f"{UNTRUSTED} deny of all else"
 ENDS: Final = "deny of all that no rule names"
-"""How a profile ends, also one without a rule."""
 PATH_LISTS: Final = ("protected", "generated", "secret", "warned", "safe")
 
 
 class Item(Struct, frozen=True):
-    """One thing that can decide: a rule, an entry of `otherwise`, a pattern of a list.
-
-    `profile` is empty for a path list. `kind` is None where every target is meant.
-    """
+    """`profile` is empty for a path list, `kind` None where every target is meant."""
 
     profile: str
     text: str
@@ -350,8 +314,6 @@ class Item(Struct, frozen=True):
 
 
 class SettingChange(Struct, frozen=True):
-    """A setting that differs: no single decision shows it."""
-
     key: str
     old: str
     new: str
@@ -369,12 +331,10 @@ class Differences(Struct, frozen=True):
 
     @property
     def can_decide(self) -> bool:
-        """Whether any call could be decided otherwise."""
         return bool(self.removed or self.added or self.bound)
 
 
 def find_differences(old: Policy, new: Policy) -> Differences:
-    """Compare two policies item by item."""
     before = (*_items(old), *_profiles_without(old, new))
     after = (*_items(new), *_profiles_without(new, old))
     reordered = _reordered_lists(old, new)

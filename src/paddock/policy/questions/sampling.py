@@ -1,9 +1,7 @@
 """A text that two patterns both match, for `policy diff`: found, not guessed.
 
-A pattern is a row of parts (components of a path, words of a command, one name); a part
-is a row of pieces, and `**` stands for any number of parts. Two rows are walked side by
-side, and where both can go on, the text that lets them is kept. What is found is short
-and readable; whoever uses it asks the policy itself whether it matches.
+A pattern is a row of parts (components, words, one name), a part a row of pieces; `**` stands
+for any number of parts. Two rows are walked side by side, and what lets both go on is kept.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +11,6 @@ from typing import Final, NamedTuple, TypeVar
 from paddock.policy.globs import DEPTH, RUN, CharClass, Glob, Piece, Segment, Wild, fold
 
 PART_FILL: Final = "example"
-"""A part that nothing is asked of."""
 CHAR_FILL: Final = "x"
 _PRINTABLE: Final = "xyzabcdefghijklmnopqrstuvwXYZABC0123456789-_."
 
@@ -24,28 +21,23 @@ _Item = TypeVar("_Item")
 
 
 class _At(NamedTuple):
-    """How far two rows are walked, the one looked at first, and whether `**` was filled."""
-
     left: int = 0
     right: int = 0
     is_turned: bool = False
     is_filled: bool = False
 
     def of(self, one: Sequence[_Item], other: Sequence[_Item]) -> tuple[_Item | None, _Item | None]:
-        """Return what stands here in the first row and in the second; None at an end."""
         left = one[self.left] if self.left < len(one) else None
         right = other[self.right] if self.right < len(other) else None
         return (right, left) if self.is_turned else (left, right)
 
     def after(self, first: int, second: int, *, is_filled: bool = False) -> "_At":
-        """Return where so many steps in each row lead."""
         left, right = (second, first) if self.is_turned else (first, second)
         filled = self.is_filled or is_filled
         return _At(self.left + left, self.right + right, self.is_turned, filled)
 
     @property
     def turned(self) -> "_At":
-        """The same place, the other row looked at first."""
         return self._replace(is_turned=not self.is_turned)
 
 
@@ -54,12 +46,10 @@ _Step = tuple[_At, tuple[str, ...] | None]
 
 
 def path_parts(glob: Glob) -> Parts:
-    """Return a path pattern as a row; `**` in front where it matches at any depth."""
     return (DEPTH, *glob.segments) if glob.anywhere else glob.segments
 
 
 def word_parts(target: str) -> Parts:
-    """Return a command pattern as a row: its words, a final `*` as any words."""
     words = target.split()
     if words and words[-1] == "*":
         return (*(_starred(word) for word in words[:-1]), DEPTH)
@@ -71,10 +61,7 @@ def name_parts(target: str) -> Parts:
 
 
 def common_texts(one: Parts, other: Parts) -> tuple[tuple[str, ...], ...]:
-    """Return rows of parts that both match: the shortest, and longer ones; none for none.
-
-    Longer ones tell `docs/*` from `docs/**`, and a directory from what is below it.
-    """
+    """Return the shortest, and longer ones: they tell `docs/*` from `docs/**`."""
     found: dict[tuple[str, ...], None] = {}
     for ends in ((), (DEPTH,)):
         for extra in (0, 1, 2):
@@ -86,8 +73,6 @@ def common_texts(one: Parts, other: Parts) -> tuple[tuple[str, ...], ...]:
 
 @lru_cache(maxsize=65_536)
 def common_row(one: Parts, other: Parts, extra: int = 0) -> tuple[str, ...] | None:
-    """Return a row of parts that both match; `extra` are parts to put where both allow any."""
-
     def steps(at: _At) -> Iterator[_Step]:
         first, second = at.of(one, other)
         if first == DEPTH and second == DEPTH:
@@ -108,7 +93,6 @@ def common_row(one: Parts, other: Parts, extra: int = 0) -> tuple[str, ...] | No
 
 
 def common_part(one: Segment, other: Segment) -> str | None:
-    """Return one part, not empty, that both match; None where there is none."""
     if one == RUN and other == RUN:
         return PART_FILL
     found = _pieces(_single(one), _single(other))
@@ -146,10 +130,7 @@ def _put(text: str | None) -> tuple[str, ...] | None:
 def _walk(
     steps: Callable[[_At], Iterator[_Step]], left_end: int, right_end: int
 ) -> tuple[str, ...] | None:
-    """Return what is put on the first way through both rows; None where there is no way.
-
-    Without recursion, since a pattern may have thousands of pieces.
-    """
+    """Without recursion, since a pattern may have thousands of pieces."""
     seen: set[_At] = set()
     at = _At()
     ways = [steps(at)]

@@ -39,14 +39,12 @@ _CLIENT_TOOL: Final = "ExampleTool"
 
 
 def may_meet(item: Item, other: Item) -> bool:
-    """Whether one call can be judged by both."""
     if item.profile and other.profile and item.profile != other.profile:
         return False
     return _is_kind_shared(item, other)
 
 
 def may_meet_across(item: Item, other: Item) -> bool:
-    """Whether one call can be judged by both, which stand in two profiles of one agent."""
     return item.profile != other.profile and _is_kind_shared(item, other)
 
 
@@ -55,7 +53,6 @@ def _is_kind_shared(item: Item, other: Item) -> bool:
 
 
 def calls_for(item: Item, partners: Sequence[Item]) -> Iterator[Action]:
-    """Yield calls that `item` meets: alone first, then with each partner."""
     yield from _met(item, None)
     for partner in partners:
         if partner is not item:
@@ -82,7 +79,6 @@ def _met(item: Item, partner: Item | None) -> Iterator[Action]:
 
 
 def _heads(item: Item, partner: Item | None, kind: TargetKind) -> list[tuple[str, str]]:
-    """Return heads worth trying: those that are named, and one of each sort."""
     named = [each.head for each in (item, partner) if each is not None]
     found: list[tuple[str, str]] = []
     for category, operations in OPERATIONS.items():
@@ -125,10 +121,7 @@ def _command_actions(item: Item, other: Parts, heads: list[tuple[str, str]]) -> 
 
 
 def _as_written(item: Item) -> list[str]:
-    """Return the rule's own text without its star, and with a word in its place.
-
-    Rows are made of words between spaces: a quoted word with a space in it is none there.
-    """
+    """A quoted word with a space in it is no row of words: take the rule's own text."""
     _, _, target = item.text.partition(" ")
     line = target.removesuffix("*").strip(" ")
     return [line, f"{line} {PART_FILL}"] if line else []

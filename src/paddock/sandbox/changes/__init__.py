@@ -1,4 +1,4 @@
-"""From the layer that a command wrote to what lands in the workspace, or is kept, or is refused.
+"""From the layer that a command wrote to what lands in the workspace, is kept, or is refused.
 
     upper                   the layer as the kernel left it; what is mounted over the workspace
     differences             one entry for each path, beside what the workspace has
@@ -9,8 +9,6 @@
     commit                  one set of changes lands, or nothing does
     parking                 a set that is kept for an answer, as data
 
-Dangers: the command chose every name, type and mode in the layer; the workspace goes on
-changing under other hands while it is read; a crash may come between two renames. So a
-layer is read by descriptors and never followed, what was compared is compared again as
-it lands, and a set is on record before its first change.
+The command chose every name, type and mode; the workspace changes meanwhile. So a layer is read
+by descriptors and never followed, and what was compared is compared again as it lands.
 """

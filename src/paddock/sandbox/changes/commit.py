@@ -1,19 +1,9 @@
 """Bringing what a command left into the workspace: one set of changes, or nothing.
 
-    differences → judged and settled → phases → `Workspace.commit`
-
-The phases are those of git directories: objects first, references last; everything else
-is in the first. What is replaced or goes away is kept in the history as with any write,
-but for what only commands write. Each path of the set is noted there under the call's id
-before any of it changes.
-
-Owners: what is replaced keeps its owner and group. What is new belongs to whoever runs
-Paddock, in a directory with a setgid bit to that directory's group: as when a file tool
-makes it. A command cannot give files away.
-
-Also here:
-
-- What a command's changes stand on besides the entries that they name, asked as they land.
+The phases are those of git directories, objects first, references last; all else is in the
+first. What is replaced or goes is kept in the history, but for what only commands write; each
+path is noted under the call's id before any of it changes. What is replaced keeps its owner and
+group, what is new belongs to whoever runs Paddock: a command cannot give files away.
 """
 
 import os
@@ -101,8 +91,6 @@ _REMOVALS: Final = (RemoveFile, RemoveDirectory)
 
 
 class Footing(Struct, frozen=True):
-    """What has to hold for a set as it lands; see `changes.Condition`."""
-
     root_fd: int
     phases: Phases
     store: ObjectStore
@@ -112,7 +100,6 @@ class Footing(Struct, frozen=True):
     resolution: Resolution = field(default_factory=detect_resolution)
 
     def directories(self) -> Sequence[WorkspacePath]:
-        """See `Condition`: those that something deep in them arms."""
         if self.git == "none":
             return ()
         made = {each.path for each in self._changes() if isinstance(each, _CREATIONS)}
@@ -126,11 +113,7 @@ class Footing(Struct, frozen=True):
         return tuple(armed - made)
 
     def verify(self) -> None:
-        """See `Condition`.
-
-        Raises: FileChangedError: a directory is another one, or the git preset refuses some of
-            it by now.
-        """
+        """Raises: FileChangedError: another directory is there, or the git preset refuses now."""
         others = [path for path, known in self.above.items() if not self._is_same(path, known)]
         if others:
             raise conflict([unchecked_path(path) for path in others])
@@ -167,7 +150,6 @@ class Footing(Struct, frozen=True):
                 )
 
     def _judge(self, change: StagedChange, known: Mapping[str, GitDirectory]) -> GitRuling | None:
-        """None for what lies in no git directory."""
         place = find_git_place(change.path.relative, known)
         if place is None:
             return None
@@ -209,8 +191,6 @@ def _node(change: StagedChange) -> NodeKind:
 
 
 class CommitPlace(Struct, frozen=True):
-    """Where a set goes: the workspace, its history, and the journal of both."""
-
     workspace: Workspace
     history: History
     journal: Callable[[], Journal]
@@ -219,8 +199,6 @@ class CommitPlace(Struct, frozen=True):
 
 
 class Committed(Struct, frozen=True):
-    """With a `conflict` nothing has changed."""
-
     changed: tuple[ChangedPath, ...] = ()
     notes: tuple[str, ...] = ()
     conflict: str = ""
@@ -229,10 +207,7 @@ class Committed(Struct, frozen=True):
 def find_above(
     settled: Sequence[Settled], layers: OpenLayers, standing: Mapping[str, Look]
 ) -> dict[str, Identity]:
-    """The directories that hold what lands and stood there before, the workspace's root as `.`.
-
-    `standing` are those that the layer has: `UpperLayer.standing`.
-    """
+    """Return the directories that hold what lands and stood before, of `UpperLayer.standing`."""
     known = {path: look.identity for path, look in standing.items()}
     for each in settled:
         lower = each.difference.lower
@@ -255,13 +230,10 @@ def commit_settled(
     git: Git,
     above: Mapping[str, Identity],
 ) -> Committed:
-    """Commit what lands, if what it stands on holds still. The layer is used up by it.
+    """Commit what lands, if what it stands on holds still; the layer is used up by it.
 
-    `git` and `above`: see `Footing`.
-
-    Raises:
-        StorageFullError: no space for it, or for what it replaces; nothing has changed.
-        HostError: the set could not be put back; IntegrityError: the store is damaged.
+    Raises: StorageFullError: nothing has changed; HostError: the set could not be put back;
+    IntegrityError: the store is damaged.
     """
     landing = [each for each in settled if each.lands]
     if not landing:
@@ -291,19 +263,13 @@ def commit_settled(
 def park_settled(
     settled: Sequence[Settled], layers: OpenLayers, place: CommitPlace, name: str
 ) -> list[Json]:
-    """What would land, as data that outlives the layer; see `parking`.
-
-    Raises: ApprovalUnavailableError: it is too large to be kept. StorageFullError, HostError.
-    """
+    """Return what would land, as data. Raises: as `park_phases`."""
     landing = [each for each in settled if each.lands]
     return park_phases(_phases(landing, layers, place.policy), place.history.store, name)
 
 
 def describe_conflict(differences: CommandDifferences, settled: Sequence[Settled]) -> str:
-    """Why nothing is kept, where somebody else was at work; empty where nobody was.
-
-    What does not land anyway is in nobody's way.
-    """
+    """Say why nothing is kept, where somebody else was at work on what would land; else empty."""
     landing = {each.judgement.change.path for each in settled if each.lands}
     paths = [path for path in differences.conflicts if path in landing]
     if not paths:
@@ -314,7 +280,6 @@ def describe_conflict(differences: CommandDifferences, settled: Sequence[Settled
 def all_refused(
     settled: Sequence[Settled], refused: Sequence[RefusedChange], why: str
 ) -> tuple[RefusedChange, ...]:
-    """The report of a set of which nothing is kept, policy's own refusals with it."""
     lost = [
         RefusedChange(show_name(each.judgement.change.path), FileChangedError.code, why)
         for each in settled
@@ -336,7 +301,6 @@ def _phases(landing: Sequence[Settled], layers: OpenLayers, policy: Policy) -> P
 
 
 def _whole_trees(landing: Sequence[Settled], layers: OpenLayers) -> frozenset[str]:
-    """New directories of which everything lands just as it lies there."""
     fit: set[str] = set()
     unfit: set[str] = set()
     for each in landing:
@@ -367,7 +331,7 @@ def _names_in(upper_fd: int, path: str) -> list[str]:
 
 
 def _staged(settled: Settled, layers: OpenLayers, policy: Policy) -> StagedChange:
-    """One change of the set. The path was proved to be canonical when it was judged."""
+    """The path was proved to be canonical when it was judged."""
     difference, change = settled.difference, settled.judgement.change
     path = unchecked_path(change.path)
     old = _believed(difference)

@@ -1,22 +1,15 @@
 """From the layer that a command wrote to the differences it made: one entry for each path.
 
-What the overlay says is about names: a copy, a mark that hides. Here it becomes what
-happened to the workspace: created, modified, deleted, another mode. A file that was only
-opened is no difference; a directory that is gone is one for each name that was in it.
+A file that was only opened is no difference; a directory that is gone is one for each name in
+it. Each entry says what it believes to stand in the workspace, so that the commit finds out if
+it does not. What somebody else changed since the start is a conflict:
 
-Each entry also says what it believes to stand in the workspace, so that the commit finds
-out if it does not; and what somebody else changed since the command began is a conflict:
-
-  * a lower entry whose change time is not older than the start; see `moments`;
+  * a lower entry whose change time is not older than the start;
   * any entry below a directory that is not the one of the start; see `Ancestry`;
   * the mode of a directory that both changed;
-  * a copy of a file, or of a directory, that the workspace has no more, where the
-    directory that held it was changed since.
+  * a copy of what the workspace has no more, where the directory that held it was changed.
 
-Where another file system is mounted, nothing lands: see `is_mount_point`.
-
-O(changes): nothing is looked at but what the layer names, and what stands below a
-directory that is gone.
+Where another file system is mounted, nothing lands: see `is_mount_point`. O(changes).
 """
 
 import errno
@@ -70,19 +63,17 @@ class Ancestry(Struct):
     _found: dict[str, Ancestor] = field(default_factory=dict[str, Ancestor])
 
     def above(self, path: str) -> Ancestor:
-        """What holds `path`: the root of the workspace is always the same."""
         parent = path.rpartition("/")[0]
         return self.at(parent) if parent else Ancestor.SAME
 
     def at(self, path: str) -> Ancestor:
-        """What stands at `path`, a directory or nothing."""
         found = self._found.get(path)
         if found is None:
             found = self._found[path] = self._compare(path)
         return found
 
     def mode_before(self, path: str) -> int | None:
-        """The mode of the directory that stood at `path` at the start; None where none did."""
+        """Return its mode at the start; None where no directory stood there."""
         known = self._known(path)
         return None if known is None else known.mode
 
@@ -110,17 +101,11 @@ _NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errn
 
 
 class Comparing(Struct, frozen=True):
-    """Both by the descriptors of their roots; nothing is followed."""
-
     upper_fd: int
     lower_fd: int
     resolution: Resolution = field(default_factory=detect_resolution)
 
     def common_version(self, path: str) -> str | None:
-        """The version of a file that is the same in both; None where it differs.
-
-        What its mode keeps even us from reading differs. Raises: OSError.
-        """
         try:
             upper = self.resolution.open(self.upper_fd, path, READ_FILE)
         except PermissionError:
@@ -137,11 +122,9 @@ class Comparing(Struct, frozen=True):
             os.close(lower)
 
     def is_upper(self, path: str, content: bytes) -> bool:
-        """Whether the layer's file has just this content. Raises: OSError."""
         return self._has(self.upper_fd, path, content)
 
     def is_lower(self, path: str, content: bytes) -> bool:
-        """Whether the workspace's file has just this content. Raises: OSError."""
         return self._has(self.lower_fd, path, content)
 
     def _has(self, root_fd: int, path: str, content: bytes) -> bool:
@@ -171,7 +154,6 @@ class Comparing(Struct, frozen=True):
             os.close(fd)
 
     def is_copy(self, path: str) -> bool:
-        """Whether what the layer has was in the workspace when the command touched it."""
         try:
             os.getxattr(f"/proc/self/fd/{self.upper_fd}/{path}", _ORIGIN, follow_symlinks=False)
         except OSError as error:
@@ -223,8 +205,6 @@ _WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
 
 
 class OpenLayers(Struct, frozen=True):
-    """Descriptors of the layer's root and of the workspace's."""
-
     upper_fd: int
     lower_fd: int
     resolution: Resolution = field(default_factory=detect_resolution)
@@ -243,7 +223,6 @@ class CommandGround(Struct, frozen=True):
 class Difference(Struct, frozen=True):
     change: CommandChange
     lower: Look | None
-    """What stands in the workspace, and has to give way or to be changed."""
     upper: Look | None
     version: str | None = None
     """Of a file whose mode or time alone differs: its content's, before and after."""
@@ -252,11 +231,8 @@ class Difference(Struct, frozen=True):
 
 
 class CommandDifferences(Struct, frozen=True):
-    """All of them, parents before children."""
-
     found: tuple[Difference, ...]
     conflicts: tuple[str, ...]
-    """Paths that somebody else changed since the command began."""
     too_deep: tuple[str, ...]
     is_whole: bool
     root_mode: int | None = None
@@ -266,11 +242,7 @@ class CommandDifferences(Struct, frozen=True):
 def find_differences(
     layer: UpperLayer, layers: OpenLayers, ground: CommandGround
 ) -> CommandDifferences:
-    """What a command changed.
-
-    Raises:
-        HostError: something of the layer cannot be read.
-    """
+    """Find what a command changed. Raises: HostError: something of the layer cannot be read."""
     finding = _Finding(
         layers,
         ground,
@@ -290,7 +262,6 @@ def find_differences(
 
 
 def is_only_touched(difference: Difference) -> bool:
-    """Whether a file has another time and nothing else that git knows of."""
     change, lower = difference.change, difference.lower
     if change.kind is not ChangeKind.MODE or lower is None:
         return False
@@ -298,7 +269,6 @@ def is_only_touched(difference: Difference) -> bool:
 
 
 def status_of_look(look: Look) -> FileStatus:
-    """The status that `look` was taken from, as far as a set of changes compares it."""
     device, inode = look.identity
     return FileStatus(
         device=device,
@@ -319,7 +289,6 @@ class _Finding(Struct):
     comparing: Comparing
     ancestry: Ancestry
     mounted: tuple[str, ...]
-    """Directories where another file system is mounted, with a slash."""
     found: list[Difference] = field(default_factory=list[Difference])
     conflicts: list[str] = field(default_factory=list[str])
     _opaque: list[str] = field(default_factory=list[str])
@@ -390,10 +359,7 @@ class _Finding(Struct):
             )
 
     def _merge_mode(self, path: str, lower: Look, upper: Look) -> None:
-        """A mode that differs: who changed it tells the mode of the start.
-
-        The directory's time does not: whatever is made in it by others changes that.
-        """
+        """Merge a mode: who changed it tells that of the start; the directory's time does not."""
         before = self.ancestry.mode_before(path)
         is_changed_since = lower.ctime_ns >= self.ground.started_ns
         if upper.mode == before or (before is None and is_changed_since):
@@ -416,10 +382,7 @@ class _Finding(Struct):
         self._add(Difference(change, lower, upper, version))
 
     def _is_as_shown(self, raw: RawChange) -> bool:
-        """Whether a file has the content that the command was shown, as after `git stash`.
-
-        What stands in the workspace is another matter, and not looked at.
-        """
+        """Compare with what the command was shown (`git stash`), not with what stands there."""
         shown = self.ground.shown.get(raw.path)
         if shown is None or raw.upper is None:
             return False
@@ -473,7 +436,7 @@ class _Finding(Struct):
         return f"{path}/".startswith(self.mounted)
 
     def _is_elsewhere(self, path: str, lower: Look | None) -> bool:
-        """Whether the directories above are not those that the command saw.
+        """Return whether the directories above are not those that the command saw.
 
         In one that nobody had seen before only what stood in it already can be a stranger's.
         """
@@ -485,7 +448,6 @@ class _Finding(Struct):
         return above is Ancestor.EXCHANGED
 
     def _is_orphan(self, raw: RawChange) -> bool:
-        """Whether a copy stands alone because somebody took away what it is a copy of."""
         parent = raw.path.rpartition("/")[0]
         return self._is_changed_directory(parent) and self.comparing.is_copy(raw.path)
 
@@ -499,7 +461,7 @@ class _Finding(Struct):
 
 
 def _loses_sticky_bit(difference: Difference) -> bool:
-    """Whether a directory gets the bit: only permissions are kept, and a bit that it had."""
+    """Only permissions are kept, and a bit that it had."""
     lower, upper = difference.lower, difference.upper
     if upper is None or upper.kind is not Kind.DIRECTORY:
         return False

@@ -1,7 +1,6 @@
 """What a command would change, for whoever is asked about it or wanted to see it first.
 
-Only what would land is shown with its content: what is refused is none of it, and may
-be secret. The digest binds an answer to all of it, shown or cut.
+What is refused is not shown: it may be secret. The digest binds an answer to all of it.
 """
 
 import os
@@ -27,7 +26,6 @@ from paddock.workspace.resolve import READ_FILE, held_open
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_WHOLE: Final = 20_000
 _FILE_LINES_MAX: Final = 400
-"""Of a file whose whole diff has no room any more."""
 _PERMISSIONS: Final = 0o777
 _USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
 """Of what is new: under these nothing is said."""
@@ -37,17 +35,12 @@ class ShownDiff(Struct, frozen=True):
     text: str
     digest: str
     warnings: tuple[str, ...]
-    """What policy warns of, each once."""
 
 
 def show_settled(
     settled: Sequence[Settled], layers: OpenLayers, hidden: Sequence[str]
 ) -> ShownDiff:
-    """The diff of all that would land. Raises: HostError: the layer cannot be read.
-
-    `hidden` are the names that the command could not see: what stands under them is not
-    shown here either.
-    """
+    """Return the diff of all that would land, without `hidden` names. Raises: HostError."""
     closed = tuple(f"{name}/" for name in hidden)
     with host_error("the changes of a command cannot be read"):
         return _show([each for each in settled if each.lands], layers, closed)
@@ -156,7 +149,6 @@ def _marks(settled: Settled, old: Look | None) -> list[str]:
 
 
 def _content(comparing: Comparing, root_fd: int, path: str, look: Look | None) -> bytes | None:
-    """Empty for what is no file; None for what is too large or cannot be read."""
     if look is None or look.kind is not Kind.FILE:
         return b""
     try:

@@ -1,10 +1,8 @@
 """Judging what a command changed: every change by the policy that a file tool meets. Pure.
 
-Each change becomes the actions that a file tool would ask for, decided with
-`Writer.COMMAND` (so that `generated` may be written). What no tool can make is refused
-here: special files, set-id bits, links that lead out, names that no path can have. In
-a git directory the preset decides instead of `protected` and `secret`; whatever else
-denies there, a rule or an agent's own lists, denies still.
+Decided with `Writer.COMMAND` (so `generated` may be written). Refused is what no tool makes:
+special files, set-id bits, links that lead out, impossible names. In a git directory the preset
+decides instead of `protected` and `secret`; whatever else denies there, denies still.
 """
 
 from collections.abc import Sequence
@@ -49,20 +47,16 @@ _ALL_OR_NOTHING: Final = 'commit = "all", and another change of this command is 
 class ChangeKind(Enum):
     CREATED = "created"
     MODIFIED = "modified"
-    """Content, and perhaps mode, of a file that was there."""
     DELETED = "deleted"
     """One entry for each name that is gone: what stood below a removed directory too."""
     MODE = "mode"
 
 
 class CommandChange(Struct, frozen=True):
-    """One difference between the workspace and what a command left."""
-
     path: str
     """Workspace-relative, canonical but for its characters: the disk gave it."""
     kind: ChangeKind
     node: NodeKind
-    """What stands there now; of a deletion, what stood there."""
     mode: int = 0o644
     """Twelve bits, as it stands now; of no interest for a link or a deletion."""
     link_text: str = ""
@@ -73,8 +67,6 @@ class CommandChange(Struct, frozen=True):
 
 
 class StagedJudgement(Struct, frozen=True):
-    """What is to become of one change, and why."""
-
     change: CommandChange
     outcome: Outcome
     """ASK where policy would ask a person before a file tool does this."""
@@ -83,43 +75,34 @@ class StagedJudgement(Struct, frozen=True):
     rule: RuleMatch | None = None
     warnings: tuple[str, ...] = ()
     warned_by: str = ""
-    """The pattern that warns; empty where nothing does."""
     phase: int = 0
     """Within a git directory, lower ones land first (`git_names.Phase`)."""
     is_aside: bool = False
-    """Whether its repository is whole without it: `GitRuling.is_aside`."""
 
     @property
     def is_allowed(self) -> bool:
-        """Whether it lands without a question."""
         return self.outcome is Outcome.ALLOW
 
 
 class Bench(Struct, frozen=True):
-    """Who judges: the policy for one chain of agents, and what there is to know of the ground."""
-
     policy: Policy
     chain: AgentChain
     git: Git
     workspace: str
     """Absolute, real: what an absolute link is compared with."""
     readable: tuple[str, ...] = ()
-    """The plan's: a link into a toolchain or a system directory leads nowhere new."""
     repositories: tuple[GitDirectory, ...] = ()
     """Git directories that stood there before the command, bare ones among them."""
     shown: frozenset[str] = frozenset()
-    """What the command saw as git's index has it, and not as it stands."""
     stand_ins: frozenset[str] = frozenset()
     """Of these, what git would have checked out as something else: a filter or an object is
     missing. No change of them is recorded."""
     git_outside: GitOutside | None = None
-    """The one of them that stands outside of the workspace, as `.git`."""
     unseen: tuple[str, ...] = ()
     """Names in the workspace that were not there for the command, but for what is `shown`."""
 
 
 def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
-    """Judge each change by itself, in order; see `units` for what binds them."""
     judged: list[StagedJudgement] = []
     bare = bare_paths(bench.repositories)
     for change in changes:
@@ -134,11 +117,7 @@ def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[Stage
 def settle_commit(
     judgements: Sequence[StagedJudgement], commit: Commit, refused_besides: int = 0
 ) -> tuple[StagedJudgement, ...]:
-    """What lands: change by change, or, under `all`, everything or nothing.
-
-    `refused_besides`: how many changes are refused that are not among these. A question is
-    no refusal: it keeps its place, for whoever can ask.
-    """
+    """Settle change by change or, under `all`, everything or nothing; a question is no refusal."""
     denied = sum(each.outcome is Outcome.DENY for each in judgements)
     if commit == "each" or denied + refused_besides == 0:
         return tuple(judgements)
@@ -222,11 +201,7 @@ def _impossible_in_git(change: CommandChange) -> StagedJudgement | None:
 
 
 def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
-    """Refuse a link out of the workspace, or to a secret.
-
-    A target in what the plan makes readable stands: a virtual environment is made of
-    links to its interpreter, and there is nothing there that was not open before.
-    """
+    """Refuse a link out of the workspace, or to a secret; not into what the plan makes readable."""
     shown = f"{quote(change.path)} is a link to {quote(change.link_text)}"
     text = change.link_text
     if text.startswith("/"):
@@ -249,16 +224,14 @@ def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
 
 
 def _without_dots(text: str) -> str | None:
-    """An absolute target without `.`; None where `..` would have to be resolved on disk."""
     parts = [part for part in text.split("/") if part not in ("", ".")]
     return None if ".." in parts else "/" + "/".join(parts)
 
 
 def _within(parent: str, text: str) -> str | None:
-    """Where a relative target leads by its text; None for out of the workspace.
+    """Resolve by the text alone; None for out of the workspace.
 
-    Threat: `a/../..` where `a` is a link leads elsewhere than its text says. So `..`
-    counts only at the beginning, where it climbs real directories.
+    Threat: `a/../..` where `a` is a link leads elsewhere. So `..` counts only at the beginning.
     """
     place = parent.split("/") if parent else []
     names: list[str] = []
@@ -308,10 +281,6 @@ def _denied_in_git(bench: Bench, change: CommandChange) -> StagedJudgement | Non
 
 
 def _still_denied(decision: Decision) -> RuleMatch | None:
-    """The rule that denies in a git directory whatever the preset; None where none does.
-
-    That nothing matched is no rule: there the preset itself is the one that allows.
-    """
     for rule in decision.matched:
         if rule.outcome is Outcome.DENY and rule.source not in _LIFTED_IN_GIT:
             return rule
@@ -319,11 +288,7 @@ def _still_denied(decision: Decision) -> RuleMatch | None:
 
 
 def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
-    """Let directories follow what is in them.
-
-    A new one is made for whatever lands in it, as a file tool makes parents: the paths
-    below were judged themselves. One that is gone stays where anything in it stays.
-    """
+    """Let directories follow what is in them: one is made for whatever lands, and stays with it."""
     landing: set[str] = set()
     staying: dict[str, Outcome] = {}
     for each in judgements:

@@ -1,9 +1,7 @@
 """What a command's changes could lose, counted: so much lands without a question, more waits.
 
-Counted is each file that stood there and is changed or gone. Not counted is what somebody
-makes again or has elsewhere: what is `generated`, what lies in a folder of dependencies,
-what git ignores; and where the command was a step of git, what stood in git's index just
-as it stood on the disk.
+Not counted is what somebody makes again or has elsewhere: what is `generated`, lies in a folder
+of dependencies, git ignores, or stood in git's index as on the disk, for a step of git.
 """
 
 import os
@@ -23,7 +21,6 @@ from paddock.sandbox.host.host_facts import find_content
 
 _MEGABYTE: Final = 1_000_000
 _COMPARED_BYTES_MAX: Final = 500_000_000
-"""Of all files that are held against git's index; the others count."""
 _GIT_WAIT_S: Final = 10.0
 _CHECK_IGNORE: Final = ("git", *GIT_OPTIONS, "check-ignore", "-z", "--stdin")
 

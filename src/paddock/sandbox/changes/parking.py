@@ -1,8 +1,6 @@
 """What a command left, kept until somebody has answered: as data, with its contents stored.
 
-A set that waits outlives the layers it came from. Its files go into the history's store;
-what it believes to stand at each path goes with it, so that a workspace that has changed
-meanwhile is a conflict and not a surprise.
+What it believes to stand at each path goes with it: a changed workspace is a conflict.
 """
 
 import os
@@ -58,22 +56,17 @@ _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class ParkedSet(NamedTuple):
-    """A set that waited for an answer, and what its command changed that stays as it was."""
-
     phases: Phases
     above: Mapping[str, Identity]
     """The directories that have to be those of then: see `footing`."""
     refused: tuple[RefusedChange, ...] = ()
     refused_more: int = 0
-    """How many more of those there were."""
 
 
 def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
-    """The set as JSON; contents that it gives away are in the store when this returns.
+    """Return the set as JSON, its contents in the store, pinned under `name`.
 
-    They are pinned under `name`, until they are unpinned or nobody can ask for them any more.
-
-    Raises: ApprovalUnavailableError: it is too large to be kept. StorageFullError, HostError.
+    Raises: ApprovalUnavailableError: too large; StorageFullError, HostError.
     """
     contents = [
         change.content
@@ -102,10 +95,6 @@ def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
 def park_set(
     phases: list[Json], above: Mapping[str, Identity], refused: Sequence[RefusedChange]
 ) -> Json:
-    """A kept set, where it belongs, and what is reported beside it.
-
-    Of very many refusals the first, counted.
-    """
     named = refused[: limits.shell_changes_listed_max]
     return {
         "phases": phases,
@@ -116,11 +105,7 @@ def park_set(
 
 
 def unpark_set(parked: Json) -> ParkedSet:
-    """What `park_set` made this of.
-
-    Raises: ConfigError: it is none, or one of an earlier version, which does not say in which
-        directories it belongs.
-    """
+    """Read back; ConfigError for none, or one of an earlier version without directories."""
     try:
         if _is_of_earlier_version(parked):
             raise ConfigError(

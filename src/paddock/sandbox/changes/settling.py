@@ -1,9 +1,8 @@
-"""What of a command's differences lands, and what is refused: judged, and then settled together.
+"""Settle what of a command's differences lands, and what is refused.
 
-Each is judged by itself, as a file tool's act would be (`judging`). Four things bind them
-to each other: what takes the place of something else needs that to go; a repository's are
-one unit (`units`); the whole set has a limit; and under `commit = "all"` one refusal is
-everybody's.
+Each is judged by itself (`judging`). What takes the place of something else needs that to go; a
+repository's are one unit (`units`); the whole set has a limit; under `commit = "all"` one
+refusal is everybody's.
 """
 
 import os
@@ -54,12 +53,9 @@ _READABLE_BY_ALL: Final = 0o444
 
 
 class Obstacles:
-    """To the differences of one command. What the disk says of a directory is asked once."""
-
     __slots__ = ("_going", "_guards", "_holders", "_lower_fd", "_made", "_resolution", "_writable")
 
     def __init__(self, found: Sequence[Difference], layers: OpenLayers, guards: PathGuards) -> None:
-        """`layers` stays the caller's."""
         self._lower_fd = layers.lower_fd
         self._guards = guards
         self._resolution = layers.resolution
@@ -77,10 +73,7 @@ class Obstacles:
         )
 
     def keep(self, judged: Sequence[StagedJudgement]) -> bool:
-        """Count on the directories that do not go after all: policy keeps something in them.
-
-        Whether what is in one of them cannot go by itself either, and is to be judged anew.
-        """
+        """Count on directories that stay after all; True: judge their contents anew."""
         staying = {
             each.change.path
             for each in judged
@@ -179,7 +172,6 @@ class LandingTerms(Struct, frozen=True):
     commit: Commit
     bytes_max: int
     grants_asks: bool = False
-    """Somebody was shown the differences, and said yes to what policy asks about."""
 
 
 class Settled(Struct, frozen=True):
@@ -194,12 +186,7 @@ class Settled(Struct, frozen=True):
 def settle(
     differences: CommandDifferences, layers: OpenLayers, bench: Bench, terms: LandingTerms
 ) -> tuple[Settled, ...]:
-    """Judge every difference and settle what lands.
-
-    `bench` comes without repositories: they are found here.
-
-    Raises: HostError: something of the layer cannot be read.
-    """
+    """Judge every difference and settle what lands; finds repositories. Raises: HostError."""
     found = differences.found
     touched = Touched(paths_of(found, *_PRESENT), paths_of(found, ChangeKind.DELETED))
     repositories = find_repositories(layers.lower_fd, touched, layers.resolution)
@@ -234,11 +221,10 @@ def settle(
 def refusals_of(
     settled: Sequence[Settled], hidden: Sequence[str], shown: Collection[str] = ()
 ) -> tuple[RefusedChange, ...]:
-    """What is reported of what does not land.
+    """Report what does not land.
 
-    Threat: `rm -r` of a directory would name the secrets in it that nobody was shown. A
-    command cannot have named what it did not see: of these only the directory is reported.
-    What is `shown` was seen, though not as it stands.
+    Threat: `rm -r` would name the secrets in a directory that nobody was shown: of what the
+    command could not see (but `shown`), only the directory is reported.
     """
     closed = tuple(f"{name}/" for name in hidden)
     return tuple(
@@ -296,7 +282,6 @@ def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[Stage
 def _bound(
     found: Sequence[Difference], judged: Sequence[StagedJudgement], units: Units
 ) -> tuple[StagedJudgement, ...]:
-    """What lands of changes that need each other: each refusal may be the reason of the next."""
     while True:
         bound = follow_directories(units.settle(_without_blocked(found, judged)))
         if [each.outcome for each in bound] == [each.outcome for each in judged]:
@@ -307,7 +292,7 @@ def _bound(
 def _without_blocked(
     found: Sequence[Difference], judged: Sequence[StagedJudgement]
 ) -> tuple[StagedJudgement, ...]:
-    """What takes a place that is not given up does not land, nor anything below it."""
+    """Refuse what takes a place that is not given up, and anything below it."""
     taken = {
         difference.change.path
         for difference, judgement in zip(found, judged, strict=True)
@@ -366,7 +351,6 @@ def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgem
 
 
 def refused_besides(differences: CommandDifferences) -> tuple[RefusedChange, ...]:
-    """What is reported of what is not judged: the root's mode, and more than is looked at."""
     found = [
         RefusedChange(
             show_name(path),

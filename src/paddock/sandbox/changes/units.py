@@ -1,19 +1,13 @@
 """What a command changed of one repository lands together, or none of it does.
 
-A repository's unit is every change below its git directory, and every change of a path that
-its index or HEAD names, before the command or after it. If HEAD and index landed without a
-file that was checked out, the repository would say that the user had reverted it. Without a
-change below the git directory there is no unit; an index that only knows newer times of the
-same files is none. Untracked files are judged each for itself. A superproject is one with the
-submodules whose commit in its index is another.
+A unit is every change below a git directory, and of every path that its index or HEAD names,
+before or after: else the repository would say that the user reverted what did not land. Without
+a change below the git directory, or with new times alone, there is none. Untracked files are
+judged by themselves; a superproject is one with submodules whose commit in its index changed.
 
-Threat: a command that counts on the unit. So a unit only ever refuses more: what is refused
-stays so, and what the repository names is looked up without believing the command (`named`).
-If it cannot be looked up, whatever could be named is refused. And a commit may take a file
-out or change it only if the command was shown the file: else it deletes what it never saw.
-
-The look is made only where something of a repository is refused or was not shown; else it
-does not matter what is named.
+Threat: a command that counts on the unit. It only ever refuses more, believes nothing of the
+command's (`named`), and refuses whatever could be named where that cannot be looked up. A commit
+may take out or change a file only if the command was shown it.
 """
 
 import os
@@ -41,14 +35,10 @@ from paddock.text.show import quote
 from paddock.values.decisions import Outcome
 
 _BYTES_MAX: Final = 256_000_000
-"""Of a file of git's that a command did not write."""
 
 
 class Unseen(Struct, frozen=True):
-    """What of a workspace a command was not shown, or may not change unseen."""
-
     closed: Sequence[str] = ()
-    """Names that were not there for it."""
     shown: Collection[str] = ()
     """Of these, and of what is below them: what it was shown after all."""
     too_deep: Sequence[str] = ()
@@ -60,12 +50,9 @@ class _Repository(Struct):
     trees: list[Naming] = field(default_factory=list[Naming])
     inside: list[int] = field(default_factory=list[int])
     is_formed: bool | None = None
-    """Whether there is a unit; None where nobody asked yet."""
 
 
 class Units:
-    """The units among the changes of one command."""
-
     __slots__ = ("_by_path", "_found", "_in_work", "_layers", "_repositories", "_unseen")
 
     def __init__(
@@ -86,7 +73,6 @@ class Units:
             self._group(directories, workspace)
 
     def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
-        """Refuse the whole of each unit of which something is refused."""
         holders = {
             name: why
             for name, each in self._repositories.items()
@@ -193,7 +179,6 @@ class Units:
         return repository.is_formed
 
     def _is_aside(self, repository: _Repository, number: int) -> bool:
-        """Whether the repository's state is the same without this change. Raises: HostError."""
         difference = self._found[number]
         change, lower = difference.change, difference.lower
         if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:
@@ -265,7 +250,6 @@ class Units:
 
 
 def _below(tree: WorkTree, path: str) -> bytes:
-    """A path as the work tree names it; empty for what is not in it."""
     if tree.root is None:
         return b""
     if tree.root == ".":
@@ -293,7 +277,6 @@ def _held(judgement: StagedJudgement, reason: str) -> StagedJudgement:
 def _without_empty(
     judged: Sequence[StagedJudgement], settled: list[StagedJudgement]
 ) -> tuple[StagedJudgement, ...]:
-    """Leave out new directories that were made for what is held up now, and for nothing else."""
     landing: set[str] = set()
     held: dict[str, str] = {}
     for before, after in zip(judged, settled, strict=True):

@@ -1,24 +1,16 @@
 """What a command changed, as the overlay's upper layer says it. Read only, nothing judged.
 
-The upper layer holds whole copies of what was written to, new things, and marks:
-a character device 0/0 for a name that is gone, and `user.overlay.opaque` on a
-directory that hides all that stands below it in the workspace. Redirects and
-metadata-only copies are off (confine.py), so there are no others; one that is found
-is refused.
+The layer holds whole copies, new things, and marks: a character device 0/0 for a name that is
+gone, `user.overlay.opaque` on a directory that hides all below it. Any other mark is refused:
+redirects and metadata-only copies are off (confine.py). O(changes). For whoever judges:
 
-O(changes): the workspace is looked at only where the upper layer has a name.
-
-What follows from how overlays work, for whoever judges and commits:
-  * A file is here whole as soon as it was opened for writing, or its mode, owner or
-    times changed: compare before calling it a change of content.
-  * A directory is here as soon as something below it is; it is reported only if it is
-    new, replaced, opaque, or its mode changed.
-  * A directory of the workspace cannot be renamed by rename(2) (EXDEV; `mv` copies).
-  * A name that was hidden counts as absent: what was made under it comes as new, with
-    `lower` saying what really stands there (a directory only if it looks otherwise); a
-    directory that seemed empty may be gone.
-  * Where another file system is mounted, the command saw the directory underneath. What it
-    did there comes with nothing as `lower`, and the directory is in `mounted`.
+  * A file is here whole once it was opened for writing or its looks changed: compare.
+  * A directory is here once something below it is; it is reported only if it is new, replaced,
+    opaque, or of another mode. One of the workspace cannot be renamed (EXDEV; `mv` copies).
+  * A name that was hidden counts as absent: what was made under it comes as new, with `lower`
+    saying what really stands there; a directory that seemed empty may be gone.
+  * Where another file system is mounted, the command saw the directory underneath: its changes
+    have no `lower`, and the directory is in `mounted`.
   * Hard links show as the same `identity`; between the workspace's files they are broken.
 """
 
@@ -54,11 +46,7 @@ _LOOK: Final = OpenHow(
 
 
 def is_mount_point(parent_fd: int, name: str, device: int) -> bool:
-    """Whether the directory `name`, which has this device, is where a mount begins.
-
-    The kernel is asked: a directory of the same disk may be mounted there (a bind has the
-    same device), and a part of the same mount may have another device (a subvolume has).
-    """
+    """Ask the kernel: a bind has the same device, and a subvolume of one mount another."""
     try:
         os.close(_LOOK.open(parent_fd, os.fsencode(name)))
     except OSError as error:
@@ -110,45 +98,32 @@ class Look(Struct, frozen=True):
     links: int
     identity: tuple[int, int]
     is_mounted: bool = False
-    """A directory where another file system begins: commands see what it covers."""
 
 
 class RawChange(Struct, frozen=True):
-    """One name of the upper layer. `path` is workspace-relative, as the disk gave it."""
-
     path: str
     kind: Kind
     upper: Look | None
-    """None for what is GONE."""
     lower: Look | None
     """What stands in the workspace now, whatever the command saw; None for nothing."""
     is_opaque: bool = False
-    """A directory whose old content is gone but for what the upper layer has."""
     link_text: str | None = None
 
 
 class UpperLayer(Struct, frozen=True):
-    """All changes, parents before children, each directory's names in order."""
-
     changes: tuple[RawChange, ...]
     too_deep: tuple[str, ...]
-    """Directories below which was not read: `limits.path_depth_max`."""
     is_whole: bool
     """False where there were more than `limits.change_set_paths_max`; the rest is not here."""
     standing: Mapping[str, Look]
     """Of the directories that the layer has or hides: those that stand in the workspace now."""
     mounted: tuple[str, ...]
-    """Those of them where another file system is mounted."""
 
 
 def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> UpperLayer:
-    """Every change below the upper layer's root, against the workspace's root.
+    """Read every change below the upper layer's root, once the command has ended.
 
-    Both are descriptors of directories; `beside` is what stands elsewhere for one of its
-    names. Call it when the command has ended.
-
-    Raises:
-        HostError: a mark that is not expected, or something that cannot be read.
+    `beside` stands elsewhere for one name. Raises: HostError: an unexpected mark, or unreadable.
     """
     reading = _Reading(beside)
     with host_error("the changes of a command cannot be read"):
@@ -166,11 +141,9 @@ def read_changes(upper_fd: int, lower_fd: int, beside: Beside | None = None) -> 
 def names_below(
     root_fd: int, path: str, resolution: Resolution | None = None
 ) -> Iterator[tuple[str, Look]]:
-    """Everything below a directory of a layer, for directories that are gone or opaque.
+    """Yield everything below a directory, parents first, links not followed.
 
-    Workspace-relative, parents first, links not followed. A directory that vanishes or
-    may not be read meanwhile yields itself and nothing below it, and so does one where
-    another file system is mounted.
+    What vanishes, may not be read, or is mounted there yields itself and nothing below it.
     """
     resolution = resolution or detect_resolution()
     waiting = [path]
@@ -197,7 +170,7 @@ def host_owner(owner: int) -> int:
 
 
 class _Reading:
-    """One walk. Holds one descriptor a layer for each level, of at most `path_depth_max`."""
+    """One walk; holds one descriptor a layer for each level, of at most `path_depth_max`."""
 
     __slots__ = ("_beside", "changes", "is_whole", "standing", "too_deep")
 
@@ -209,7 +182,7 @@ class _Reading:
         self.is_whole = True
 
     def read(self, upper: int, lower: int, prefix: str, depth: int) -> None:
-        """Take in one directory; both descriptors are closed. `lower` is -1 for nothing there."""
+        """Take in one directory and close both descriptors; `lower` is -1 for nothing there."""
         try:
             for name in sorted(os.listdir(upper)):
                 if len(self.changes) >= limits.change_set_paths_max:

@@ -7,7 +7,6 @@
     named.py     what a work tree's index and HEAD name, before and after
     tracked.py   which closed names git tracks, each by the index of its own repository
 
-Dangers: a git directory runs code for whoever uses it next, by hooks, by configuration
-and by what its own files point at, and anything may call itself one. So what is not an
-ordinary operation's work is refused, by name and by content.
+A git directory runs code for its next user, by hooks, configuration and what its files point
+at: what is not an ordinary operation's work is refused, by name and by content.
 """

@@ -1,21 +1,15 @@
 """The index of a repository: read in every form that git writes, judged, and shown of a folder.
 
-Read strictly, so that no two readers find different paths in one file: what does not parse
-raises. A repository may have 100,000 entries, and a command waits for this: `walk` makes no
-object for each, and `find_entries` does not begin where no name can be found. A split index
-is put together by git with the file that it shares; a sparse one has directories as entries.
+What does not parse raises: no two readers find different paths in one file. A repository may
+have 100,000 entries: `walk` makes no object for each.
 
-Threat: git checks a path where it makes an entry, not where it reads the file. So
-`.git/hooks/post-checkout` or `../evil` in an index is written, and perhaps run, by the
-user's own next `git checkout -- .`. What could lead git to other entries is refused, too: a
-split index, and tables that let git begin in the middle (`EOIE`, `IEOT`) and lie.
+Threat: git checks a path where it makes an entry, not where it reads the file: `../evil` in an
+index is written by the user's next `git checkout -- .`. Refused is also what could lead git to
+other entries: a split index, and tables that let it begin in the middle (`EOIE`, `IEOT`).
 
-A workspace that is a folder of a larger work tree: the rest is not there for a command, and
-must not look deleted. So the command gets git's own sparse checkout: an index in which all
-else has its skip-worktree bit, and a pattern that names the folder. What it leaves is put
-together again with the index of before: of the folder what the command says, of all else what
-stood there, byte for byte. Where a command gave all else another content (a merge, another
-branch), the index does not land: the files could not be changed with it.
+For a workspace that is a folder of a work tree a command gets git's sparse checkout: all else
+has its skip-worktree bit, and what it leaves is put together again with the index of before,
+byte for byte. Where a command gave all else another content, the index does not land.
 
 Source: gitformat-index(5), `verify_path` of git's read-cache.c, and git's racy-git.txt.
 """
@@ -64,7 +58,6 @@ _PADDING: Final = tuple(bytes(count) for count in range(9))
 _BLOCK: Final = struct.Struct(">II")
 
 _LINK: Final = b"link\0"
-"""Stands in every split index: the name of an extension, and the first byte of its size."""
 _HARMLESS: Final = frozenset({b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE", b"IEOT", b"sdir"})
 _KEPT: Final = (b"TREE", b"REUC")
 """Extensions that say nothing of files or places in the index; git makes the others again."""
@@ -95,22 +88,18 @@ class IndexEntry(NamedTuple):
 
     @property
     def mode(self) -> int:
-        """Of a file, a link, a submodule, or a directory of a sparse index."""
         return int.from_bytes(self.fixed[_MODE_AT : _MODE_AT + 4], "big")
 
     @property
     def size_bytes(self) -> int:
-        """Of the file when it was last found to be as the index says; 0 where nobody knows."""
         return int.from_bytes(self.fixed[_SIZE_AT:_STATUS_BYTES], "big")
 
     @property
     def is_skipped(self) -> bool:
-        """skip-worktree: git does not expect the file to be there."""
         return bool(self.more & _IS_SKIPPED)
 
     @property
     def is_intended(self) -> bool:
-        """intent-to-add: no content has been added yet."""
         return bool(self.more & _IS_INTENDED)
 
 
@@ -123,7 +112,6 @@ than all the rest."""
 class IndexFile(Struct, frozen=True):
     content: bytes
     end: int
-    """Where the checksum begins."""
     version: int
     count: int
     hash_bytes: int
@@ -182,16 +170,12 @@ class IndexFile(Struct, frozen=True):
         return IndexEntry(path, stage, self.content[at:flags_at], flags, more)
 
     def entries(self) -> Iterator[IndexEntry]:
-        """All of them. Raises: ValueError: git would not have written it."""
         return map(self.entry, self.walk())
 
     def find_entries(
         self, files: frozenset[bytes], directories: frozenset[bytes] = frozenset()
     ) -> tuple[IndexEntry, ...]:
-        """Those of these paths, and those below these directories, which end in no `/`.
-
-        Raises: ValueError: git would not have written it.
-        """
+        """Return those of these paths, and below these directories, which end in no `/`."""
         if not self._may_hold(files | directories):
             return ()
         if directories:
@@ -202,17 +186,14 @@ class IndexFile(Struct, frozen=True):
         return tuple(map(self.entry, steps))
 
     def _may_hold(self, names: frozenset[bytes]) -> bool:
-        """Whether it is worth reading; before version 4, every name stands there whole."""
+        """Before version 4 every name stands there whole: look whether one does."""
         last = {name.rpartition(b"/")[2] for name in names}
         if self.version == 4 or len(last) > _NAMES_LOOKED_FOR:
             return bool(last)
         return any(name in self.content for name in last)
 
     def extensions(self, at: int) -> dict[bytes, int]:
-        """Where each begins, by its name. `at` is where the entries end.
-
-        Raises: ValueError: they do not fill what is left, or one comes twice.
-        """
+        """Return where each begins; `at` is where the entries end. Raises: ValueError."""
         found: dict[bytes, int] = {}
         while at < self.end:
             name = self.content[at : at + 4]
@@ -229,18 +210,14 @@ class IndexFile(Struct, frozen=True):
 
 
 NO_INDEX: Final = IndexFile(b"", 0, 2, 0, SHA1_BYTES)
-"""Of a repository in which nothing was ever staged."""
 
 ReadShared = Callable[[str], bytes | None]
-"""Gives the file of that name beside the index; None where there is none to be read."""
 
 
 def open_index(content: bytes, hash_bytes: int, read_shared: ReadShared | None = None) -> IndexFile:
     """Read the header and verify the checksum (all zeros where `index.skipHash` is set).
 
-    With `read_shared`, a split index is put together with what it shares.
-
-    Raises: ValueError: it is no index of version 2 to 4, or the shared file is missing.
+    `read_shared` lets a split index be put together. Raises: ValueError: no index, or incomplete.
     """
     end = len(content) - hash_bytes
     if end < _HEADER.size or (
@@ -276,7 +253,6 @@ def _with_shared(file: IndexFile, read_shared: ReadShared) -> IndexFile:
 
 
 def _read_varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends; one that no name reaches where it does not end in time."""
     value = 0
     for position in range(at, min(at + 3, len(content))):
         byte = content[position]
@@ -288,8 +264,6 @@ def _read_varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 class _Wanted:
-    """Which paths are looked for; most entries are in the directory of the one before."""
-
     __slots__ = ("_directories", "_files", "_is_below", "_parent")
 
     def __init__(self, files: frozenset[bytes], directories: frozenset[bytes]) -> None:
@@ -310,10 +284,7 @@ class _Wanted:
 
 
 def is_harmless_index(content: bytes, hash_bytes: int) -> bool:
-    """Whether git could have written it, and a checkout of it stays in the work tree.
-
-    `hash_bytes` is the size of an object's name in the repository that it lies in.
-    """
+    """Return whether git could have written it, and a checkout of it stays in the work tree."""
     try:
         file = open_index(content, hash_bytes)
         entries = _check_entries(file)
@@ -365,11 +336,7 @@ def _are_extensions_harmless(file: IndexFile, entries: _Entries) -> bool:
 
 
 def _is_end_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:
-    """Whether the entries end where git is told so.
-
-    Threat: git looks for `EOIE` at a fixed distance from the end, which can lie in
-    the content of another extension.
-    """
+    """Threat: git looks for `EOIE` at a fixed distance from the end, maybe in another extension."""
     said_at = places.get(b"EOIE")
     if said_at is not None and file.number(said_at + 8) != entries.end:
         return False
@@ -382,7 +349,7 @@ def _is_end_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -
 
 
 def _are_blocks_true(file: IndexFile, entries: _Entries, places: dict[bytes, int]) -> bool:
-    """Whether the blocks that git may read on their own are all entries, one after the other."""
+    """Require that the blocks that git may read on their own are all entries, in order."""
     at = places.get(b"IEOT")
     if at is None:
         return True
@@ -398,14 +365,12 @@ def _are_blocks_true(file: IndexFile, entries: _Entries, places: dict[bytes, int
 
 
 class Landing(Struct, frozen=True):
-    """An index that may land, or what it changes outside of the folder."""
-
     content: bytes
     changed: tuple[str, ...] = ()
 
 
 def sparse_pattern(folder: str) -> bytes:
-    """What `info/sparse-checkout` says for a folder. Raises: ValueError: git has no word for it."""
+    """Return what `info/sparse-checkout` says. Raises: ValueError: git has no word for it."""
     if not folder.isprintable():
         raise ValueError("a folder's name with control characters")
     escaped = "".join(f"\\{each}" if each in _SPECIAL else each for each in folder)
@@ -413,10 +378,7 @@ def sparse_pattern(folder: str) -> bytes:
 
 
 def show_folder(content: bytes, hash_bytes: int, folder: str) -> bytes:
-    """The index in which only the folder is expected to stand on disk.
-
-    Raises: ValueError: it is no index, or one that needs other files.
-    """
+    """Expect only the folder to stand on disk. Raises: ValueError: no index, or not alone."""
     file = open_index(content, hash_bytes)
     entries, extensions = _read_whole(file)
     inside = f"{folder}/".encode()
@@ -430,7 +392,7 @@ def show_folder(content: bytes, hash_bytes: int, folder: str) -> bytes:
 def land_folder(
     after: bytes, before: bytes, hash_bytes: int, folder: str, written_ns: int
 ) -> Landing:
-    """What a command made of `show_folder`, with everything outside of the folder as before.
+    """Return what a command made of `show_folder`, everything outside as before.
 
     `written_ns` is the time of the index of before. Raises: ValueError: as `show_folder`.
     """
@@ -450,15 +412,11 @@ def land_folder(
 
 
 def _said(entry: IndexEntry) -> tuple[bytes, int, int, bytes, bool]:
-    """What an entry says of a file, but for what only this disk knows."""
     return entry.path, entry.stage, entry.mode, entry.object_id, entry.is_intended
 
 
 def _looked_at_again(entry: IndexEntry, written_ns: int) -> IndexEntry:
-    """What was entered in the tick of the index counts as changed as long as that has its time.
-
-    The index gets another time, so the entry loses its own: git then looks at the file.
-    """
+    """Let git look again at what was entered in the index's tick, since that gets another time."""
     seconds, rest = _TIME.unpack_from(entry.fixed, _TIME_AT)
     if seconds * 1_000_000_000 + rest < written_ns:
         return entry
@@ -493,7 +451,7 @@ def _long_entry(entry: IndexEntry) -> bytes:
 
 
 def _short_entries(entries: Iterable[IndexEntry]) -> Iterator[bytes]:
-    """As version 4 has them: what a path has in common with the one before is left out."""
+    """Write as version 4: what a path has in common with the one before is left out."""
     before = b""
     for entry in entries:
         pairs = enumerate(zip(entry.path, before, strict=False))

@@ -1,22 +1,15 @@
 """The git directories that the changes of a command touch, and the work trees of these.
 
-A preset treats a git directory as one unit, so it has to be known where each begins, and
-where a submodule's or worktree's begins inside it. Found by looking at the directories
-above what changed: O(changes), no walk.
+Found by looking at the directories above what changed: O(changes), no walk. A bare repository is
+what stood there as one before the command, or would be one afterwards.
 
-Bare repositories have no `.git` in their name. What stood there as one before the command
-is one; so is what would be one afterwards.
+Threat: `HEAD`, `objects`, `refs` and a `config`, planted one by one in any directory, make it a
+repository for the next git command. So what completes one is told with what stood there already
+(`GitDirectory.armed_by`).
 
-Threat: `HEAD`, `objects`, `refs` and a `config` of its own, planted in any directory,
-make it a repository for the next git command that is run in there. By several commands
-too: each name is an ordinary one until the last is there. So what completes a
-repository is told with what stood there already (`GitDirectory.armed_by`).
-
-A repository is its common directory: objects and refs. A linked worktree has a git directory
-of its own in there, with the index and the HEAD; a submodule's repository lies in that of its
-superproject, and is one of its own. What a directory is, its own files say: as they were before
-the command, and of one that the command made, as they are now. Those never land, so a lie in
-them binds more, or a repository that does not come anyway.
+A repository is its common directory; a linked worktree has a git directory of its own in there, a
+submodule's lies in that of its superproject. What a directory is, its own files say as they were
+before the command; of one that the command made, as they are now: those never land.
 """
 
 import os
@@ -51,15 +44,10 @@ _LEAD: Final = lazy_pattern(rb"gitdir: ([^\n\0]+)[\r\n]*")
 _PLAIN: Final = lazy_pattern(rb"[^\"\\#;\x00-\x1f]+")
 
 Read = Callable[[str], bytes | None]
-"""The content of a workspace-relative file on one side of a command; None where there is none.
-
-Raises: HostError: it cannot be read.
-"""
+"""Read a workspace-relative file on one side of a command; None for none. Raises: HostError."""
 
 
 class Touched(Struct, frozen=True):
-    """What a command did to names, without what it did to contents."""
-
     present: frozenset[str]
     gone: frozenset[str]
 
@@ -91,25 +79,18 @@ def find_repositories(
 
 
 def find_hash_bytes(root_fd: int, directory: str, resolution: Resolution | None = None) -> int:
-    """The size of an object's name in a git directory, as its configuration says.
-
-    Git reads it from this one file, nothing included; commands do not write it.
-    """
+    """Return the size of an object's name, by the one file that git reads; no command writes it."""
     text = find_content(root_fd, _join(directory, "config"), _CONFIG_BYTES_MAX, resolution)
     return SHA256_BYTES if _SHA256.search(text or b"") else SHA1_BYTES
 
 
 def find_lead(content: bytes, directory: str, workspace: str) -> str | None:
-    """Where a file `.git` in a directory leads, workspace-relative; None for nowhere in there."""
     said = _LEAD.fullmatch(content)
     return None if said is None else find_inside(os.fsdecode(said[1]), directory, workspace)
 
 
 def find_inside(text: str, directory: str, workspace: str) -> str | None:
-    """What a directory calls `text`, workspace-relative; None for what lies outside.
-
-    Threat: a path that leads out by its text. Links are not passed when it is opened.
-    """
+    """Threat: a path that leads out by its text. Links are not passed when it is opened."""
     where = posixpath.normpath(posixpath.join(workspace, directory, text))
     if where == workspace:
         return "."
@@ -118,10 +99,9 @@ def find_inside(text: str, directory: str, workspace: str) -> str | None:
 
 
 def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
-    """The outermost directory of each that would become an armed repository, and by what.
+    """Return the outermost directory of each that would become an armed repository, and by what.
 
-    Threat: `s/refs` as a repository of its own, where `s` is one: what is in it is
-    judged by its name in `s`.
+    Threat: `s/refs` as a repository, where `s` is one: what is in it is judged by its name in `s`.
     """
     armed: dict[str, str] = {}
     for directory in bare:
@@ -141,7 +121,6 @@ class _Looking(Struct):
     )
 
     def is_bare(self, directory: str) -> bool:
-        """Whether it is taken for a repository, before the command or after it."""
         if find_git_place(directory) is not None:
             return False
         # What a command removed counts too: policy may refuse that, and then it stays.
@@ -150,7 +129,7 @@ class _Looking(Struct):
         return looks_bare(before | made)
 
     def find_arming(self, directory: str) -> str | None:
-        """By what git could run code in it, if it was no repository before; relative to it."""
+        """Return by what in it git could run code, if it was no repository before."""
         if looks_bare(self.standing(directory, BARE_NAMES)):
             return None
         standing = self.standing(directory, ARMING_NAMES)
@@ -199,17 +178,13 @@ class WorkTree(Struct, frozen=True):
     """One work tree, and where git keeps what it knows of it. Paths are workspace-relative."""
 
     place: str
-    """Where it is found: its git directory, or the file that leads there."""
     git: str
     common: str
-    """The repository: objects and refs."""
     root: str | None
-    """None where it has none, or none in the workspace."""
     hash_bytes: int
     is_sure: bool = True
     """Whether it is known where the work tree stands; else it could be the whole workspace."""
     folder: str = ""
-    """What the workspace is of it, where it is larger."""
 
 
 def find_work_trees(
@@ -218,7 +193,6 @@ def find_work_trees(
     read: tuple[Read, Read],
     workspace: str,
 ) -> tuple[WorkTree, ...]:
-    """The work trees of `directories`. `made`: what a command created; `read`: before and after."""
     made = tuple(made)
     before, after = (_Files(each, workspace) for each in read)
     found: list[WorkTree] = []
@@ -243,7 +217,6 @@ def find_work_trees(
 
 
 def _look_outside(directory: GitDirectory) -> Iterable[WorkTree]:
-    """The work tree that the workspace is, or is a folder of, and the repository's main one."""
     common, own = directory.path, directory.own
     if own:
         yield WorkTree(common, common, common, None, directory.hash_bytes)
@@ -297,7 +270,7 @@ class _Files(Struct, frozen=True):
         return (parent or ".") if own.casefold() == ".git" else None
 
     def inside(self, text: bytes, base: str) -> str | None:
-        """Workspace-relative; None for what lies outside. Raises: ValueError: not plain to read."""
+        """None for what lies outside. Raises: ValueError: not plain to read."""
         if _PLAIN.fullmatch(text) is None:
             raise ValueError(text)
         return find_inside(os.fsdecode(text), base, self.workspace)

@@ -1,8 +1,6 @@
 """What a work tree's index and HEAD name, before a command and after it.
 
-Its own files are read from both sides; commits by git, from the objects of both (`trees`).
-Everything is looked up once, and only when it is asked for. What cannot be read is a
-HostError: whoever asks takes that for a no.
+Looked up once, when asked for. What cannot be read is a HostError: take that for a no.
 """
 
 import os
@@ -21,7 +19,6 @@ from paddock.sandbox.git.objects import TreeEntry, TreeReader, unknown_names
 from paddock.workspace.resolve import PASS_DIRECTORY, Resolution
 
 _HOPS_MAX: Final = 5
-"""From HEAD to the commit, as git follows them."""
 _OID: Final = lazy_pattern(rb"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF: Final = lazy_pattern(rb"ref:\s*(refs/[^\x00-\x20]+)")
 _ELSEWHERE: Final = b"refs/heads/.invalid"
@@ -32,13 +29,10 @@ class Sides(Struct, frozen=True):
     before: Read
     after: Read
     fds: tuple[int, int]
-    """Of the workspace's root and of the layer's, for objects."""
     resolution: Resolution
 
 
 class Naming(Struct, dict=True):
-    """One work tree's names. Paths are relative to it, as bytes."""
-
     tree: WorkTree
     sides: Sides
     _named: dict[frozenset[bytes], frozenset[bytes]] = field(
@@ -46,13 +40,12 @@ class Naming(Struct, dict=True):
     )
 
     def is_only_refreshed(self) -> bool:
-        """Whether the index has the same entries, and only what it knows of files is another."""
         with _strictly():
             before, after = ({_what(each) for each in one.entries()} for one in self._indexes)
         return before == after
 
     def named(self, paths: frozenset[bytes]) -> frozenset[bytes]:
-        """Those of the paths that index or HEAD names, before or after. Raises: HostError."""
+        """Return those paths that index or HEAD names, before or after. Raises: HostError."""
         if paths not in self._named:
             self._named[paths] = self._look_for(paths)
         return self._named[paths]
@@ -75,10 +68,9 @@ class Naming(Struct, dict=True):
     def find_unseen(
         self, closed: frozenset[bytes], shown: frozenset[bytes] = frozenset()
     ) -> bytes | None:
-        """A path at or below `closed` that index or HEAD has another way than before.
+        """Return a path below `closed`, not `shown`, that index or HEAD has otherwise than before.
 
-        But for what is `shown`, and for what was staged before: a commit may bring that into
-        HEAD. Raises: HostError.
+        What was staged before a commit may bring into HEAD. Raises: HostError.
         """
         before, after = self._find(closed, closed)
         changed = set(map(_what, before)) ^ set(map(_what, after))
@@ -104,7 +96,6 @@ class Naming(Struct, dict=True):
         return None
 
     def has_moved(self, submodule: bytes) -> bool:
-        """Whether the index has another commit of a submodule. Raises: HostError."""
         before, after = self._find(frozenset({submodule}))
         return set(map(_what, before)) != set(map(_what, after))
 
@@ -132,7 +123,6 @@ class Naming(Struct, dict=True):
         return self._head(self.sides.before), self._head(self.sides.after)
 
     def _head(self, read: Read) -> bytes | None:
-        """The commit; None for no HEAD, or for a branch without a commit."""
         said = read(f"{self.tree.git}/HEAD")
         for _ in range(_HOPS_MAX):
             text = (said or b"").strip()

@@ -1,13 +1,11 @@
 """What git itself is asked on the host, in a repository of ours that has nothing but objects.
 
-Git is started on an empty repository, and object directories are lent to it as descriptors.
-So no configuration, hook, ref, replacement or remote of the repository in question counts,
-nor any of the user's; nothing is fetched, and nothing but git is started.
+Object directories are lent to it as descriptors: no configuration, hook, ref, replacement or
+remote counts, nothing is fetched, nothing but git is started.
 
-Threat: the objects are a command's. A tree can be as large as it likes, and stand for more
-paths than there are atoms: only trees on the way to a path that is asked for are read, under
-a limit of bytes, of time and of memory. Whatever git says is held against its name, since git
-itself believes a pack. What cannot be read so is a HostError, which is a no.
+Threat: the objects are a command's, and a tree can stand for more paths than there are atoms:
+only trees on the way to a path that is asked for are read, under a limit of bytes, time and
+memory. Git believes a pack, so what it says is held against its name. Else a HostError: a no.
 """
 
 import hashlib
@@ -26,7 +24,6 @@ from paddock.errors import HostError
 from paddock.pattern import lazy_pattern
 
 SHA1_BYTES: Final = 20
-"""An object's name in a repository of the usual format."""
 SHA256_BYTES: Final = 32
 TREE_MODE: Final = 0o040000
 
@@ -47,7 +44,6 @@ GIT_OPTIONS: Final = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/n
 """Threat: what a repository's configuration has git start, where git is asked in one."""
 _TIMEOUT_S: Final = 10.0
 _BYTES_MAX: Final = 64_000_000
-"""Of all trees that one reader reads."""
 _MEMORY_BYTES: Final = 4_000_000_000
 """Of addresses: a tree that unpacks to more ends git, and not the host."""
 _ANSWER_BYTES_MAX: Final = 4096
@@ -80,10 +76,7 @@ class TreeReader:
     __slots__ = ("_home", "_left_bytes", "_oid_bytes", "_process", "_timer", "_trees")
 
     def __init__(self, objects: Sequence[int], hash_bytes: int) -> None:
-        """`objects`: descriptors of object directories, which stay the caller's.
-
-        Raises: HostError: git cannot be started.
-        """
+        """`objects`: descriptors of object directories, the caller's. Raises: HostError."""
         self._oid_bytes = hash_bytes
         self._left_bytes = _BYTES_MAX
         self._trees: dict[bytes, Tree] = {}
@@ -107,7 +100,7 @@ class TreeReader:
         self._home.cleanup()
 
     def find(self, commit: bytes, paths: Iterable[bytes]) -> dict[bytes, TreeEntry]:
-        """What a commit has at these paths, directories too. Raises: HostError."""
+        """Return what a commit has at these paths, directories too. Raises: HostError."""
         top = _COMMIT.match(self._ask(commit, b"commit"))
         if top is None:
             raise unknown_names("a commit is not as git writes it")
@@ -121,7 +114,7 @@ class TreeReader:
         return found
 
     def below(self, path: bytes, mark: TreeEntry) -> Iterator[tuple[bytes, TreeEntry]]:
-        """Every file of what was found at `path`. Raises: HostError."""
+        """Yield every file of what was found at `path`. Raises: HostError."""
         waiting = [(path, mark)]
         while waiting:
             path, mark = waiting.pop()
@@ -176,10 +169,7 @@ class TreeReader:
 
 
 def join_split_index(content: bytes, name: str, shared: bytes, hash_bytes: int) -> bytes:
-    """One index of a split one and of the file that it shares, which has this name.
-
-    Raises: HostError: git does not make one of them.
-    """
+    """Join a split index and the shared file of that name. Raises: HostError."""
     with tempfile.TemporaryDirectory(prefix="paddock-index-") as home:
         (Path(home) / name).write_bytes(shared)
         (Path(home) / "index").write_bytes(content)
@@ -228,7 +218,6 @@ def _start(
 
 
 def _parse(content: bytes, oid_bytes: int) -> Tree:
-    """Entries `mode SP name NUL oid`, one after another. Source: tree-walk.c of git."""
     tree: dict[bytes, TreeEntry] = {}
     at = 0
     while at < len(content):
@@ -245,5 +234,4 @@ def _parse(content: bytes, oid_bytes: int) -> Tree:
 
 
 def unknown_names(why: str) -> HostError:
-    """What is raised where nobody can tell what an index or a commit names."""
     return HostError(f"what the repository names is not known: {why}")

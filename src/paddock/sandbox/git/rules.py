@@ -1,21 +1,11 @@
 """What of a git directory a command may change, under `git = "safe"` or `"read-only"`. Pure.
 
 A repository is configuration: it names programs that git runs. So a command commits what an
-ordinary operation writes, by an allow-list, since what makes git run code is an open set. The
-rules hold for `.git` directories at any depth, for submodules and worktrees that a repository
-had before, and for bare repositories.
-
-Configuration is never committed. So a repository that a command makes comes without
-any (`git init` works, a clone forgets its origin), and a submodule or worktree that a
-command adds does not come at all: those belong to the user, outside.
-
-For the same reason a directory that holds configuration, hooks or the like does not
-become a repository: neither HEAD nor `refs` lands in it (`GitDirectory.armed_by`).
-
-Files that later commands read as instructions are let through only in the form that git itself
-gives them: a planned rebase has no `exec`, a ref is an object's name, an index has paths of the
-work tree. The form also keeps such a file from being taken for another kind of file, where a
-directory of one repository is passed off as a repository of its own.
+ordinary operation writes, by an allow-list, at any depth, in submodules, worktrees and bare
+repositories. Configuration is never committed: a repository that a command makes comes without
+any, a submodule or worktree not at all, and a directory that holds configuration or hooks does
+not become a repository (`GitDirectory.armed_by`). Files that later commands read as instructions
+pass only in git's own form, which also keeps them from being taken for another kind of file.
 
 Sources: gitrepository-layout(5), git-rebase(1), git-bisect(1), and what these operations were
 seen to write (tests/unit/sandbox/git/test_git_operations.py).
@@ -47,23 +37,16 @@ _UPSTREAM: Final = lazy_pattern(
 )
 
 Check = Callable[[bytes, int], bool]
-"""Of a content, in a repository whose objects' names have that many bytes."""
 
 
 class Phase(IntEnum):
-    """The order in which the changes of one git directory land, so that a cut leaves it sound.
-
-    What is pointed to comes before what points, and goes after it.
-    """
+    """Order the changes of one git directory: what is pointed to comes first, and goes last."""
 
     OBJECTS = 0
     STATE = 1
-    """Logs, messages, the index, state of a rebase."""
     REFS = 2
     HEADS = 3
-    """HEAD and its siblings: the last word on where the repository stands."""
     GONE_REFS = 4
-    """Loose refs that `packed-refs` holds now, deleted branches."""
     GONE_STATE = 5
     GONE_OBJECTS = 6
 
@@ -76,7 +59,6 @@ class Ordinary(Struct, frozen=True):
 
 
 def find_ordinary(name: str) -> Ordinary | None:
-    """The kind of file that `name` is; None where no ordinary operation writes it."""
     # Threat: a lock that stays keeps the user's own git from working, and one that goes
     # lets two write at once.
     if name.endswith(".lock"):
@@ -92,15 +74,11 @@ def is_ordinary_directory(name: str) -> bool:
 
 
 def differ_in_upstreams(before: bytes, after: bytes) -> bool:
-    """Whether two configurations are the same but for the upstreams of branches.
-
-    Git writes these on the way, for `git switch NAME` and `git branch -d`.
-    """
+    """Compare but for the upstreams of branches, which `git switch` and `git branch -d` write."""
     return _UPSTREAM.sub(b"", before) == _UPSTREAM.sub(b"", after)
 
 
 def _lines(pattern: str) -> Check:
-    """Every line of the content, and there may be none, has this form."""
     compiled = lazy_pattern(pattern)
 
     def check(content: bytes, _hash_bytes: int) -> bool:
@@ -248,7 +226,6 @@ ARMING_NAMES: Final = (
 )
 """What is refused or looked into in a repository, and lands anywhere else."""
 BARE_NAMES: Final = ("HEAD", "objects", "refs", "commondir")
-"""What `looks_bare` goes by."""
 
 _TEMPLATE: Final = lazy_pattern(
     r"config|description|branches|hooks(?:/[\w-]+\.sample)?|info/exclude"
@@ -278,14 +255,9 @@ class NodeKind(Enum):
 
 
 class GitDirectory(Struct, frozen=True):
-    """One git directory of the workspace.
-
-    `nested` are the git directories of submodules and worktrees inside it that stood
-    there *before* the command, relative to it (`modules/lib`, `worktrees/fix`).
-    """
+    """One git directory; `nested` ones stood in it *before* the command (`modules/lib`)."""
 
     path: str
-    """Workspace-relative; `.` where the workspace itself is one."""
     nested: frozenset[str] = frozenset()
     armed_by: str = ""
     """Workspace-relative: what stood there, by which git could run code, in what was no
@@ -296,12 +268,9 @@ class GitDirectory(Struct, frozen=True):
     """Of one that stands outside of the workspace: what of it is this work tree's alone
     (`worktrees/NAME`), empty for the main work tree."""
     folder: str = ""
-    """What the workspace is of its work tree; empty for all of it."""
 
 
 class GitChange(Struct, frozen=True):
-    """One change in a git directory. `name` is relative to it; `.` is itself."""
-
     name: str
     kind: NodeKind
     mode: int = 0o644
@@ -312,11 +281,7 @@ class GitChange(Struct, frozen=True):
 
 
 class GitRuling(Struct, frozen=True):
-    """Whether one change lands, and if not, why.
-
-    `is_aside` says of what is refused that the repository is whole without it: the rest
-    of its unit may land.
-    """
+    """Whether one change lands, else why; `is_aside`: the rest of its unit may land without it."""
 
     is_allowed: bool
     reason: str = ""
@@ -327,15 +292,9 @@ class GitRuling(Struct, frozen=True):
 class GitPlace(Struct, frozen=True):
     directory: str
     name: str
-    """In it; `.` for itself."""
 
 
 def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
-    """The outermost git directory that `path` is, or lies in; None for the work tree.
-
-    Without regard to case: a file system may not know the difference. `bare` are the
-    bare repositories of the workspace, workspace-relative.
-    """
     parts = path.split("/")
     for position, part in enumerate(parts):
         if part.casefold() == _GIT:
@@ -353,16 +312,12 @@ def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
 
 
 def bare_paths(directories: Iterable[GitDirectory]) -> list[str]:
-    """Those of git directories that have no `.git` in their name."""
     paths = (each.path for each in directories)
     return [path for path in paths if path.rpartition("/")[2].casefold() != _GIT]
 
 
 def looks_bare(names: Iterable[str]) -> bool:
-    """Whether a directory with these entries is taken for a repository by git(1).
-
-    Where `commondir` leads is not asked: objects and refs may stand there.
-    """
+    """Decide as git(1) by entries; where `commondir` leads is not asked: it may have the rest."""
     found = frozenset(names)
     return "HEAD" in found and ("commondir" in found or found >= {"objects", "refs"})
 
@@ -380,7 +335,7 @@ def judge_git(change: GitChange, directory: GitDirectory, preset: Git) -> GitRul
 
 
 def _find_owner(name: str, own: str) -> str:
-    """Whose a name in a shared git directory is; empty for one that this work tree may change."""
+    """Return whose a shared name is; empty for one that this work tree may change."""
     if own and (name == own or name.startswith(own + "/")):
         return ""
     if name.startswith("worktrees/"):
@@ -431,10 +386,10 @@ def _is_gits(name: str) -> bool:
 
 
 def _inner(name: str, nested: Iterable[str]) -> str:
-    """The name in the innermost git directory; empty where that one is not known.
+    """Return the name in the innermost git directory; empty where that one is not known.
 
-    Threat: where a submodule's name ends cannot be seen (`modules/a/refs/config` is
-    a ref of `a`, or the configuration of `a/refs`). Only those that stood there count.
+    Threat: where a submodule's name ends cannot be seen (`modules/a/refs/config`): only those that
+    stood there count.
     """
     if name.partition("/")[0] not in _INSIDE:
         return name

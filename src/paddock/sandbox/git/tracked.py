@@ -1,17 +1,11 @@
 """Which names that are closed to commands git tracks: each by the index of its own repository.
 
-    closed names of the workspace → the repository that each lies in → the entries of its index
+A repository is looked for from the directory of the name upwards, never beyond the workspace. An
+unchanged index is not read again.
 
-A repository is looked for as git does it, from the directory of the name upwards, and
-never beyond the workspace: its index and its work tree both lie in there. An index that has
-not changed is not read again.
-
-Threat: `.git` as a link, or as a file that leads to another repository of this host: what it
-says is taken for a name in the workspace, and opened without passing a link.
-
-Threat: an index that an agent wrote. It can say of any name that it is tracked, with any
-object of this repository: that is content which the agent can read anyway. What stands
-under the name in the workspace is not read here.
+Threat: `.git` as a link, or a file that leads to another repository of this host: what it says is
+taken for a name in the workspace, and opened without passing a link. An index that an agent wrote
+can name any object of this repository: content which the agent can read anyway.
 """
 
 import contextlib
@@ -50,13 +44,10 @@ FileIdentity = tuple[int, ...]
 
 
 class TrackedName(Struct, frozen=True):
-    """One name that is closed to commands, stands in the workspace, and is in an index."""
-
     path: str
     object_id: str
     mode: int
     repository: str
-    """The root of its work tree, workspace-relative, `.` for the workspace itself."""
     is_intended: bool
     size_bytes: int
     """Of the file when git last found it to be as the index says; 0 where that is not known."""
@@ -68,7 +59,6 @@ class IndexPlace(Struct, frozen=True, eq=False):
     repository: str
     fd: int
     directory: str
-    """Below that, with a slash, or empty."""
     above: str = ""
     """What the index has before the workspace's own paths, with a slash."""
 
@@ -108,8 +98,6 @@ class _Read(Struct, frozen=True):
 
 
 class TrackedNames:
-    """Finds them for one workspace; one thread asks at a time."""
-
     __slots__ = ("_read",)
 
     def __init__(self) -> None:
@@ -122,10 +110,9 @@ class TrackedNames:
         closed: Sequence[str],
         outside: IndexPlace | None = None,
     ) -> Tracked:
-        """Those of the closed names, and of the names below them, that git tracks.
+        """Return the tracked ones of the closed names, and of those below them.
 
-        `workspace` is its real path: what an absolute `gitdir:` is compared with. What is in
-        no repository of the workspace may be in the one `outside` of it.
+        `workspace` is its real path. What is in no repository here may be in the one `outside`.
         """
         looking = _Looking(root_fd, workspace, outside)
         places: dict[IndexPlace, list[str]] = {}
@@ -179,7 +166,6 @@ class _Looking(Struct):
         return IndexPlace(directory, self.root_fd, f"{led_to}/") if led_to else None
 
     def _lead(self, directory: str) -> str | None:
-        """The git directory of a work tree; None where it is none, empty if out of reach."""
         name = ".git" if directory == "." else f"{directory}/.git"
         try:
             fd = detect_resolution().open(self.root_fd, directory, PASS)
@@ -203,10 +189,6 @@ class _Looking(Struct):
 
 
 def list_tracked(root: Path) -> tuple[str, ...]:
-    """Every path of the repository whose work tree has its root there; empty where none has.
-
-    For people: a nested repository is one of its own. Raises: OSError.
-    """
     with held_open(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as root_fd:
         entries = _find(IndexPlace(".", root_fd, ".git/"), IndexFile.entries)
         return tuple(sorted({os.fsdecode(entry.path) for entry in entries}))
@@ -215,17 +197,13 @@ def list_tracked(root: Path) -> tuple[str, ...]:
 def find_indexed(
     place: IndexPlace, files: frozenset[bytes], directories: frozenset[bytes] = frozenset()
 ) -> tuple[IndexEntry, ...]:
-    """See `IndexFile.find_entries`; nothing where the index cannot be read."""
     return _find(place, lambda index: index.find_entries(files, directories))
 
 
 def _find(
     place: IndexPlace, look: Callable[[IndexFile], Iterable[IndexEntry]]
 ) -> tuple[IndexEntry, ...]:
-    """Of an index in either format: the configuration that says which is not read for it.
-
-    Nothing where it cannot be read: then git can do nothing with it, either.
-    """
+    """Look in either format; nothing where git could not read it, either."""
     content = place.read("index") or b""
     for hash_bytes in (SHA1_BYTES, SHA256_BYTES):
         with contextlib.suppress(ValueError):
@@ -236,7 +214,6 @@ def _find(
 def _standing(
     root_fd: int, place: IndexPlace, entries: Sequence[IndexEntry]
 ) -> Iterator[TrackedName]:
-    """What of the entries is expected in the work tree, and is there, one entry a path."""
     by_path: dict[bytes, dict[int, IndexEntry]] = {}
     for entry in entries:
         by_path.setdefault(entry.path, {})[entry.stage] = entry

@@ -5,8 +5,6 @@
     git_outside      the workspace's git directory where it stands outside
     git_settings     what git's configuration says here, and what of it is taken
 
-Dangers: the host's own configuration is read with the user's rights, a workspace may
-have written part of it (a PATH entry, a link, a file that says it is a toolchain), and
-what is found here is what a command may read later. So links are followed by hand, a
-directory is no toolchain for its name alone, and homes are never given whole.
+A workspace may have written part of what is read (a PATH entry, a link, a mark), and what is
+found a command may read: links are followed by hand, and homes are never given whole.
 """

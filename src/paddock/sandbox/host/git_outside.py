@@ -1,13 +1,10 @@
 """The git directory of a workspace's repository, where it stands outside of the workspace.
 
-Two kinds: `.git` is a file that leads elsewhere (a linked worktree, a submodule), or the
-workspace is a part of a larger work tree, and `.git` stands above it.
+`.git` is a file that leads elsewhere (a linked worktree, a submodule), or stands above.
 
-Threat: a `.git` file may be anybody's word: it came with an archive, or somebody swapped it.
-What it leads to would be read by commands, and written. So the git directory has to say
-itself that it belongs here: a worktree's `gitdir`, a submodule's `core.worktree` name this
-very place. It is read below the descriptor that is mounted afterwards, so nothing can be
-exchanged in between. All of it, and the workspace, has one owner.
+Threat: a `.git` file may be anybody's word, and what it leads to would be read and written. So
+the git directory has to say itself that it belongs here (`gitdir`, `core.worktree`); it is read
+below the descriptor that is mounted afterwards, and all of it and the workspace has one owner.
 """
 
 import os
@@ -40,8 +37,6 @@ _NAMES: Final = ("HEAD", "objects", "refs")
 
 
 class HeldGit(Struct, frozen=True):
-    """What was found, held by a descriptor of its common directory, to be closed."""
-
     outside: GitOutside
     beside: Beside
 
@@ -58,7 +53,7 @@ def find_git_outside(workspace: str) -> GitOutside | None:
 
 
 def open_git_outside(workspace: str) -> HeldGit | None:
-    """The same, held. Nothing is followed but links above the git directory, which are told."""
+    """Hold what is found; only links above the git directory are followed, and told."""
     try:
         device = os.stat(workspace).st_dev
         place = workspace
@@ -97,7 +92,6 @@ class _Found:
         self._owner = os.stat(workspace).st_uid
 
     def hold(self, *, is_file: bool) -> HeldGit | None:
-        """None for what is in the workspace, or not said to belong to it."""
         folder = self._workspace[len(self._place) :].strip("/")
         if not is_file:
             if not folder:

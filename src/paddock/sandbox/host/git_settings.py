@@ -1,16 +1,11 @@
 """What of the user's git configuration decides what is committed, vetted for commands.
 
-Git on the host says what holds in the workspace. Taken are values that name no program
-and no path, from a list; who commits; the user's ignore and attributes
-files, as text; and filters, which run in the sandbox, where their program is there.
-Never anything else: aliases, pagers, helpers, addresses, headers, keys.
+Taken are, from a list, values that name no program and no path; who commits; ignore and
+attributes files, as text; and filters, which run in the sandbox. Never aliases, pagers, helpers,
+addresses, headers, keys.
 
-What stands in the repository's own configuration a command sees by itself.
-
-Threat: the repository may be anybody's, and its configuration may name programs. `git
-config --list` starts none of them: no hook, no pager (its output is a pipe), no alias,
-no watcher of files. What it may do is read a file that never ends, so it has a time and
-an amount.
+Threat: the repository may be anybody's, and its configuration may name programs. `git config
+--list` starts none of them; it may read a file that never ends: a time and an amount.
 """
 
 import os
@@ -96,19 +91,13 @@ _SIGNING: Final = frozenset({"commit.gpgsign", "tag.gpgsign", "tag.forcesignanno
 
 
 class GitSetting(Struct, frozen=True):
-    """One entry, in git's order: of two with the same key the later one counts."""
-
     scope: str
-    """system, global, local, worktree or command."""
     file: str
-    """Absolute; empty where it is of no file."""
     key: str
     value: str
 
 
 class GitLook(Struct):
-    """One look at git on the host, and what came of it so far."""
-
     workspace: str
     home: str
     variables: Mapping[str, str]
@@ -117,7 +106,6 @@ class GitLook(Struct):
     """Real places where a command of this plane can put what it likes, or that are closed."""
     secret_places: tuple[str, ...]
     is_secret: Callable[[str], bool]
-    """Whether policy would call a file of that name secret."""
     resolver: Resolver = field(default_factory=Resolver)
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
 
@@ -159,10 +147,7 @@ class GitLook(Struct):
         return found or ()
 
     def _find_git(self) -> str:
-        """The program; empty where there is none that only the operator could have put there.
-
-        Threat: `.venv/bin/git`, planted by a command, would run here without a sandbox.
-        """
+        """Threat: `.venv/bin/git`, planted by a command, would run here without a sandbox."""
         for standing in self._programs("git"):
             if not self._is_changeable(standing) and ".." not in standing.asked.split("/"):
                 return standing.real
@@ -193,7 +178,7 @@ class GitLook(Struct):
         return tuple(sorted((name, text) for name, text in found if text and _is_plain(text)))
 
     def _users_text(self, said: Mapping[str, GitSetting], name: str) -> str:
-        """The user's file of that name, wherever their configuration has it."""
+        """Return the user's file of that name, wherever their configuration has it."""
         setting = said.get("core.excludesfile" if name == "ignore" else "core.attributesfile")
         if setting is None:
             return self._text(f"{self._config_home()}/{name}")
@@ -208,10 +193,7 @@ class GitLook(Struct):
         return self._text(path) if path.startswith("/") else ""
 
     def _text(self, path: str) -> str:
-        """The text of a file of the user's; empty where there is none that may be shown.
-
-        Threat: a link to a key in the place of an ignore file, which every command reads.
-        """
+        """Threat: a link to a key in place of an ignore file, which every command reads."""
         standing = self.resolver.find(path)
         if standing is None:
             return ""
@@ -233,7 +215,7 @@ class GitLook(Struct):
         return is_changeable(standing, (self.workspace, *self.changeable))
 
     def _filters(self, ours: list[GitSetting], visible: list[GitSetting]) -> tuple[GitFilter, ...]:
-        """Those with a command line; a repository's own line stands over the user's."""
+        """Return those with a command line; a repository's own line stands over the user's."""
         lines: dict[str, dict[str, str]] = {}
         for each in (*ours, *visible):
             match = _FILTER.fullmatch(each.key)
@@ -299,7 +281,7 @@ def _is_plain(value: str) -> bool:
 
 
 def _plain_text(path: str) -> str | None:
-    """What stands in a small text, nothing where none is; None for what is no small text."""
+    """Empty where there is none; None for what is no small text."""
     if path == os.devnull:
         return ""
     try:
@@ -314,7 +296,7 @@ def _is_program(path: str) -> bool:
 
 
 def _full_name() -> str:
-    """The user's name in the system's database, as git takes it (ident.c)."""
+    """Return the user's name in the system's database, as git takes it (ident.c)."""
     try:
         entry = pwd.getpwuid(os.getuid())
     except KeyError:
@@ -326,7 +308,7 @@ def _full_name() -> str:
 def list_settings(
     git: str, directory: str, variables: Mapping[str, str]
 ) -> tuple[GitSetting, ...] | None:
-    """All that holds in `directory`; None where git does not say it, in time and in full."""
+    """Return all that holds in `directory`; None where git does not say it in time and in full."""
     environment = {name: text for name, text in variables.items() if _PASSED.fullmatch(name)}
     # A workspace of another user's, opened by root: reading what it says runs nothing.
     options = (*GIT_OPTIONS, "-c", "safe.directory=*")
@@ -362,10 +344,7 @@ def list_settings(
 
 
 def parse_listing(content: bytes, directory: str) -> tuple[GitSetting, ...] | None:
-    """What `git config --null --list --show-scope --show-origin` printed; None if it is not that.
-
-    A key without a value, which git reads as true, has the value `true`.
-    """
+    """Parse `git config --null --list --show-scope --show-origin`; a bare key is true."""
     *parts, rest = content.decode("utf-8", "surrogateescape").split("\0")
     if rest or len(parts) % 3:
         return None

@@ -1,12 +1,7 @@
 """What a plan has to know of the host, as values: found by `facts`, read by `plan`. Pure.
 
-Every path is absolute. A *real* path has no link in it; an *asked* one is what
-policy or PATH says, and `links` are those that lead from one to the other.
-
-Also here:
-
-- Sets of directories: what covers what, what two sets share, what is left around a hole.
-- Where a path of the host really is, and by which links.
+Every path is absolute. A *real* path has no link in it; an *asked* one is what policy or PATH
+says, and `links` are those that lead from one to the other.
 """
 
 import os
@@ -22,7 +17,6 @@ from paddock.text.show import quote
 from paddock.workspace.resolve import READ_FILE, Resolution, detect_resolution
 
 Link = tuple[str, str]
-"""(absolute name of a link, the text in it)."""
 
 
 class Standing(Struct, frozen=True):
@@ -32,15 +26,11 @@ class Standing(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """A real path that no command may reach, and what stands there, in words."""
-
     path: str
     what: str
 
 
 class LeftOut(Struct, frozen=True):
-    """A place that was asked for, or found, and is not in the plan: and why."""
-
     path: str
     why: str
 
@@ -54,8 +44,6 @@ class Toolchain(Struct, frozen=True):
 
 
 class HostListing(Struct, frozen=True):
-    """What a directory holds; asked for only where something in it has to be left out."""
-
     directory: str
     names: tuple[str, ...]
     links: tuple[Link, ...] = ()
@@ -65,7 +53,6 @@ class GitOutside(Struct, frozen=True):
     """A git directory outside of the workspace whose repository the workspace belongs to."""
 
     common: str
-    """The real path of the directory with objects, refs and configuration."""
     own: str = ""
     """Of a linked worktree: what of it is the worktree's alone (`worktrees/NAME`)."""
     folder: str = ""
@@ -85,20 +72,14 @@ class GitOutside(Struct, frozen=True):
 
 
 class GitFilter(Struct, frozen=True):
-    """A filter of gitattributes(5) as git's configuration on the host has it."""
-
     name: str
     is_own: bool
-    """Some of it stands in the repository's own configuration, which a command sees."""
     lines: tuple[tuple[str, str], ...]
-    """`clean`, `smudge` or `process`, and the command line."""
     programs: tuple[tuple[str, ...], ...]
     """For each line where its program may be: real paths, in the order of PATH."""
 
 
 class GitFacts(Struct, frozen=True):
-    """What git on the host is set up to do in the workspace, vetted: see `git_settings`."""
-
     values: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     filters: tuple[GitFilter, ...] = ()
@@ -124,15 +105,12 @@ class HostFacts(Struct, frozen=True):
     listings: tuple[HostListing, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     changeable: tuple[str, ...] = ()
-    """Real places besides the workspace in which a command of this plane can put what it
-    likes, a link among it."""
+    """Real places besides the workspace in which a command of this plane can put what it likes."""
     left_out: tuple[LeftOut, ...] = ()
     git_outside: GitOutside | None = None
     git: GitFacts = GitFacts()
     memory_mb: int = 0
-    """What the machine has."""
     caches: str = ""
-    """Where what commands of this workspace cache lies, real; empty for nowhere."""
     downloads: tuple[str, ...] = ()
     """Of the user's own, real, what holds downloads and nothing else."""
 
@@ -156,26 +134,23 @@ def is_covered(path: str, places: Iterable[str]) -> bool:
 
 
 def directories_above(path: str) -> list[str]:
-    """The directories that a relative path lies in, from the top; the root is not among them."""
     parts = path.split("/")
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def is_changeable(standing: Standing, changeable: Iterable[str]) -> bool:
-    """Whether a command that writes in `changeable` says what stands there, or where it leads."""
+    """Return whether a command that writes in `changeable` says what stands there, or where to."""
     places = tuple(changeable)
     names = (standing.real, *(name for name, _ in standing.links))
     return any(is_covered(name, places) for name in names)
 
 
 def is_led_by(links: Iterable[Link], changeable: Iterable[str]) -> bool:
-    """Whether one of `links` stands in one of the places, where a command could have put it."""
     places = tuple(changeable)
     return any(is_covered(name, places) for name, _ in links)
 
 
 def topmost(paths: Iterable[str]) -> tuple[str, ...]:
-    """The same set, sorted, without what lies below another of it."""
     found: list[str] = []
     for path in sorted(set(paths), key=lambda each: each.split("/")):
         if not found or not is_below(path, found[-1]):
@@ -191,8 +166,6 @@ def shared(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
 
 
 class Carving(Struct):
-    """What is left of places around holes in them. `unknown` are those that were not listed."""
-
     listings: Mapping[str, HostListing]
     holes: tuple[str, ...]
     left: list[str] = field(default_factory=list[str])
@@ -221,15 +194,13 @@ class Carving(Struct):
 
 
 class Resolver:
-    """Resolves paths; remembers each component, for PATH shares most of them."""
-
     __slots__ = ("_texts",)
 
     def __init__(self) -> None:
         self._texts: dict[str, str | None] = {}
 
     def find(self, path: str) -> Standing | None:
-        """Where the absolute `path` leads; None where nothing stands, or the links never end."""
+        """Return where `path` leads; None where nothing stands, or the links never end."""
         links: list[Link] = []
         waiting = _parts(path)[::-1]
         real = ""
@@ -255,7 +226,7 @@ class Resolver:
         return Standing(path, real or "/", tuple(links))
 
     def stays_in_system(self, path: str) -> bool:
-        """Whether a link in a system directory leads to one, or to a neighbour; no further look."""
+        """Return whether a link in a system directory leads to one, or to a neighbour."""
         try:
             text = self._link_text(path) or ""
             if text.startswith("/etc/alternatives/"):
@@ -276,10 +247,7 @@ class Resolver:
 def read_content(
     root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
 ) -> bytes | None:
-    """A regular file's content, no link passed; None where there is no file.
-
-    Raises: HostError: it cannot be read, is something else, or is larger.
-    """
+    """Return a regular file's content, no link passed; None for no file. Raises: HostError."""
     try:
         fd = (resolution or detect_resolution()).open(root_fd, path, READ_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -302,7 +270,7 @@ def read_content(
 def find_content(
     root_fd: int, path: str, bytes_max: int, resolution: Resolution | None = None
 ) -> bytes | None:
-    """The same; None also for what `read_content` raises on."""
+    """None also for what `read_content` raises on."""
     try:
         return read_content(root_fd, path, bytes_max, resolution)
     except HostError:

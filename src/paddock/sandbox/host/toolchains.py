@@ -1,11 +1,8 @@
 """The toolchains on PATH and in the workspace, with what their programs need beside them.
 
-Found by what lies beside a program, never by running one: a directory of PATH, or one
-that a link in it leads to, belongs to a toolchain if its parent has that toolchain's
-marks. Otherwise only the directory itself, or the one linked file, is readable.
-
-PATH is the operator's word, and so is a link that he made. A link that a command can have
-made is nobody's: what it leads to is believed by its marks, or not at all.
+Told by what lies beside a program, never by running one: the parent of a directory of PATH has a
+toolchain's marks, or only the directory, or the linked file, is readable. PATH is the operator's
+word. A link that a command can have made is believed by its marks, or not at all.
 """
 
 import os
@@ -53,31 +50,27 @@ _MORE_MARKS: Final = {"node": ("include/node/node.h",), "go": ("VERSION",)}
 
 
 class Marks(Struct):
-    """Looks for marks; `changeable` are the real places where commands put what they like."""
-
     resolver: Resolver
     changeable: tuple[str, ...]
     _kinds: dict[str, str] = field(default_factory=dict[str, str])
 
     def has(self, place: str, name: str) -> bool:
-        """Whether `name` stands in the real `place`, and no command put it there for more."""
+        """Find whether it stands in the real `place`, and no command put it there for more."""
         standing = self.resolver.find(f"{place.rstrip('/')}/{name}")
         if standing is None:
             return False
         return is_covered(place, self.changeable) or not is_changeable(standing, self.changeable)
 
     def kind_of(self, place: str) -> str:
-        """The kind of toolchain at a real place; empty for none."""
         if place not in self._kinds:
             self._kinds[place] = self._look(place)
         return self._kinds[place]
 
     def believed_kind(self, place: str) -> str:
-        """The kind where the marks alone are enough, whoever named the place; empty otherwise.
+        """Return the kind where the marks alone are enough, whoever named the place; else empty.
 
-        Threat: a command names any directory of the host. A toolchain is the same
-        everywhere and holds nothing of anybody's; a virtual environment may be the root
-        of a project, with all that lies in it.
+        Threat: a command names any directory of the host. A toolchain holds nothing of anybody's; a
+        virtual environment may be the root of a project, with all that lies in it.
         """
         kind = self.kind_of(place)
         if kind == "virtualenv":
@@ -134,8 +127,7 @@ def find_toolchains(
 ) -> FoundToolchain:
     """Look at PATH, VIRTUAL_ENV and the workspace's own environments; starts nothing.
 
-    `home` and `workspace` are real, and so are the places in `changeable`, where commands
-    of this plane put what they like besides the workspace. What cannot be read is not there.
+    All paths are real; in `changeable` commands of this plane put what they like.
     """
     resolver = Resolver()
     marks = Marks(resolver, (workspace, *changeable))
@@ -196,8 +188,7 @@ class _Search(Struct):
     def believe(self, standing: Standing) -> bool:
         """Take in a directory of PATH that a planted link leads to, if its marks say what it is.
 
-        Threat: a command makes `.venv/bin` a link to a directory of the user's, and the
-        next one reads it. Or a clone brings that link.
+        Threat: a command makes `.venv/bin` a link to a directory of the user's for the next one.
         """
         if not self._is_open(standing.real) and not self._add_by_marks(standing, standing.real):
             return False
@@ -230,11 +221,7 @@ class _Search(Struct):
             self.add_base(place)
 
     def add_base(self, environment: str) -> None:
-        """The interpreter that a virtual environment was made from.
-
-        Threat: `pyvenv.cfg` in the workspace is the agent's to write. What it names
-        is believed only where a Python's own library stands, which no agent put there.
-        """
+        """Threat: the agent writes `pyvenv.cfg`: believe it only where Python's library is."""
         base = _base_of(environment)
         standing = self.resolver.find(base) if base else None
         if standing is None:
@@ -301,7 +288,6 @@ class _Search(Struct):
                 return
 
     def _rustup(self, directory: str) -> None:
-        """`cargo` and `rustc` are rustup itself, which needs its own home."""
         if not Path(directory, "rustup").exists():
             return
         asked = self.variables.get("RUSTUP_HOME") or f"{self.home}/.rustup"
@@ -345,7 +331,7 @@ def _unsafe(directory: str) -> str:
 
 
 def _base_of(environment: str) -> str | None:
-    """`home` of `pyvenv.cfg`: the directory of the base interpreter. No link is followed."""
+    """Read `home` of `pyvenv.cfg`: the base interpreter's directory. No link is followed."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         fd = os.open(f"{environment}/pyvenv.cfg", flags)

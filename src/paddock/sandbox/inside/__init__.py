@@ -7,7 +7,6 @@
     first                the first process of its pid namespace
     keeper, landlocked   the same without namespaces
 
-The launcher starts once for a runtime, so nothing slow is loaded here: no
-`typing`, `dataclasses`, `enum`, `socket` or `json`, and of the package only this
-folder and `kernel`. A test lists what a launcher has loaded.
+Nothing slow is loaded here (no `typing`, `dataclasses`, `enum`, `socket`, `json`), and of the
+package only this folder and `kernel`: a test lists it.
 """

@@ -1,16 +1,9 @@
 """From a fresh child in new namespaces to a confined process: the steps, in their order.
 
-The order matters. Users first, for nothing can be mounted without them. Every
-source is cloned before the new root is entered, for then the host's tree is gone.
-/proc is mounted while the host's is still there (the kernel wants to see a whole
-one). Capabilities go after the last mount, the filter comes last.
-
-Nothing here undoes anything: a step that fails ends the process, and with it
-its namespaces and all that was mounted in them.
-
-Also here:
-
-- What a sandbox is mounted from: places of the host, held and cloned before it has a root.
+Users first, for nothing can be mounted without them. Every source is cloned before the new root
+is entered, and /proc mounted while the host's is there (the kernel wants to see a whole one).
+Capabilities go after the last mount, the filter comes last. Nothing is undone: a step that fails
+ends the process, its namespaces and mounts.
 """
 
 from __future__ import annotations
@@ -29,22 +22,19 @@ from paddock.sandbox.inside.serving import limit_processor_time
 from paddock.sandbox.inside.stages import GIT, WORKSPACE
 
 SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
-"""How a place looks that a command only reads."""
 
 
 def caches_look(base: Base) -> int:
-    """How the caches look; no owner is mapped: what commands leave there is nobody's here."""
+    """No owner is mapped: what commands leave there is nobody's here."""
     return SHIELDED if base.caches[1:] else mounts.NO_SUID | mounts.NO_DEVICES
 
 
 class Layers:
     """What the overlay is made of, as descriptors.
 
-    `stage` holds `upper` and `work`, and nothing else needs it. `git` is a git directory
-    outside of the workspace, with an overlay of its own; -1 where there is none, as with
-    `hidden` and `git_shown`.
-    For a plain user these are directories to be looked at from the new namespaces;
-    for root, trees that the launcher detached while it was root of the host.
+    `stage` holds `upper` and `work`; `git` is a git directory outside with its own overlay; -1
+    where there is none, as with `hidden` and `git_shown`. For a plain user directories; for root,
+    trees that the launcher detached while it was root of the host.
     """
 
     __slots__ = ("git", "git_shown", "hidden", "stage", "trees", "workspace")
@@ -79,9 +69,8 @@ class Layers:
 def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
     """Clone, as root of the host, everything that the sandbox will mount.
 
-    In the sandbox nobody is root of the host any more, and then directories such as
-    /root could not be passed through. What lies below an overlay alone shows its owners
-    mapped: so files of root are the command's own to read and to change, in the overlay.
+    Inside nobody can pass through /root any more. Only what lies below an overlay shows its owners
+    mapped: files of root are the command's own there.
     """
     taken = Layers()
     try:
@@ -108,7 +97,6 @@ def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
 
 
 def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: int) -> None:
-    """Clone what stands at a real path of the host, if it still does. Raises: OSError."""
     place = _hold_real(path)
     if place is None:
         return
@@ -124,10 +112,9 @@ def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: i
 
 
 def _hold_real(path: bytes) -> int | None:
-    """A descriptor of a path that had no link in it; None where nothing stands there now.
+    """Hold a path that had no link in it; None where nothing stands there now.
 
-    Threat: who may write above it has exchanged a directory for a link since the plan was
-    made, and a command would read, or write, what that leads to.
+    Threat: who may write above it has exchanged a directory for a link since the plan was made.
     """
     here = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in path.split(b"/"):
@@ -170,7 +157,7 @@ class Confinement:
     """One sandbox in the making. `step` names what is being done, for the report."""
 
     def __init__(self, base: Base, layers: Layers, program: bytes, released: int) -> None:
-        """Made before the new user namespace: in it nobody has an id until ids are mapped.
+        """Made before the new user namespace, where nobody has an id yet.
 
         `released` becomes readable when the launcher, being root, has mapped our users.
         """
@@ -420,10 +407,9 @@ class Confinement:
         os.close(target)
 
     def _place(self, path: bytes, *, is_directory: bool) -> int:
-        """A descriptor of a path below the new root; what is missing of it is made.
+        """Return a path below the new root, made where it is missing.
 
-        Threat: a link on the way, in a tree that was bound before, leads to the host's
-        root, where we still are. So every component is opened without following.
+        Threat: a link on the way leads to the host's root, where we still are: follow none.
         """
         *parents, name = path[1:].split(b"/")
         here = os.dup(self._root)
@@ -460,10 +446,7 @@ def _descend(directory: int, name: bytes) -> int:
 
 
 def _open_same(path: bytes, expected: int) -> int:
-    """Open a directory by name in our mount namespace; it must be the expected one.
-
-    Raises: OSError(ESTALE) where another stands there now.
-    """
+    """Open the expected directory by name in our mount namespace. Raises: OSError(ESTALE)."""
     found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if not os.path.samestat(os.fstat(found), os.fstat(expected)):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))

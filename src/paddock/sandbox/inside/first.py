@@ -1,9 +1,7 @@
 """The first process of a pid namespace: starts the command, reaps, watches, ends it all.
 
-It is ours, confined like the command but for being the first: signals from within
-reach it only where it asked for them, and when it ends, the kernel kills everything
-in the namespace. So the end of the command is the end of every process that it
-started, whatever they did to get away.
+Signals from within reach it only where it asked for them, and with it the kernel kills everything
+in the namespace: the end of the command is the end of all that it started.
 """
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ _WHERE_BYTES_MAX = 2048
 
 
 class First:
-    """The loop around one command. `control` leads to who asked; `life` ends with the launcher."""
-
     def __init__(
         self, control: _socket.socket, life: int, memory_limit_kb: int, *, has_own_network: bool
     ) -> None:
@@ -48,11 +44,9 @@ class First:
         self._status = 0
 
     def serve(self) -> None:
-        """Wait for the command, run it, report; return when nobody needs the sandbox any more.
+        """Run the command and report; return when nobody needs the sandbox any more.
 
-        When the report is sent, nothing of the command is left. The namespaces stay until
-        the stage is closed: the end of one network namespace delays the beginning of
-        another, and the next sandbox is in the making now.
+        The namespaces stay until the stage is closed: the end of one delays the next.
         """
         order = self._receive()
         if order is not None:
@@ -92,7 +86,6 @@ class First:
         return None if self._wait() else receive_order(self._control)
 
     def _wait(self) -> bool:
-        """Until the other side says something or closes. True when the launcher has ended."""
         waiting = select.poll()
         waiting.register(self._control.fileno(), select.POLLIN)
         waiting.register(self._life, select.POLLIN)
@@ -137,10 +130,9 @@ class First:
 
 
 def _ended_in() -> bytes:
-    """The directory that the command's shell left behind; the command's word and no more.
+    """Return where the command's shell ended: its word and no more.
 
-    Threat: it is a pipe that nobody writes to, a link, or without an end. Where a link could
-    lead is what the command could read itself.
+    Threat: it is a pipe that nobody writes to, a link, or without an end.
     """
     try:
         fd = os.open(ENDED_IN, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -156,10 +148,9 @@ def _ended_in() -> bytes:
 
 
 def _spawn(start: Start, stdin: int, stdout: int, stderr: int) -> int:
-    """Start the command: an input, two outputs, a session of its own.
+    """Start it, a session of its own. Raises: OSError with the name that failed.
 
     posix_spawn(3) borrows our memory until exec instead of copying its tables.
-    Raises: OSError with the name that failed.
     """
     environment = environment_of(start)
     os.chdir(start.directory)

@@ -1,14 +1,8 @@
 """The keeper of one command without namespaces: a program, one for each command.
 
-It starts the command held to a Landlock rule set, keeps its time and memory, adopts its
-orphans, and when the command ends kills what is left. It speaks what a sandbox's first
-process speaks (`first`), so whoever asked for the command notices no difference.
-
-    keeper (adopts orphans, never restricted)
-      └── command (another user if root, no new privileges, Landlock, seccomp, exec)
-
-Started as a program by its path, with the descriptors of a socket, a rule set and a
-filter, and the numbers of `Terms`.
+It starts the command held to a Landlock rule set, keeps its time and memory, adopts its orphans
+(never restricted itself), and kills what is left. It speaks what `first` speaks. Started by its
+path, with the descriptors of a socket, a rule set and a filter, and the numbers of `Terms`.
 """
 
 from __future__ import annotations
@@ -53,8 +47,6 @@ _CODE_BYTES = 64
 
 
 class Terms:
-    """What the command is held to besides files: its user, its limits, its private directory."""
-
     __slots__ = ("cpu_s", "file_mb", "gid", "memory_kb", "processes", "scratch", "uid")
 
     def __init__(self, arguments: list[str]) -> None:
@@ -118,10 +110,6 @@ class CommandSupervisor:
         return CommandReport(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
 
     def _become(self, start: Start, streams: list[int], say: int) -> bytes:
-        """In the child: be held, then be the command. Returns only what exec refused.
-
-        Raises: OSError where it could not be held.
-        """
         terms = self._terms
         os.setsid()
         for number, fd in enumerate(streams):

@@ -23,8 +23,6 @@ the kernel itself holds (an NFS server that is gone) would never end."""
 
 
 class Hold:
-    """A rule set's descriptor and a filter: what a command is held by."""
-
     __slots__ = ("program", "ruleset_fd")
 
     def __init__(self, ruleset_fd: int, program: bytes) -> None:
@@ -35,14 +33,9 @@ class Hold:
 def hold(held: Hold | None, identity: tuple[int, int] | None) -> None:
     """Give up, in the calling process and for good, all that the rule set does not allow.
 
-    With None nothing is given up but what a change of user and the lack of new privileges
-    take. `identity` is the user and group to become; None to stay who we are.
-    The order: the user first, for that takes a privilege; the filter last, for it may
-    refuse what comes before it.
-
-    Raises:
-        OSError: a step failed; the caller must not exec.
-        PermissionError: it would still be the host's root.
+    None: only a change of user and no new privileges. The user first, for that takes a privilege;
+    the filter last, for it may refuse what comes before it. Raises: OSError: the caller must not
+    exec; PermissionError: it would still be the host's root.
     """
     if identity is not None:
         uid, gid = identity
@@ -74,7 +67,6 @@ class Process:
 
 
 def descendants(ancestor: int) -> list[Process]:
-    """All processes below `ancestor`, as /proc shows them; zombies are among them."""
     found: dict[int, list[Process]] = {}
     for pid in _pids():
         process = _read(pid)
@@ -90,8 +82,6 @@ def descendants(ancestor: int) -> list[Process]:
 
 
 class Ended:
-    """What `end_descendants` found: who still ran, and whose exit status was taken."""
-
     __slots__ = ("reaped", "running", "seen")
 
     def __init__(self) -> None:
@@ -103,13 +93,9 @@ class Ended:
 def end_descendants() -> Ended:
     """Kill everything below this process and reap what became ours.
 
-    Stopped first, all of them, until no new one appears: what is stopped cannot fork, so
-    a tree that forks as fast as it is killed comes to an end too.
-
-    Threat: a process that forks and ends, and its child, and so on: whoever is looked at is
-    gone when he is signalled. So nobody is reaped before all have ended. What waits to be
-    reaped counts as a process of its user (RLIMIT_NPROC, getrlimit(2)): such a chain fills
-    its own limit, cannot fork any more, and stays to be killed.
+    All are stopped first, until no new one appears: what is stopped cannot fork.
+    Threat: a chain of processes that fork and end. Nobody is reaped before all have ended: zombies
+    count (RLIMIT_NPROC, getrlimit(2)), so the chain fills its own limit and stays to be killed.
     """
     ended = Ended()
     if _has_living():
@@ -145,12 +131,8 @@ def _signal_all(number: int, ended: Ended) -> None:
 
 
 def _has_living() -> bool:
-    """Whether a child lives: then and only then a descendant does, for we adopt orphans.
-
-    Asked of the kernel, at one stroke: /proc shows one process after the other, and a chain
-    of forks hides between them. Waiting for stops alone passes over those that have ended,
-    and leaves them unreaped.
-    """
+    # Asked of the kernel, at one stroke: a chain of forks hides between two looks at /proc. Waiting
+    # for stops alone leaves those unreaped that have ended.
     try:
         os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -159,11 +141,7 @@ def _has_living() -> bool:
 
 
 def used_kb(limit_kb: int) -> int:
-    """Memory of everything below this process, in KiB.
-
-    At or below `limit_kb` shared pages count once for every process, which is never too
-    little; above it, each process has its share of them.
-    """
+    """Return the memory below this process, in KiB: shared pages count at most once a process."""
     tree = [each.pid for each in descendants(os.getpid())]
     estimate = sum(serving.resident_kb(b"%d" % pid) for pid in tree)
     return estimate if estimate <= limit_kb else sum(_proportional_kb(pid) for pid in tree)
@@ -195,8 +173,7 @@ def reap() -> list[tuple[int, int]]:
 def _send(process: Process, number: int) -> None:
     """Send a signal to this very process, or to none.
 
-    Threat: between looking and signalling the process ends and its pid is another's.
-    A pidfd names one process for good; what it names is compared once it is held.
+    Threat: its pid is another's by now. A pidfd names one process; compare what it names.
     """
     try:
         pidfd = os.pidfd_open(process.pid)

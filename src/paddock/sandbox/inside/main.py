@@ -1,11 +1,8 @@
 """The launcher: one small process for a runtime that makes a sandbox whenever it is told to.
 
-Single-threaded, so that it may fork. It never waits for a sandbox: an event loop
-takes orders, reaps, and ends when the runtime does. When it ends, however it ends,
-every sandbox ends: each holds the other end of a pipe that only the launcher writes to.
-
-Started as a program by its path, with two arguments: the descriptor of a socket to the
-runtime, and the runtime's process id.
+Single-threaded, so that it may fork. Its event loop never waits for a sandbox. When it ends, every
+sandbox ends: each holds the other end of a pipe that only the launcher writes to. Started by its
+path, with the descriptor of a socket to the runtime, and the runtime's process id.
 """
 
 from __future__ import annotations
@@ -66,7 +63,6 @@ class Loop:
             self._events.register(fd, select.POLLIN)
 
     def serve(self) -> None:
-        """Until the runtime closes its socket or ends; then every sandbox is ended first."""
         self._listen()
         os.close(self._life_kept)
         for pid in self._sandboxes.values():
@@ -196,7 +192,7 @@ class Loop:
     def _become(
         self, room: confine.Confinement, memory_kb: int, control: int, kept: set[int]
     ) -> None:
-        """In the child: be the sandbox's first process. Never returns.
+        """Be the sandbox's first process; never returns.
 
         Threat: an exception that gets past here would leave a second launcher.
         """
@@ -226,7 +222,6 @@ def _program(network: bytes, sockets: int) -> bytes:
 
 
 def _make_id_map() -> int:
-    """A user namespace that nobody is in, for its map alone."""
     held, hold = os.pipe()
     pid = mounts.clone_process(mounts.NEW_USER)
     if pid == 0:

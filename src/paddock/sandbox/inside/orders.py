@@ -1,7 +1,6 @@
 """What the launcher is told and what it answers: flat records and their bytes.
 
-Paths, arguments and variables cannot hold a NUL, so it separates: a field is its
-number of items, then the items.
+NULs separate: a field is its number of items, then the items.
 """
 
 from __future__ import annotations
@@ -10,16 +9,12 @@ from __future__ import annotations
 class Base:
     """What a sandbox is made from, before anybody knows its command.
 
-    Paths are absolute paths of the host. `workspace` is where the overlay appears;
-    what lies below it comes as a descriptor. `stage` is a directory that is made, for
-    the layers; `hidden` is a directory of whiteouts, or empty. `git` is where a second
-    overlay appears, over a git directory outside of the workspace, and `git_shown` a
-    directory of what it shows in place of what stands there; both may be empty.
-    `git_pointer` is a file that leads there, and where it leads, or nothing. `home` is a
-    private directory. `links` are names with their texts, by turns. `files` are names below
-    `home` with their contents, by turns. `caches` is a directory that appears in `home`, or
-    nothing, with `b"read"` behind it where it is only read. With `sockets` (0 or 1) a command
-    has unix sockets with a path.
+    Paths are absolute, of the host. The overlay appears at `workspace`; `stage` is made for the
+    layers; `hidden` is a directory of whiteouts, or empty. At `git` a second overlay appears over a
+    git directory outside, `git_shown` with what it shows there; `git_pointer` is a file that leads
+    there, and where to. `home` is private. By turns: `links` names with texts, `files` names below
+    `home` with contents. `caches` appears in `home`, `b"read"` behind it: read-only. `sockets`
+    (0 or 1): unix sockets with a path.
     """
 
     __slots__ = (
@@ -70,7 +65,6 @@ class Base:
         self.sockets = sockets
 
     def encode(self) -> bytes:
-        """The bytes that `decode` reads. Raises: ValueError where an item holds a NUL."""
         texts = (self.workspace, self.stage, self.hidden, self.git, self.git_shown)
         texts += (self.home, self.network)
         numbers = (self.processes, self.memory_mb, self.file_mb, self.cpu_s, self.sockets)
@@ -106,8 +100,6 @@ class Base:
 
 
 class Start:
-    """The command for a sandbox that stands: run once. `directory` is absolute."""
-
     __slots__ = ("argv", "directory", "environment", "timeout_ms")
 
     def __init__(
@@ -146,12 +138,10 @@ UNHELD = "unheld"
 
 
 class CommandReport:
-    """How it ended.
+    """How it ended: `status` as wait(2) gives it.
 
-    `status` is the main process's, as wait(2) gives it. `where` and `code` (an
-    errno) say what failed for NOT_STARTED and NOT_CONFINED; for EXITED `where` is what
-    the command wrote to `ENDED_IN`. `unreached` is how often the command's network had no way
-    to where it wanted.
+    `where` and `code` (an errno) say what failed; for EXITED `where` is what the command wrote to
+    `ENDED_IN`. `unreached`: how often its network had no way to where it wanted.
     """
 
     __slots__ = ("code", "ending", "memory_kb", "status", "survivors", "unreached", "where")

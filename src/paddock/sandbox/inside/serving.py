@@ -1,8 +1,4 @@
-"""Serving one command, whatever holds it: its order comes in, it is watched, its report goes out.
-
-A sandbox's first process and the keeper of a command without namespaces speak the same to
-whoever asked, and load only this folder and `kernel`. Their memory is read from /proc.
-"""
+"""Serving one command, whatever holds it: its order in, its watch, its report out."""
 
 from __future__ import annotations
 
@@ -21,15 +17,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class UseWatcher(Protocol):
-        """What watches over all that a command started."""
+        def reap(self) -> object: ...
 
-        def reap(self) -> object:
-            """Take in who has ended."""
-            ...
-
-        def used_kb(self) -> int:
-            """How much memory they use, in KiB."""
-            ...
+        def used_kb(self) -> int: ...
 
 
 KILL_SIGNAL = 9
@@ -44,7 +34,6 @@ _TICK_SHARE = 20
 
 
 def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
-    """The command, its input and its two outputs; None when nobody wants it any more."""
     content, extra, _, _ = control.recvmsg(16, _socket.CMSG_SPACE(4 * 4), _socket.MSG_CMSG_CLOEXEC)
     if not content:
         return None
@@ -68,11 +57,10 @@ def send_report(control: int, report: CommandReport) -> None:
 def watch(
     pid: int, waiting: tuple[int, ...], deadline_s: float, watcher: UseWatcher, most_kb: int
 ) -> tuple[bytes, int]:
-    """Until the command ends, its time is up, its memory too large, or nobody waits.
+    """Watch until it ends, its time is up, its memory too large, or nobody waits (`waiting`).
 
-    Which of them, and the most memory that was seen, in KiB. `waiting` are descriptors that
-    can be read as soon as nobody waits any more. Orphans are reaped meanwhile: until then
-    each counts as a process, of which a command has only so many.
+    Return which, and the most memory that was seen, in KiB. Orphans are reaped meanwhile: each
+    counts as a process, of which a command has only so many.
     """
     events = select.poll()
     ended = os.pidfd_open(pid)
@@ -105,10 +93,7 @@ def watch(
 
 
 def count_unreached() -> int:
-    """How often a packet of this network namespace had no way out, since it was made.
-
-    The kernel's own count, which no command can change but by trying (proc_pid_net(5): snmp).
-    """
+    """Count packets of this network namespace without a way out (proc_pid_net(5): snmp)."""
     count = 0
     try:
         with open("/proc/self/net/snmp", "rb") as table:
@@ -125,8 +110,7 @@ def count_unreached() -> int:
 def limit_processor_time(seconds: int) -> None:
     """Limit each process that is started from here on; 0 is no limit.
 
-    A second between the two, so that the signal says which limit it was (SIGXCPU): at the
-    hard one the kernel only kills (setrlimit(2)).
+    A second between the two limits: at the hard one the kernel only kills, without SIGXCPU.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     if seconds > 0 and (hard == resource.RLIM_INFINITY or seconds < hard):
@@ -142,10 +126,7 @@ def environment_of(start: Start) -> dict[bytes, bytes]:
 
 
 def find_program(name: bytes, environment: dict[bytes, bytes]) -> bytes:
-    """As execvp(3) looks for it, with the command's PATH and not ours.
-
-    Raises: FileNotFoundError.
-    """
+    """Look as execvp(3), with the command's PATH and not ours. Raises: FileNotFoundError."""
     if b"/" in name:
         return name
     for directory in environment.get(b"PATH", b"").split(b":"):
@@ -165,12 +146,11 @@ _SHARED_FIELD = b"Pss_Shmem:"
 
 
 def find_processes() -> list[bytes]:
-    """Every process of the namespace but the first, which is ours."""
     return [name for name in os.listdir(b"/proc") if name.isdigit() and name != b"1"]
 
 
 def is_alive(process: bytes) -> bool:
-    """Whether a thread of it still runs: a zombie does not."""
+    """Return whether a thread of it still runs: a zombie does not."""
     if _runs(b"/proc/%b" % process):
         return True
     # Threat: a process whose first thread has ended looks like a zombie, and goes on.
@@ -192,10 +172,9 @@ def _threads(process: bytes) -> list[bytes]:
 
 
 def used_kb(limit_kb: int) -> int:
-    """Memory of all processes and of the private file systems, in KiB.
+    """Return the memory of all, private file systems with it, in KiB.
 
-    At or below `limit_kb` it is an estimate that is never too low; above, it is exact
-    but for files in memory that are mapped too, which count once.
+    At or below `limit_kb` an estimate that is never too low.
     """
     processes = find_processes()
     files = _files_kb()
@@ -211,7 +190,7 @@ def used_kb(limit_kb: int) -> int:
 
 
 def _files_kb() -> int:
-    """Files in memory: the private tmpfs, and System V segments that nobody need have mapped."""
+    """Count the private tmpfs, and System V segments that nobody need have mapped."""
     # The root itself, and not /tmp, where the workspace or a place of the host may stand.
     private = os.statvfs(b"/")
     used = (private.f_blocks - private.f_bfree) * private.f_frsize // 1024
@@ -230,7 +209,7 @@ def resident_kb(process: bytes) -> int:
 
 
 def _pages_kb(task: bytes) -> int | None:
-    """Resident memory of a task; None where it has ended and its memory is told elsewhere."""
+    """Count a task; None where it has ended and its memory is told elsewhere."""
     fields = read_proc(task + b"/statm").split()
     if len(fields) < 2 or fields[0] == b"0":
         return None
@@ -260,7 +239,7 @@ def _first_rollup(process: bytes) -> bytes:
 
 
 def read_proc(path: bytes) -> bytes:
-    """A file of /proc; empty where its process has ended or may not be looked at."""
+    """Return empty where its process has ended or may not be looked at."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

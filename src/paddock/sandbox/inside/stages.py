@@ -1,13 +1,6 @@
-"""The directory of one sandbox's layers, made by the launcher: `upper` and `work`.
+"""The directory of one sandbox's layers, made by the launcher: `upper` and `work`, more for git.
 
-Where it has an overlay over a git directory outside of the workspace, two more of them.
-
-Started as root, their owner is not root but the user that root is inside, see
-`HOST_IDS_FIRST`: what a command leaves behind belongs to nobody of the host.
-
-Also here:
-
-- Removing what a command left behind, whatever it made of it.
+Started as root, their owner is the user that root is inside, see `HOST_IDS_FIRST`.
 """
 
 from __future__ import annotations
@@ -16,10 +9,8 @@ import errno
 import os
 
 HOST_IDS_FIRST = 0x7A000000
-"""Started as root, user and group N of the sandbox are this + N of the host.
-
-Above the ranges that systemd gives to containers (to 0x6FFFFFFF), below those that it keeps for
-foreign trees (from 0x7FFE0000): they belong to nobody. The upper layer's owners are such numbers.
+"""Started as root, user and group N of the sandbox are this + N of the host: above the ranges of
+systemd for containers (to 0x6FFFFFFF), below those for foreign trees (from 0x7FFE0000).
 """
 HOST_IDS_COUNT = 0x01000000
 """Owners from here on are not mapped: such a file can be read, as far as its mode allows
@@ -38,12 +29,7 @@ GIT = (b"upper-git", b"work-git")
 
 
 def make_stage(area: int, name: bytes, workspace: int, git: int, *, as_root: bool) -> int:
-    """Make `name` in the area, with `upper` as the workspace's root looks; its descriptor.
-
-    `git` is the git directory that has an overlay of its own, -1 for none.
-
-    Raises: OSError; FileExistsError where there is one already.
-    """
+    """Make `name`, `upper` as the workspace's root; return its descriptor. Raises: OSError."""
     os.mkdir(name, 0o700, dir_fd=area)
     stage = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=area)
     try:
@@ -85,18 +71,10 @@ _TRIES_MAX = 1000
 def remove_tree(parent: int, name: str) -> None:
     """Remove the directory `name` and all below it; nothing to do where it is not there.
 
-    Threat: directories without any mode bit, nested deeper than a process has stack or
-    descriptors, are what a command may leave. So each directory is opened up, moved to
-    the top and emptied there: no depth, one descriptor.
-
-    Threat: who owns what is removed exchanges it meanwhile, a directory for a link above
-    all. So nothing is changed by a name that he could turn into another thing's.
-
-    Another may be removing the same: what is gone is as wanted, what was missed is
-    looked for again.
-
-    Raises: OSError where something cannot be removed; what is left is in a directory that
-        nobody else enters.
+    Threat: directories without any mode bit, nested deeper than a process has stack or descriptors.
+    So each is opened up, moved to the top and emptied there: no depth, one descriptor.
+    Threat: who owns what is removed exchanges it meanwhile: no name that he could turn into another
+    thing's. Another may be removing the same. Raises: OSError; what is left nobody else enters.
     """
     grave, top = _dig(parent, name)
     made = at = 0
@@ -112,7 +90,6 @@ def remove_tree(parent: int, name: str) -> None:
 
 
 def _dig(parent: int, name: str) -> tuple[str, int]:
-    """A new directory of ours beside the one that goes, and its descriptor."""
     for _ in range(_TRIES_MAX):
         grave = f".{name}-{os.urandom(4).hex()}"
         os.mkdir(grave, 0o700, dir_fd=parent)
@@ -124,7 +101,7 @@ def _dig(parent: int, name: str) -> tuple[str, int]:
 
 
 def _bury(top: int, at: int, made: int) -> int:
-    """Remove what was moved to the top as number `at`; how many are there then."""
+    """Remove what was moved to the top as number `at`; return how many are there then."""
     name = str(at)
     for _ in range(_TRIES_MAX):
         try:
@@ -159,7 +136,7 @@ def _empty(top: int, name: str, made: int) -> int:
 
 
 def _move(source: int, name: str, target: int, new_name: str) -> bool:
-    """False where it is gone, or no directory any more: then it is removed."""
+    """Return False where it is gone, or no directory any more: then it is removed."""
     try:
         # Its `..` changes with the move: that takes the right to write to it.
         _open_up(source, name)
@@ -175,7 +152,7 @@ def _move(source: int, name: str, target: int, new_name: str) -> bool:
 
 
 def _open_up(source: int, name: str) -> None:
-    """Let its owner, or root, do anything in a directory. Raises: OSError, for a link too."""
+    """Let its owner, or root, do anything in it. Raises: OSError, for a link too."""
     fd = os.open(name, _HELD, dir_fd=source)
     try:
         # By a descriptor, which is the very directory: chmod(2) of a name follows a link, and

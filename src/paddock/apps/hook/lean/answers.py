@@ -1,8 +1,7 @@
 """What a client is told: one JSON object, built whole, or nothing.
 
-Seen in the clients themselves: output that does not look like one whole object lets
-the call run; an `allow` skips the user's own prompt, so a warning comes without one;
-Codex ignores `ask` and runs the call.
+Output that is not one whole object lets the call run; an `allow` skips the user's own prompt, so
+a warning comes without one; Codex ignores `ask` and runs the call.
 """
 
 from _json import encode_basestring_ascii as text
@@ -28,13 +27,12 @@ TURNS_OFF = (
 )
 """With the first warning of a session. Threat: it is a person who decides; an agent cannot."""
 SILENT = "none"
-"""The client's own settings and prompts decide."""
 MESSAGE_CHARS_MAX = 4000
 """One text of an answer; clients cut at 10,000 characters themselves."""
 
 
 def find_word(judged: "LeanJudged", engine: "Engine") -> str:
-    """Return `deny`, `ask`, `allow` or `none`: what the client is told about the call."""
+    """Return `deny`, `ask`, `allow` or `none`: what the client is told."""
     verdict = judged.verdict
     asks = "deny" if judged.asked.client == "codex" else "ask"
     if verdict.outcome == DENY:
@@ -54,14 +52,12 @@ def find_word(judged: "LeanJudged", engine: "Engine") -> str:
 
 
 def scratch_day(today: str, engine: "Engine") -> str:
-    """Return the day where whoever asks may write in its scratch folder; else nothing."""
     name = f"agent_sandbox/{today}/notes"
     found = (*engine.denials(name, True, False), *engine.profile("file", "create", name))
     return "" if any(each.outcome == DENY for each in found) else today
 
 
 def scratch_hint(today: str) -> str:
-    """Where scratch work goes; empty where nobody is to be told: then there is no date."""
     if not today:
         return ""
     return f"Scratch work goes to agent_sandbox/{today}/<topic>/, which is safe to write."
@@ -78,10 +74,7 @@ def refusal(reason: str, hint: str = "") -> bytes:
 def decision_answer(
     word: str, reason: str, context: str, message: str, updated_input: str = ""
 ) -> bytes:
-    """The answer to a PreToolUse; empty texts are left out, and `none` says no decision.
-
-    `updated_input` is JSON text.
-    """
+    """Answer a PreToolUse; leave out empty texts; `updated_input` is JSON text."""
     parts = ['"hookEventName":"PreToolUse"']
     if word != SILENT:
         parts.append(f'"permissionDecision":"{word}"')
@@ -112,7 +105,6 @@ def permission_refusal(reason: str) -> bytes:
 
 
 def cut(said: str) -> str:
-    """Return a text that is no longer than any client shows, and says what is missing."""
     missing = len(said) - MESSAGE_CHARS_MAX
     if missing <= 0:
         return said
@@ -127,7 +119,6 @@ def verdict_answer(
     updated_input: str = "",
     notice: str = "",
 ) -> bytes:
-    """The answer to a judged call. `warnings` are those that are to be shown now."""
     if word == "deny":
         return decision_answer("deny", reason, scratch_hint(today), reason)
     warned = "\n".join(warnings)

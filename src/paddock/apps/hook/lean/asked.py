@@ -1,8 +1,7 @@
-"""What a client asks, taken out of its JSON, strictly.
+"""What a client asks, taken out of its JSON, strictly; and what the call would do.
 
-A key given twice, a constant that JSON does not have, a field of another type or more
-text after the object: whoever reads such an input differently from the client would
-judge another call than the one that runs.
+A key given twice, a constant that JSON does not have, a wrong type or more text: another reader
+would judge another call than the one that runs.
 """
 
 from _json import make_scanner
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 PRE_TOOL_USE = "PreToolUse"
 PERMISSION_REQUEST = "PermissionRequest"
 TOOL_EVENTS = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST, "PostToolUse", "PostToolUseFailure"})
-"""Events about one call."""
 SESSION_EVENTS = frozenset({"SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"})
 RECORDED_EVENTS = TOOL_EVENTS | SESSION_EVENTS
 IGNORED_EVENTS = frozenset(
@@ -26,10 +24,27 @@ IGNORED_EVENTS = frozenset(
         *("InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded", "MessageDisplay"),
     }
 )
-"""Events that are no call and that nobody asked us about: no answer, no record."""
 
 CLIENTS = ("claude", "codex")
 _BLANKS = " \t\n\r"
+
+FILE_TOOLS = {
+    "Write": ("create", "file_path"),
+    "Edit": ("str_replace", "file_path"),
+    "MultiEdit": ("str_replace", "file_path"),
+    "NotebookEdit": ("str_replace", "notebook_path"),
+    "Read": ("view", "file_path"),
+    "NotebookRead": ("view", "notebook_path"),
+    "view_image": ("view", "path"),
+}
+"""Tool → operation of `tool:file:`, and the argument that holds the path."""
+LOOKING_TOOLS = {"Grep": ("path", "glob"), "Glob": ("path",), "LS": ("path",)}
+PATHS = ("path", "file_path", "notebook_path")
+SHELL_TOOL = "Bash"
+_NO_COMMAND = ("SlashCommand",)
+PATCH_TOOL = "apply_patch"
+MCP_PREFIX = "mcp__"
+
 TEXTS = ("session_id", "agent_id", "agent_type", "cwd", "tool_use_id", "prompt_id", "turn_id")
 
 
@@ -72,12 +87,11 @@ class Asked:
 
     @property
     def is_judged(self) -> bool:
-        """Whether an answer decides if a call runs."""
         return self.event == PRE_TOOL_USE
 
 
 class _Reader:
-    """How the scanner reads: what JSON readers disagree about is refused."""
+    """Refuse what JSON readers disagree about."""
 
     strict = True
     object_hook = None
@@ -97,11 +111,7 @@ class _Reader:
 
 
 def parse_json(data: bytes) -> "Json":
-    """Return the value of one JSON text.
-
-    Raises:
-        ShapeError: it is none, or not one that every reader reads alike.
-    """
+    """Raises: ShapeError where it is none that every reader reads alike."""
     try:
         text = data.decode()
         start = len(text) - len(text.lstrip(_BLANKS))
@@ -119,13 +129,7 @@ def parse_json(data: bytes) -> "Json":
 
 
 def parse_asked(data: bytes, client: str) -> Asked:
-    """Return what is asked. `client` is empty where nobody said which it is.
-
-    An object with only `tool_name` and `tool_input` is a PreToolUse.
-
-    Raises:
-        ShapeError: an input of no shape that we know.
-    """
+    """Return what is asked; without an event it is a PreToolUse. Raises: ShapeError."""
     members: Json = parse_json(data)
     if not _is(members, dict):
         raise ShapeError("the input is no object")
@@ -153,3 +157,53 @@ def parse_asked(data: bytes, client: str) -> Asked:
 
 def _is(value: object, kind: type) -> bool:
     return type(value) is kind
+
+
+class LeanWanted:
+    __slots__ = ("line", "name", "paths")
+
+    def __init__(
+        self,
+        paths: "tuple[tuple[str, str], ...]" = (),
+        line: "str | None" = None,
+        name: "tuple[str, str, str] | None" = None,
+    ) -> None:
+        self.paths = paths
+        """Operations of `tool:file:` with paths as the client gave them."""
+        self.line = line
+        self.name = name
+        """Category, operation and target of an action without a path."""
+
+
+def find_wanted(asked: Asked) -> LeanWanted:
+    """Raises: ShapeError for an argument that says it is missing or no text."""
+    tool = asked.tool
+    known = FILE_TOOLS.get(tool)
+    if known is not None:
+        operation, argument = known
+        return LeanWanted(paths=((operation, _text(asked, argument)),))
+    if tool == SHELL_TOOL:
+        return LeanWanted(line=_text(asked, "command"))
+    if tool == PATCH_TOOL:
+        # A patch is rare: its reader is loaded for one.
+        from paddock.apps.hook.lean.patches import read_patch
+
+        return LeanWanted(paths=read_patch(_text(asked, "command")))
+    if tool.startswith(MCP_PREFIX):
+        return LeanWanted(name=("mcp", "call", tool))
+    given = [(name, asked.input.get(name)) for name in LOOKING_TOOLS.get(tool, PATHS)]
+    # A pattern that leaves files out opens none.
+    paths = tuple(
+        ("view", each) for _, each in given if type(each) is str and each[:1] not in ("", "!")
+    )
+    line = None if tool in _NO_COMMAND else asked.input.get("command")
+    if type(line) is not str or not line.strip():
+        line = None
+    return LeanWanted(paths, line, ("client", tool, ""))
+
+
+def _text(asked: Asked, argument: str) -> str:
+    found = asked.input.get(argument)
+    if type(found) is not str or not found:
+        raise ShapeError(f"{argument} of {asked.tool} is no text")
+    return found

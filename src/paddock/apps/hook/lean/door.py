@@ -7,15 +7,25 @@ import posix
 import time
 
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import IGNORED_EVENTS, Asked, DeclinedError, parse_asked
+from paddock.apps.hook.lean.asked import (
+    IGNORED_EVENTS,
+    SHELL_TOOL,
+    Asked,
+    DeclinedError,
+    parse_asked,
+)
 from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image, look_at
-from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
-from paddock.apps.hook.lean.lines import encode_body
+from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry, encode_body
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.quick import QuickEngine
-from paddock.apps.hook.lean.records import HOOK_EVENT, Identity, LeanRecord
-from paddock.apps.hook.lean.seen import claim_warning, forget, mark_path
-from paddock.apps.hook.lean.wanted import SHELL_TOOL
+from paddock.apps.hook.lean.records import (
+    HOOK_EVENT,
+    Identity,
+    LeanRecord,
+    claim_warning,
+    forget,
+    mark_path,
+)
 from paddock.apps.hook.lean.wrap import Holding, changed_input
 
 TYPE_CHECKING = False
@@ -54,16 +64,10 @@ class Attempt:
 
     @property
     def has_recorded(self) -> bool:
-        """Whether an append was begun: from then on nobody may begin anew."""
         return self.ports is not None and self.ports.has_begun
 
     def answer(self) -> bytes:
-        """Return the answer.
-
-        Raises:
-            DeclinedError: the full path decides; nothing was recorded.
-            ShapeError: the input is none that is known; nothing was recorded.
-        """
+        """Raises DeclinedError (the full path decides) or ShapeError: nothing was recorded."""
         if len(self.data) > INPUT_BYTES_MAX:
             raise DeclinedError("a huge input")
         asked = parse_asked(self.data, self.client)
@@ -99,7 +103,7 @@ class Attempt:
             return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
 
     def _holding(self, image: "Json", asked: Asked) -> "Holding | None":
-        """What runs this agent's commands. Raises: DeclinedError where that is old knowledge."""
+        """Raises: DeclinedError where that is old knowledge."""
         if asked.tool == SHELL_TOOL and not 0 <= time.time() - image["since"] < HELD_S:
             # The next image is to know it again.
             self.has_image = False
@@ -107,7 +111,7 @@ class Attempt:
         return find_holding(image, asked)
 
     def _is_noted(self, client: str, paddock: str) -> bool:
-        """Whether there is a mark of the client (`paddock.plane.client_processes`), or no need."""
+        """Find a mark of the client (`paddock.plane.client_processes`), or no need of one."""
         if client != "codex" and "CLAUDECODE" not in self.variables:
             return True
         pid = self.variables.get("CLAUDE_PID", "")
@@ -119,7 +123,6 @@ class Attempt:
 
 
 def find_holding(image: "Json", asked: Asked) -> "Holding | None":
-    """What runs the commands of whoever asks, as the image says it."""
     if image["holding"] is None:
         return None
     program, root, agents = image["holding"]
@@ -152,7 +155,7 @@ class LeanPorts:
             forget(mark)
 
     def append(self, record: LeanRecord) -> None:
-        """See `flow.EventPorts`. Raises: DeclinedError, AppendFailedError."""
+        """Raises: DeclinedError, AppendFailedError."""
         # Where policy would ask and we are silent, nobody is asked: the client goes its own way.
         if record.metadata.get("answer") == _ASK or record.metadata.get("event") == _CLIENT_END:
             raise DeclinedError("an entry that a checkpoint has to cover at once")
@@ -174,17 +177,14 @@ class LeanPorts:
         return posix.urandom(size)
 
     def wrap(self, judged: flow.LeanJudged, is_asked: bool) -> str:
-        """See `flow.EventPorts`. Questions are the full path's. Raises: DeclinedError."""
+        """Questions are the full path's. Raises: DeclinedError."""
         if is_asked or self._holding is None:
             raise DeclinedError("a question about a command")
         return changed_input(judged.asked, self._holding, judged.directory)
 
 
 def is_checkpoint_due(folder: str, metadata: "dict[str, Json]") -> bool:
-    """Whether the full path is to record this event, as a checkpoint is due.
-
-    The directory changes when a checkpoint is stored in it, and one look costs less than a list.
-    """
+    """Look at the directory, which changes when a checkpoint is stored: cheaper than a list."""
     event = metadata["event"]
     if event not in _UNHURRIED:
         return False
@@ -198,7 +198,6 @@ def is_checkpoint_due(folder: str, metadata: "dict[str, Json]") -> bool:
 
 
 def find_identity(image: "Json", asked: Asked) -> "tuple[tuple[int, ...], Identity]":
-    """The numbers of the agent's profiles, and who it is."""
     name = asked.agent_type
     if asked.agent_id and not name:
         raise DeclinedError("an agent that does not say what it is")

@@ -1,14 +1,18 @@
 """One event from its input to its answer: judge, record, then answer, in this order.
 
-The record comes first: an answer that lets a call run is given only when the decision
-is on disk. Who judges and who appends is handed in.
+An answer that lets a call run is given only when the decision is on disk.
 """
 
 from paddock.apps.hook.lean import answers, records
-from paddock.apps.hook.lean.asked import PERMISSION_REQUEST, Asked
+from paddock.apps.hook.lean.asked import (
+    PERMISSION_REQUEST,
+    SHELL_TOOL,
+    Asked,
+    LeanWanted,
+    find_wanted,
+)
 from paddock.apps.hook.lean.judging import CONFINE, DENY, LeanVerdict, judge
 from paddock.apps.hook.lean.places import Scene
-from paddock.apps.hook.lean.wanted import SHELL_TOOL, LeanWanted, find_wanted
 from paddock.apps.hook.lean.wrap import find_directory, wants_out
 
 TYPE_CHECKING = False
@@ -18,25 +22,14 @@ if TYPE_CHECKING:
     from paddock.apps.hook.lean.judging import Engine
 
     class EventPorts(Protocol):
-        """What a flow works with besides the engine."""
+        def append(self, record: records.LeanRecord) -> None: ...
 
-        def append(self, record: records.LeanRecord) -> None:
-            """Make a record durable, or raise."""
-            ...
+        def claim_warning(self, session_id: str, pattern: str) -> bool: ...
 
-        def claim_warning(self, session_id: str, pattern: str) -> bool:
-            """Note that a warning is given in this session; whether it is the first."""
-            ...
-
-        def randomness(self, size: int) -> bytes:
-            """So many unpredictable bytes."""
-            ...
+        def randomness(self, size: int) -> bytes: ...
 
         def wrap(self, judged: "LeanJudged", is_asked: bool) -> str:
-            """JSON text of an input whose command runs in the sandbox; empty to leave it.
-
-            `is_asked`: a person is asked first.
-            """
+            """Return JSON of an input that runs in the sandbox; `is_asked`: after a question."""
             ...
 
 
@@ -45,10 +38,7 @@ _ONCE = "paddock"
 
 
 class LeanJudged:
-    """A call with its verdict, before anything is on record.
-
-    `directory` is where in the workspace a command runs in the sandbox, empty for none.
-    """
+    """A judged call, not yet on record; `directory`: where a command runs in the sandbox."""
 
     __slots__ = ("asked", "directory", "is_outside", "verdict", "wanted", "wants_out")
 
@@ -64,7 +54,7 @@ class LeanJudged:
 
 
 def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> LeanJudged:
-    """Judge a call; nothing is recorded. Raises: ShapeError."""
+    """Record nothing. Raises: ShapeError."""
     wanted = find_wanted(asked)
     judged = LeanJudged(asked, wanted)
     if asked.tool == SHELL_TOOL:
@@ -113,7 +103,6 @@ def answer_call(
 
 
 def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -> None:
-    """Put on record how a command would run, and what that makes of a decision to confine."""
     for name, holds in (
         ("sandboxed", is_held),
         ("outside", judged.is_outside),
@@ -126,10 +115,7 @@ def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -
 
 
 def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "EventPorts") -> bytes:
-    """Record an event that nothing is decided about, and return the answer.
-
-    Raises what `append` raises.
-    """
+    """Record an event that nothing is decided about. Raises what `append` raises."""
     ports.append(records.event_record(asked, who.agent, ports.randomness))
     if asked.event in ("SessionStart", "SubagentStart"):
         hint = answers.scratch_hint(scene.today)
@@ -138,7 +124,6 @@ def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "Even
 
 
 def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
-    """The answer where something went wrong: what can be refused is refused."""
     if asked is None or asked.is_judged:
         return answers.refusal(reason, answers.scratch_hint(today))
     if asked.event == PERMISSION_REQUEST:

@@ -1,13 +1,11 @@
 """The image of a project's policy: found, verified, loaded.
 
-An image is what the full path made of the policy, with everything that it had looked
-at: the digest of each file that it read, and what stood under each name that it asked
-about. All of it is looked at again before the image decides; any difference, and the
-full path decides and makes another image.
+It holds everything that the full path had looked at to make it: all of that is looked at again,
+and any difference makes another image.
 
-Threat: whoever can write into Paddock's state directory could put an image there that
-allows everything. It is sealed with a key that lies with the user's configuration, and
-a broken seal, another owner or a looser mode means that there is no image.
+Threat: whoever can write into Paddock's state directory could put an image there that allows
+everything. It is sealed with a key in the user's configuration; a broken seal, another owner or
+a looser mode means that there is no image.
 """
 
 import marshal  # noqa: TID251 - nothing is read that our key did not seal
@@ -40,8 +38,6 @@ _VARIABLES = ("TMPDIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
 
 
 class Homes:
-    """Where the user's own files are, by the same rules as `paddock.plane.environment`."""
-
     __slots__ = ("config", "home", "paddock")
 
     def __init__(self, home: str, paddock: str, config: str) -> None:
@@ -51,7 +47,7 @@ class Homes:
 
 
 def find_homes(variables: "Mapping[str, str]") -> Homes:
-    """Return the user's directories. Raises: DeclinedError where they take more thought."""
+    """Raises: DeclinedError where they take more thought."""
     home = variables.get("HOME", "")
     if home[:1] != "/" or variables.get("PADDOCK_PLANE"):
         raise DeclinedError("a home or a plane that takes more thought")
@@ -81,16 +77,11 @@ def image_path(homes: Homes, asked: Asked, start: str, variables: "Mapping[str, 
 
 
 def key_path(homes: Homes) -> str:
-    """Where the key of all images lies."""
     return f"{homes.config}/keys/hook.key"
 
 
 def load_image(path: str, key_file: str) -> "Json":
-    """Return the image at `path` if it is whole, ours, and nothing changed since.
-
-    Raises:
-        DeclinedError: there is none that may decide.
-    """
+    """Return the image if it is whole, ours, and nothing changed since. Raises: DeclinedError."""
     key = read_private(key_file, KEY_BYTES)
     sealed = read_private(path, IMAGE_BYTES_MAX)
     start = len(FORMAT) + 32
@@ -117,7 +108,6 @@ def is_current(looked: "Json") -> bool:
 
 
 def look_at(path: str) -> "Json":
-    """What stands under a name: kind and mode, owner, device and inode; None for nothing."""
     try:
         status = posix.lstat(path)
     except (OSError, ValueError):
@@ -126,7 +116,7 @@ def look_at(path: str) -> "Json":
 
 
 def listed_at(path: str) -> "Json":
-    """When a name in this directory came or went last; None where nothing stands."""
+    """Return when a name in this directory came or went last; None where nothing stands."""
     try:
         return posix.lstat(path).st_mtime_ns
     except (OSError, ValueError):
@@ -134,7 +124,6 @@ def listed_at(path: str) -> "Json":
 
 
 def digest_at(path: str, through_links: bool) -> "Json":
-    """The digest of a regular file's bytes; None where nothing stands, else the error's number."""
     try:
         descriptor = posix.open(path, _READ if through_links else _READ | posix.O_NOFOLLOW)
     except FileNotFoundError:
@@ -156,7 +145,6 @@ def digest_at(path: str, through_links: bool) -> "Json":
 
 
 def seal(key: bytes, body: bytes) -> bytes:
-    """HMAC-SHA-256 (RFC 2104) of an image's body."""
     padded = int.from_bytes(key.ljust(64, b"\0"), "big")
     inner = sha256((padded ^ _INNER).to_bytes(64, "big"))
     inner.update(body)
@@ -166,11 +154,7 @@ def seal(key: bytes, body: bytes) -> bytes:
 
 
 def read_private(path: str, bytes_max: int) -> bytes:
-    """Return the bytes of a file that nobody but this user can read or write.
-
-    Raises:
-        DeclinedError: there is none, or it is not so.
-    """
+    """Read what nobody but this user can read or write. Raises: DeclinedError."""
     try:
         descriptor = posix.open(path, _READ | posix.O_NOFOLLOW)
     except OSError:

@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from paddock.values.calls import Json
 
 RUN, ONE, DEPTH = 0, 1, 2
-"""`*`, `?`, and `**` as a whole component."""
 
 
 def find_hits(sides: "Json", path: str) -> "list[tuple[int, int]]":
-    """Return (level, number) of every match, as `PathIndex.hits` of the policy does for a file."""
     raw, lowered = sides
     hits: list[tuple[int, int]] = []
     if raw is not None:
@@ -75,7 +73,6 @@ def _names(
 
 
 def matches_parts(segments: "Json", parts: "list[str]") -> bool:
-    """Whether components match; `**` stands for any number of them, at the end for one or more."""
     at = 0
     for index, segment in enumerate(segments):
         if segment == (DEPTH,):
@@ -90,7 +87,6 @@ def matches_parts(segments: "Json", parts: "list[str]") -> bool:
 
 
 def matches_name(segment: "Json", name: str) -> bool:
-    """Whether one component matches; as wildmatch, by going back to the last star."""
     at = piece = 0
     star, resumed = -1, 0
     while True:
@@ -114,7 +110,6 @@ def matches_name(segment: "Json", name: str) -> bool:
 
 
 def _width(wanted: "Json", name: str, at: int) -> int:
-    """How many characters of the name a piece takes at a place; 0 where it does not match."""
     if type(wanted) is str:
         return len(wanted) if name.startswith(wanted, at) else 0
     if at >= len(name):
@@ -127,9 +122,8 @@ def _width(wanted: "Json", name: str, at: int) -> int:
 
 
 def deciding(hits: "list[tuple[int, int]]", listed: int, patterns: "Json") -> int:
-    """Return the number of the pattern that decides for a list; -1 where none does.
+    """Return the pattern that decides for a list; -1 for none. `patterns[number]`: list, negated.
 
-    `patterns[number]` begins with the list that it stands in and whether it is negated.
     From the top down: the first level whose last match is no negation decides.
     """
     best: dict[int, int] = {}

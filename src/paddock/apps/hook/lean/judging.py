@@ -11,7 +11,7 @@ All of it is asked for every path and every command of the call; the strictest a
 decides, and among equals the first of this list. A warning changes nothing.
 """
 
-from paddock.apps.hook.lean.asked import Asked, DeclinedError, ShapeError
+from paddock.apps.hook.lean.asked import Asked, DeclinedError, LeanWanted, ShapeError
 from paddock.apps.hook.lean.indexes import matches_text
 from paddock.apps.hook.lean.places import (
     LeanPlace,
@@ -21,7 +21,6 @@ from paddock.apps.hook.lean.places import (
     real_path,
     relative,
 )
-from paddock.apps.hook.lean.wanted import LeanWanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +40,10 @@ HARMLESS = frozenset(
         *("/dev/fd/0", "/dev/fd/1", "/dev/fd/2"),
     }
 )
-"""Targets of a command that are no file."""
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named, never opened
 
 
 class LeanRule:
-    """A rule that had a say, as an entry of the ledger keeps it."""
-
     __slots__ = ("file", "line", "outcome", "source", "text")
 
     def __init__(self, outcome: int, text: str, source: str, file: str, line: int) -> None:
@@ -59,7 +55,6 @@ class LeanRule:
 
     @property
     def place(self) -> str:
-        """Where it stands, for a message."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def key(self) -> "tuple[int, str, str, str, int]":
@@ -67,10 +62,7 @@ class LeanRule:
 
 
 class LeanFinding:
-    """One say in a decision. `rule` is None where nothing matched.
-
-    `remedy` is what the agent itself can do about it; empty where that is not known.
-    """
+    """One say in a decision; `rule` is None where nothing matched, `remedy` for the agent."""
 
     __slots__ = ("code", "outcome", "rank", "reason", "remedy", "rule")
 
@@ -94,11 +86,9 @@ class LeanFinding:
 class LeanLine:
     """What an engine says about a line of shell.
 
-    `targets` are what it would write or remove: the operation, the directories that the
-    line changes to before, in order, and the path as the line names it. `patches` are the
-    same of patches in the line, which a client may apply itself; `removes` says that a
-    program of it removes or moves what it is given. `reads` are directories and names of
-    files that it reads; where `is_guess`, of words that may be no file.
+    `targets`: the operation, the directories that the line changes to before, and the path
+    as named; `patches`: the same of patches, which a client may apply itself; `removes`: a program
+    removes or moves what it is given; `reads`: directories and files, `is_guess`: maybe no file.
     """
 
     __slots__ = ("findings", "is_guess", "patches", "reads", "removes", "targets")
@@ -123,64 +113,43 @@ class LeanLine:
 if TYPE_CHECKING:
 
     class Engine(Protocol):
-        """Whoever knows the policy, for one agent."""
+        @property
+        def on_allow(self) -> str: ...
 
         @property
-        def on_allow(self) -> str:
-            """`silent` or `approve`."""
-            ...
+        def warnings(self) -> str: ...
 
         @property
-        def warnings(self) -> str:
-            """`all`, `once` or `off`."""
-            ...
-
-        @property
-        def paranoid(self) -> bool:
-            """Whether writing outside `safe` is denied."""
-            ...
+        def paranoid(self) -> bool: ...
 
         @property
         def shell(self) -> str:
-            """`confine` or `read`: what is wanted, whether or not it can be had here."""
+            """Return `confine` or `read`: what is wanted, whether or not it can be had here."""
             ...
 
         @property
         def holding(self) -> "Holding | None":
-            """What runs commands in the sandbox; None where they are only read."""
+            """Return what runs commands in the sandbox; None where they are only read."""
             ...
 
-        def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
-            """The path lists and the agent's own, which no profile lifts; `code` says which."""
-            ...
+        def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]: ...
 
-        def profile(self, category: str, operation: str, target: str) -> list[LeanFinding]:
-            """What the agent's profiles say to an action that is no command."""
-            ...
+        def profile(self, category: str, operation: str, target: str) -> list[LeanFinding]: ...
 
-        def line(self, text: str, base: str) -> LeanLine:
-            """What the profiles say to a line of shell run in `base`, and what it writes."""
-            ...
+        def line(self, text: str, base: str) -> LeanLine: ...
 
         def held_line(self, text: str, directory: str) -> LeanLine:
-            """The same of a line that runs in the sandbox, from a directory of the workspace.
-
-            Only what it certainly writes is a target, named from the workspace: its redirections.
-            """
+            """Judge a line in the sandbox: targets are its redirections, from the workspace."""
             ...
 
-        def is_outside(self, text: str) -> bool:
-            """Whether `outside` names every command of a line exactly."""
-            ...
+        def is_outside(self, text: str) -> bool: ...
 
-        def find_warning(self, path: str) -> str:
-            """The pattern that warns of writing there; empty for none, or where it is safe."""
-            ...
+        def find_warning(self, path: str) -> str: ...
 
         def is_safe(self, path: str) -> bool: ...
 
         def find_secret_outside(self, path: str) -> LeanRule | None:
-            """The pattern by which an absolute path outside the project is secret."""
+            """Return the pattern by which an absolute path outside the project is secret."""
             ...
 
         def may_write_outside(self, path: str) -> bool: ...
@@ -214,7 +183,7 @@ class LeanVerdict:
 
     @property
     def is_granted(self) -> bool:
-        """Whether a rule allows it, or a setting does; nothing outside the project is granted."""
+        """Return whether a rule or a setting allows it; nothing outside the project is granted."""
         return self.outcome == ALLOW and self.rank < NOTHING
 
 
@@ -266,7 +235,6 @@ class _Judging:
         self.findings += engine.profile("file", operation, name)
 
     def closed(self, name: str, is_write: bool, by_command: bool) -> None:
-        """What the path lists and the agent's own say."""
         for found in self.engine.denials(name, is_write, by_command):
             reason = found.reason
             if found.rule is not None and found.code != "policy.forbidden":
@@ -291,7 +259,6 @@ class _Judging:
             self.findings.append(LeanFinding(DENY, PARANOID, reason, rule, "policy.denied"))
 
     def line(self, text: str, base: str) -> None:
-        """Judge a line of shell, and all that can be read off it."""
         self.actions.append(f"tool:shell:run {text}")
         said = self.engine.line(text, base)
         self.findings += said.findings
@@ -313,7 +280,6 @@ class _Judging:
                 self.path(operation, path, here)
 
     def reading(self, text: str, base: str) -> bool:
-        """Refuse what a command reads that is secret; whether it is."""
         try:
             places = find_places(text, base, self.scene)
         except ShapeError:
@@ -329,7 +295,7 @@ class _Judging:
         return len(self.findings) > count
 
     def held_line(self, text: str, directory: str) -> None:
-        """Judge a line of shell whose writing the kernel and the judge of changes hold."""
+        """Judge a line whose writing the kernel and the judge of changes hold."""
         self.actions.append(f"tool:shell:run {text}")
         said = self.engine.held_line(text, directory)
         self.findings += said.findings
@@ -353,7 +319,6 @@ class _Judging:
 
 
 def is_temporary(real: str, scene: Scene) -> bool:
-    """Whether a path is in a folder of a temporary directory, and no project or home is in that."""
     for place in TEMPORARY:
         folder = f"{place}/{relative(real, place).partition('/')[0]}"
         if relative(real, place) not in ("", "."):
@@ -364,12 +329,9 @@ def is_temporary(real: str, scene: Scene) -> bool:
 def judge(
     asked: Asked, wanted: LeanWanted, scene: Scene, engine: "Engine", base: str, directory: str = ""
 ) -> LeanVerdict:
-    """Judge one call for someone who stands in `base`. Total but for `ShapeError`.
+    """Judge one call for someone in `base`; `directory`: where it runs, if in the sandbox.
 
-    `directory` is where in the workspace a command will run in the sandbox, if it will.
-
-    Raises:
-        ShapeError: a path that is none.
+    Total but for ShapeError: a path that is none.
     """
     judging = _Judging(asked.tool, scene, engine)
     for operation, text in wanted.paths:
@@ -421,7 +383,6 @@ def _guarded(tool: str, shown: str, is_write: bool, rule: LeanRule) -> str:
 
 
 def _lifting(shown: str, rule: LeanRule) -> str:
-    """The `!` pattern that would take the path out; empty where none does, or none so simple."""
     is_name = not any(char in rule.text for char in "/?[\\")
     if rule.source not in ("paths.secret", "paths.protected") or not is_name:
         return ""

@@ -1,23 +1,31 @@
 """Appending one entry to a ledger whose state is plain, with the ledger's own files and locks.
 
-The same sequence as `paddock.ledger.append`: lock → newest mark → line in one write →
-mark → unlock → fdatasync → a look whether the files are still those at their paths →
-commit lock → durable mark → unlock. Whatever is
-not plain (a torn end, a poisoned mark, another boot, a lock that is held for long,
-quarantined bytes, a file that is full) is declined before a byte is written, and the
-full store does it: it recovers, goes on in another file, or says what is wrong.
+The sequence of `paddock.ledger.append`: lock → newest mark → line in one write → mark → unlock →
+fdatasync → a look whether the files are still those at their paths → commit lock → durable mark →
+unlock. Whatever is not plain (a torn end, a poisoned mark, another boot, a long-held lock,
+quarantined bytes, a full file) is declined before a byte is written: the full store does it.
 
-From the write on nothing is declined any more: what fails then is `AppendFailedError`,
-nothing is acknowledged, and the call does not run.
+From the write on nothing is declined: what fails is `AppendFailedError`, and the call does not run.
+A line is written as `paddock.ledger.format.encoding` does, without its imports.
 """
 
 import fcntl
 import posix
 import time
+from _json import encode_basestring, make_encoder
 from zlib import crc32
 
 from paddock.apps.hook.lean.asked import DeclinedError
-from paddock.apps.hook.lean.lines import chain_line, leaf_hash
+from paddock.apps.hook.lean.records import LeanRecord, sha256
+
+ENTRY_BYTES_MAX = 1_048_576
+_CHAINED_BYTES_MAX = 96
+_UNSHOWABLE = (
+    *((0x7F, 0x9F), (0x61C, 0x61C), (0x200E, 0x200F), (0x2028, 0x202E)),
+    *((0x2066, 0x2069), (0xFEFF, 0xFEFF)),
+)
+"""Characters that drive terminals or turn text round: never raw in a line."""
+_SECONDS_MAX = 253_402_300_800
 
 _RECORD_BYTES = 89
 _BODY_BYTES = 85
@@ -27,9 +35,7 @@ _BASE = 2560
 _BASE_BYTES = 12
 _PAGE_BYTES = _DURABLE + _SECTOR + _RECORD_BYTES
 SEGMENT_BYTES = 1 << 28
-"""As `paddock.limits.ledger_segment_bytes`: the full path makes the next file."""
 CHECKPOINT_ENTRIES = 1024
-"""As `paddock.limits.checkpoint_entries_max`."""
 _LINE_BYTES = 65_536
 """Of the line before a mark, what is read to compare it; a longer one is declined."""
 _TAIL_BYTES = 128
@@ -47,9 +53,60 @@ class AppendFailedError(Exception):
     """The entry is not acknowledged; the text says why."""
 
 
-class LeanMark:
-    """A place in the ledger: see `paddock.ledger.head.Mark`."""
+def _refuse(value: object) -> str:
+    raise DeclinedError(f"a {type(value).__name__} in an entry")
 
+
+_encode = make_encoder(None, _refuse, encode_basestring, None, ":", ",", False, False, False)
+
+
+def encode_body(record: LeanRecord, random: bytes, seconds: float) -> bytes:
+    """Return a line up to its place in the chain. Raises: DeclinedError where it may not be."""
+    text = (
+        f'{{"id":"LED-{random.hex()}","timestamp":"{format_timestamp(seconds)}"'
+        f',"event_type":"{record.event_type}","submission_id":""'
+        f',"decision":"{record.decision}"'
+        f',"reason":{encode_basestring(record.reason)}'
+        f',"session_id":{encode_basestring(record.session_id)}'
+        f',"agent":{encode_basestring(record.agent)}'
+        f',"call_id":{encode_basestring(record.call_id)}'
+        f',"metadata":{"".join(_encode(record.metadata, 0))}'
+    )
+    if "\\u0000" in text:
+        raise DeclinedError("a NUL in an entry")
+    if not text.isascii() or "\x7f" in text:
+        text = text.translate(
+            {code: f"\\u{code:04x}" for low, high in _UNSHOWABLE for code in range(low, high + 1)}
+        )
+    try:
+        body = text.encode()
+    except UnicodeEncodeError:
+        raise DeclinedError("half a surrogate pair in an entry") from None
+    if len(body) + _CHAINED_BYTES_MAX > ENTRY_BYTES_MAX:
+        raise DeclinedError("an entry that is too long")
+    return body
+
+
+def chain_line(body: bytes, seq: int, prev: str) -> "tuple[bytes, str]":
+    line = body + f',"seq":{seq},"prev":"{prev}"}}'.encode()
+    return line + b"\n", leaf_hash(line)
+
+
+def leaf_hash(line: bytes) -> str:
+    digest = sha256(b"\0")
+    digest.update(line)
+    return digest.hexdigest()
+
+
+def format_timestamp(seconds: float) -> str:
+    if not 0 <= seconds < _SECONDS_MAX:
+        raise DeclinedError("a clock that shows no time")
+    whole = int(seconds)
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+    return f"{moment}.{int((seconds - whole) * 1e6):06d}Z"
+
+
+class LeanMark:
     __slots__ = ("boot", "entries", "generation", "leaf", "offset", "poisoned")
 
     def __init__(self, generation: int, entries: int, offset: int, leaf: str, boot: bytes) -> None:
@@ -74,12 +131,7 @@ class LeanMark:
 
 
 def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: bytes) -> None:
-    """Append one body durably.
-
-    Raises:
-        DeclinedError: the ledger's state is not plain; nothing was written.
-        AppendFailedError: not acknowledged.
-    """
+    """Append one body durably. Raises: DeclinedError (nothing written), AppendFailedError."""
     held: list[int] = []
     try:
         files, before = _prepared(ledger, folder, identity, len(body), held)
@@ -96,8 +148,6 @@ def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: by
 
 
 class _Files:
-    """What is open, and where the newest file begins in the whole ledger."""
-
     __slots__ = ("base", "commit_lock", "file", "head", "lock")
 
     def __init__(self, lock: int, file: int, head: int, commit_lock: int) -> None:
@@ -119,7 +169,7 @@ class _Place:
         self._beside = [_identity(each) for each in (files.lock, files.commit_lock, files.head)]
 
     def verify(self) -> None:
-        """Refuse if others who append see other files. Raises: AppendFailedError; OSError."""
+        """Raises: AppendFailedError where others who append see other files; OSError."""
         if _identity(self._ledger) != self._file and not self._is_sealed():
             raise AppendFailedError("the ledger was replaced while in use")
         # Threat: who removes the folder has the next writer make another lock and another head.
@@ -127,7 +177,6 @@ class _Place:
             raise AppendFailedError("the folder beside the ledger was replaced while in use")
 
     def _is_sealed(self) -> bool:
-        """Whether the file was full, and has another name since."""
         name = f"{self._ledger.removesuffix('.jsonl')}.{self._base:016}.jsonl"
         try:
             return _identity(name) == self._file
@@ -143,10 +192,7 @@ def _identity(path: "str | int") -> "tuple[int, int]":
 def _prepared(
     ledger: str, folder: str, identity: "tuple[int, int]", size: int, held: "list[int]"
 ) -> "tuple[_Files, LeanMark]":
-    """The files, and the mark to append after. The append lock is held.
-
-    Raises: DeclinedError.
-    """
+    """Return the files, and the mark to append after, with the lock. Raises: DeclinedError."""
     try:
         lock = _opened(f"{folder}/lock", _OPEN, held)
         _take(lock)
@@ -198,7 +244,7 @@ def _boot() -> bytes:
 
 
 def _base(head: int) -> int:
-    """Where the newest file begins. Raises: DeclinedError while that changes."""
+    """Raises: DeclinedError while that changes."""
     record = posix.pread(head, _BASE_BYTES, _BASE)
     start = int.from_bytes(record[:8], "little")
     if crc32(record[:8]) != int.from_bytes(record[8:], "little") or start == 2**64 - 1:
@@ -207,7 +253,7 @@ def _base(head: int) -> int:
 
 
 def _newest(files: _Files, size: int, folder: str) -> LeanMark:
-    """The mark to append after. The lock is held, and nothing was written yet."""
+    """Return the mark to append after. The lock is held, and nothing was written yet."""
     boot, base = _boot(), files.base
     newest, durable, _ = _marks(files.head)
     if newest is None or durable is None or not durable.entries:
@@ -242,7 +288,6 @@ def _verify(file: int, end: int, leaf: str) -> None:
 
 
 def _marks(head: int) -> "tuple[LeanMark | None, LeanMark | None, int]":
-    """The newest append, the newest commit, and the slot for the next commit."""
     page = posix.pread(head, _PAGE_BYTES, 0)
     newest, _ = find_pair(page, 0)
     durable, slot = find_pair(page, _DURABLE)
@@ -250,7 +295,6 @@ def _marks(head: int) -> "tuple[LeanMark | None, LeanMark | None, int]":
 
 
 def find_pair(page: bytes, at: int) -> "tuple[LeanMark | None, int]":
-    """The mark of two slots that counts, and which slot it does not stand in."""
     first, second = _decode(page, at), _decode(page, at + _SECTOR)
     if second is None or (first is not None and _rank(first) >= _rank(second)):
         return first, 0 if first is None else 1
@@ -280,7 +324,7 @@ def _decode(page: bytes, at: int) -> "LeanMark | None":
 
 
 def _write(files: _Files, before: LeanMark, body: bytes) -> LeanMark:
-    """One write at the end, then the mark. What fails half-way is cut back."""
+    """Write once at the end, then the mark; cut back what fails half-way."""
     file, base = files.file, files.base
     line, leaf = chain_line(body, before.entries, before.leaf)
     try:

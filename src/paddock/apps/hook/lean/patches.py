@@ -6,10 +6,8 @@
     *** Delete File: PATH
     *** End Patch
 
-Its rows end with a line feed, as its own reader has it, and with nothing else. A row
-that begins with `***` is a header and has to be a known one; a known one counts with
-blanks in front as well. A text without any is refused: what we do not understand,
-somebody else may apply.
+Rows end with a line feed alone. A row that begins with `***`, or a known header behind blanks,
+counts. What we do not understand somebody else may apply: it is refused.
 """
 
 from paddock.apps.hook.lean.asked import ShapeError
@@ -27,12 +25,7 @@ FILES_MAX = 1000
 
 
 def read_patch(text: str) -> "tuple[tuple[str, str], ...]":
-    """Return operations with their paths, in the order of the patch.
-
-    Raises:
-        ShapeError: no header, one that is not known or holds a control character, or more
-            than `FILES_MAX`.
-    """
+    """Return operations with their paths. Raises: ShapeError; at most `FILES_MAX`."""
     found: list[tuple[str, str]] = []
     # Threat: a row that ends where the client's reader goes on. It knows no other line end.
     for row in text.split("\n"):
@@ -62,7 +55,6 @@ def read_patch(text: str) -> "tuple[tuple[str, str], ...]":
 
 
 def _path(rest: str) -> str:
-    """Return the path behind a header's name: all of it but one blank, and `~` means nothing."""
     if not rest.strip():
         raise ShapeError("a header of the patch names no file")
     path = rest.removeprefix(" ")

@@ -1,10 +1,8 @@
 """Where a path leads, as the kernel would walk it, and whether that is in the project.
 
-What a client sends is absolute with `..` folded by text, and its links are not
-resolved. Both the name as asked and the place where links lead are judged, as the
-workspace does it. Where `..` stands behind a link there are two places: the kernel goes
-up from where the link leads, a client and `cd` from where it stands. It is a look, not a
-hold: a file that is swapped after the answer is the client's to open.
+Both the name as asked and the place where links lead are judged. Where `..` stands behind a link
+there are two places: the kernel goes up from where the link leads, a client and `cd` from where
+it stands. A look, not a hold: a file swapped after the answer is the client's to open.
 """
 
 import posix
@@ -21,10 +19,9 @@ STOOD_MAX = 16
 
 
 class Scene:
-    """The ground that calls are judged on; the same for all calls of one project.
+    """The ground of one project's calls; `root` is real, `given_root` as the client names it.
 
-    `root` is real and absolute; `given_root` is how the client names it. `state` are
-    the real directories of Paddock's own files.
+    `state` are the real directories of Paddock's own files.
     """
 
     __slots__ = ("given_root", "home", "root", "state", "today")
@@ -41,11 +38,7 @@ class Scene:
 
 
 class LeanPlace:
-    """Where a path came to.
-
-    `names` are its names in the project, as asked and as links lead, `.` for the root;
-    none where it leads out. `real` is absolute and without links.
-    """
+    """`names` in the project, as asked and as links lead, none where it leads out; `real` path."""
 
     __slots__ = ("names", "real")
 
@@ -55,11 +48,7 @@ class LeanPlace:
 
 
 def find_place(text: str, base: str, scene: Scene) -> LeanPlace:
-    """Return the place of `text` for someone who stands in `base`, as the kernel walks there.
-
-    Raises:
-        ShapeError: no path: empty, NUL, too long, somebody's home by `~name`.
-    """
+    """Return the place as the kernel walks. Raises: ShapeError: empty, NUL, too long, `~name`."""
     return _place(absolute(text, base, scene.home), scene)
 
 
@@ -67,9 +56,6 @@ def find_places(text: str, base: str, scene: Scene) -> "tuple[LeanPlace, ...]":
     """Return every place that `text` may come to: the kernel's, and where `..` is folded by text.
 
     Threat: `link/../../../x`, which stays inside for one reader and leaves for the other.
-
-    Raises:
-        ShapeError: as `find_place`.
     """
     path = absolute(text, base, scene.home)
     place = _place(path, scene)
@@ -80,12 +66,9 @@ def find_places(text: str, base: str, scene: Scene) -> "tuple[LeanPlace, ...]":
 
 
 def find_stands(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[str, ...]":
-    """Return where a shell may stand that changes from `base` to these directories, in order.
+    """Return where a shell may stand after `cd` to these directories, in order. Raises: ShapeError.
 
     `cd` folds `..` by text, and with `-P`, or where that leads nowhere, goes as the kernel.
-
-    Raises:
-        ShapeError: as `find_place`; more than `STOOD_MAX` directories.
     """
     stands = (base,)
     for directory in directories:
@@ -112,7 +95,6 @@ def _place(path: str, scene: Scene) -> LeanPlace:
 
 
 def absolute(text: str, base: str, home: str) -> str:
-    """Return `text` from `/`, a leading `~/` replaced; `..` and links stay. Raises: ShapeError."""
     if not text or "\0" in text or len(text) > PATH_CHARS_MAX:
         raise ShapeError("a path is empty, too long or holds a NUL")
     if text[0] == "/":
@@ -125,7 +107,6 @@ def absolute(text: str, base: str, home: str) -> str:
 
 
 def folded(path: str) -> str:
-    """Return an absolute path with `.`, `..` and doubled slashes folded by text."""
     if "//" not in path and "/." not in path and path[-1] != "/":
         return path
     parts: list[str] = []
@@ -148,13 +129,7 @@ def relative(path: str, root: str) -> str:
 
 
 def real_path(path: str, known: str = "/") -> str:
-    """Return where an absolute path leads; behind something missing it is a matter of text.
-
-    `known` is a directory that is real: what lies below it is walked from there.
-
-    Raises:
-        ShapeError: more than `HOPS_MAX` links.
-    """
+    """Follow links, behind something missing the text; `known` is real. Raises: ShapeError."""
     real, rest = "", path
     if known != "/" and path.startswith(known + "/"):
         real, rest = known, path[len(known) :]
@@ -191,10 +166,7 @@ def real_path(path: str, known: str = "/") -> str:
 
 
 def _relative_by_identity(real: str, root: str) -> str:
-    """As `relative`, by what the directories are: another spelling must not hide the root.
-
-    A bind mount, or letter case where the file system does not tell it apart.
-    """
+    """As `relative`, by identity: a bind mount or letter case must not hide the root."""
     wanted = _identity(root)
     if wanted is None:
         return ""

@@ -1,8 +1,6 @@
 """The policy of one project as its image holds it, for one agent.
 
-It answers as the policy engine does, or not at all (`DeclinedError`): a path that is no
-plain ASCII, a line of shell with anything but plain words, an agent whose lists or
-rules an image does not hold.
+It answers as the policy engine does, or not at all (`DeclinedError`).
 """
 
 from paddock.apps.hook.lean.asked import DeclinedError
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from paddock.values.calls import Json
 
 VALUE_CHARS_MAX = 200
-"""As `limits.message_value_chars_max`."""
 OWN, PROTECTED, GENERATED, SECRET, WARNED, SAFE = (
     "own",
     "protected",
@@ -39,8 +36,6 @@ _CODES = {OWN: "protected", PROTECTED: "protected", GENERATED: "generated", SECR
 
 
 class QuickEngine:
-    """Judges with an image's tables. `profiles` are the numbers of the agent's own."""
-
     __slots__ = (
         "_guards",
         "_hits",
@@ -148,14 +143,14 @@ class QuickEngine:
         return LeanLine(self._words(commands), reads=reads, is_guess=True)
 
     def held_line(self, text: str, directory: str) -> LeanLine:
-        """See `Engine`. A plain line writes nothing for certain, from whatever directory."""
+        """A plain line writes nothing for certain, from whatever directory."""
         from paddock.apps.hook.lean.shell import split_line
 
         is_plain = not self._has_narrow_rules()
         return LeanLine(self._words(split_line(text, self._image["shell"], is_held=is_plain)))
 
     def is_outside(self, text: str) -> bool:
-        """See `Engine`: no program of a plain line that `outside` does not name is outside."""
+        """No program of a plain line that `outside` does not name is outside."""
         from paddock.apps.hook.lean.shell import split_line
 
         programs, is_wild = self._image["outside_commands"]
@@ -167,7 +162,6 @@ class QuickEngine:
         return False
 
     def _has_narrow_rules(self) -> bool:
-        """Whether a rule of the profiles is about some commands and not about others."""
         for number in self._profiles:
             _, _, _, (_, narrow, is_wild), _ = self._image["profiles"][number]["heads"][
                 "shell", "run"
@@ -177,7 +171,6 @@ class QuickEngine:
         return False
 
     def _words(self, commands: "list[tuple[str, frozenset[str]]]") -> "list[LeanFinding]":
-        """What the profiles say to each command of a line."""
         found: list[LeanFinding] = []
         for number in self._profiles:
             profile = self._image["profiles"][number]
@@ -214,7 +207,6 @@ def _client_head(profile: "Json", operation: str) -> "tuple[list[Json], Json]":
 def _said(
     profile: "Json", rules: "list[Json]", otherwise: "Json", asked: str
 ) -> "list[LeanFinding]":
-    """What one profile says, given the rules that matched. As `CompiledProfile` words it."""
     if rules:
         chosen = rules[0]
         for rule in rules:
@@ -259,7 +251,6 @@ def _plain(path: str) -> str:
 
 
 def quote(value: str) -> str:
-    """As `paddock.policy.places.quote` quotes text."""
     text = repr(value)
     if text.startswith("'"):
         text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'

@@ -1,9 +1,6 @@
-"""What an event leaves in the ledger: the fields of its entry.
+"""The entry of an event: enough to decide again; content and unknown arguments as digests."""
 
-With them a decision can be made again. Content, and arguments of tools that we do not
-know, are kept as salted digests; long texts too.
-"""
-
+import posix
 import sys
 
 from paddock.apps.hook.lean.asked import Asked
@@ -29,18 +26,16 @@ KEPT_ARGUMENTS = frozenset(
         *("subagent_type", "edit_mode", "cell_id"),
     }
 )
-"""Arguments whose text is kept as it is, of tools that we know."""
 TEXT_CHARS_MAX = 4096
 NAME_CHARS_MAX = 200
 ACTION_CHARS_MAX = 16384
 ARGUMENTS_MAX = 100
 ACTIONS_MAX = 200
 SALT_BYTES = 16
+_FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW
 
 
 class Identity:
-    """Who acts, as the host knows it: the agent's name, and its chain as entries keep it."""
-
     __slots__ = ("agent", "chain", "policy_digest")
 
     def __init__(self, agent: str, chain: "list[Json]", policy_digest: str) -> None:
@@ -80,7 +75,6 @@ def decision_record(
     who: Identity,
     randomness: "Callable[[int], bytes]",
 ) -> LeanRecord:
-    """The record of a judged call. `word` is what the client is told."""
     rule = verdict.rule
     metadata: dict[str, Json] = {
         "tool": clean(asked.tool, NAME_CHARS_MAX),
@@ -127,7 +121,6 @@ def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]")
 
 
 def kept_actions(actions: "list[str]") -> "list[str]":
-    """The actions as an entry keeps them; what is left out is counted."""
     kept = [clean(action, ACTION_CHARS_MAX) for action in actions[:ACTIONS_MAX]]
     if len(actions) > ACTIONS_MAX:
         kept.append(f"{len(actions) - ACTIONS_MAX} more actions")
@@ -135,7 +128,6 @@ def kept_actions(actions: "list[str]") -> "list[str]":
 
 
 def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
-    """A call's arguments, fit for a line of the ledger."""
     kept: dict[str, Json] = {}
     is_known = not asked.tool.startswith("mcp__") and asked.tool != "apply_patch"
     for name, value in asked.input.items():
@@ -162,7 +154,6 @@ def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[
 
 
 def digest_of(value: "Json", randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
-    """A value as a digest over salt and bytes; one that is no text by its Python form."""
     text = value if type(value) is str else repr(value)
     content = text.encode("utf-8", "surrogatepass")
     salt = randomness(SALT_BYTES)
@@ -172,14 +163,14 @@ def digest_of(value: "Json", randomness: "Callable[[int], bytes]") -> "dict[str,
 
 
 def is_plain(value: str) -> bool:
-    """Whether a line of the ledger may hold the text: no NUL, no half of a surrogate pair."""
+    """No NUL, no half of a surrogate pair."""
     if value.isascii():
         return "\0" not in value
     return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def clean(value: str, chars_max: int) -> str:
-    """Text without what a line of the ledger refuses, cut with the cut stated."""
+    """Leave out what a line of the ledger refuses, and cut with the cut stated."""
     if len(value) > chars_max:
         value = f"{value[:chars_max]}… ({len(value) - chars_max} more characters)"
     if is_plain(value):
@@ -199,3 +190,48 @@ def _place_json(rule: LeanRule) -> "Json":
 
 def _rule_json(rule: LeanRule) -> "Json":
     return {"outcome": WORDS[rule.outcome], **_place_json(rule)}
+
+
+def mark_path(directory: str, session_id: str, pattern: str) -> str:
+    mark = sha256(f"{session_id}\0{pattern}".encode("utf-8", "surrogatepass"))
+    return f"{directory}/{mark.hexdigest()[:32]}"
+
+
+def claim_warning(directory: str, session_id: str, pattern: str) -> bool:
+    """Note, by an empty file, that a session was given a warning; return whether it is the first.
+
+    Where nothing can be made, it is given once more: too often is safe.
+    """
+    if not session_id:
+        return True
+    path = mark_path(directory, session_id, pattern)
+    for attempt in (1, 2):
+        try:
+            posix.close(posix.open(path, _FLAGS, 0o600))
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            if attempt == 2 or not _made(directory):
+                return True
+        except OSError:
+            return True
+        else:
+            return True
+    return True
+
+
+def forget(path: str) -> None:
+    try:
+        posix.unlink(path)
+    except OSError:
+        return
+
+
+def _made(directory: str) -> bool:
+    try:
+        posix.mkdir(directory, 0o700)
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return True

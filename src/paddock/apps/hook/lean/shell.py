@@ -1,12 +1,11 @@
 """A line of plain commands, split without a parser; anything else is declined.
 
-Plain: printable ASCII on one line; words of letters, digits and a few signs, or in
-quotes without any expansion; `&&`, `||`, `;` and `|` between them; streams thrown away
-or joined at a command's end. And programs of which nothing more has to be known: none
-that starts another one, changes what a later word means, or writes what its words name.
+Plain: printable ASCII on one line; words or quotes without expansion; `&&`, `||`, `;` and `|`;
+streams thrown away or joined. No program that starts another one, changes what a later word means,
+or writes what its words name.
 
-Threat: a line that bash reads otherwise. Whatever is not on these lists is left to the
-parser, and a property test holds both against each other.
+Threat: a line that bash reads otherwise: what is not on these lists is left to the parser; a
+property test holds both against each other.
 """
 
 import posix
@@ -24,7 +23,6 @@ _IN_PROGRAM = _BARE - frozenset(":=@%+,")
 _NOT_IN_DOUBLE = frozenset('$`\\!"')
 _JOINERS = ("&&", "||", ";", "|")
 _ENDINGS = ("2>&1", "2>/dev/null", ">/dev/null", "1>/dev/null")
-"""Redirections that write nothing."""
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _BARE_NAMES = ("HEAD", "objects", "refs")
 _GIT_LONG = (
@@ -43,17 +41,12 @@ _SED_LINES = frozenset("0123456789,$")
 _SED_SPLITS = "/|,#@"
 
 Command = tuple[str, frozenset[str]]
-"""The command's text, and what in its words may be the name of a program."""
 
 
 def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Command]":
-    """Return the commands of a plain line.
+    """Return the commands of a plain line. Raises: DeclinedError.
 
-    `is_held`: it runs in the sandbox, and no rule tells programs apart. Then one that writes
-    what its words name is as plain as any; one that starts others is not.
-
-    Raises:
-        DeclinedError: it is not plain.
+    `is_held`: in the sandbox, and no rule tells programs apart: one that writes its words is plain.
     """
     if len(text) > LINE_CHARS_MAX or not text.isascii() or not text.isprintable():
         raise DeclinedError("a line that is long, or not printable ASCII")
@@ -95,7 +88,6 @@ def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Comman
 
 
 def named_files(text: str) -> "list[str]":
-    """Return whatever may be the name of a file in a plain line: rather too much of it."""
     found: dict[str, None] = {}
     for word in text.split():
         plain = word.replace("'", "").replace('"', "")
@@ -109,10 +101,9 @@ def named_files(text: str) -> "list[str]":
 
 
 def is_bare_below(directory: str) -> bool:
-    """Whether git, started there, takes a folder without `.git` for a repository.
+    """Find whether git takes a folder without `.git` for a repository.
 
-    Threat: `HEAD`, `config`, `objects` and `refs` are names like others to whoever writes
-    files, and the configuration names programs that git runs.
+    Threat: an agent writes `HEAD`, `config`, `objects`, `refs`; the configuration names programs.
     """
     here = directory.rstrip("/") or "/"
     while True:
@@ -138,7 +129,6 @@ def _stands(text: str, sign: str, at: int) -> bool:
 
 
 def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
-    """Return the word at `at` without its quotes, and where it ends."""
     made = ""
     start = at
     while at < len(text):
@@ -180,7 +170,6 @@ def _command(text: str, words: "list[str]", tables: "Json", is_held: bool) -> Co
 
 
 def _look(words: "list[str]", tables: "Json", is_held: bool) -> None:
-    """Decline a command that is more than its words."""
     special, writing, _, nesting, starting, given = tables
     if is_held:
         special, writing = starting, ()
@@ -227,7 +216,6 @@ def _overlap(option: str, name: str) -> bool:
 
 
 def _look_at_sed(rest: "list[str]", letters: "frozenset[str]") -> None:
-    """Decline all but one script that prints, deletes or substitutes."""
     operands = [word for word in rest if word[:1] != "-"]
     options = [word[1:] for word in rest if word[:1] == "-"]
     if not all(letters.issuperset(option) for option in options):

@@ -1,14 +1,9 @@
 """The process of one hook call: input, answer, and refusal of whatever goes wrong.
 
-Nothing is on the path but the interpreter's own library: no site packages, nothing from
-the environment or the current directory. The lean modules are taken from their compiled
-files by a loader of a few lines, which costs a tenth of the interpreter's own; where a
-compiled file is missing or stale, that one is used and writes it. Only for what they
-leave undecided is the environment's library put on the path, and the package loaded as
-it is.
-
-A call that cannot be decided is refused by the JSON of a denial, and where even that
-cannot be written by exit status 2 with one line that names the repair.
+On the path is only the interpreter's library. A loader of a few lines takes the compiled lean
+modules, at a tenth of the interpreter's cost, which writes missing or stale ones. Only for what
+they leave undecided the environment's library and the package are loaded. A call that cannot be
+decided is refused by JSON, else by status 2 with one line that names the repair.
 """
 
 import gc
@@ -28,10 +23,9 @@ ANSWER_TIMEOUT_S = 25
 RECORD_TIMEOUT_S = 5
 """For putting a call on record that was stopped; a client waits long enough for both."""
 INPUT_BYTES_MAX = 64_000_000
-"""As `limits.hook_input_bytes_max`."""
 LOADED = (
-    *("asked", "places", "wrap", "wanted", "indexes", "judging", "records", "answers", "flow"),
-    *("image", "lines", "ledger", "quick", "seen", "door"),
+    *("asked", "places", "wrap", "indexes", "judging", "records", "answers", "flow"),
+    *("image", "ledger", "quick", "door"),
 )
 """Modules of the lean path, each after those that it imports."""
 
@@ -50,7 +44,6 @@ class StoppedError(BaseException):
 
 
 def main() -> int:
-    """Answer one event; the exit status."""
     # Nothing here lives long enough to be collected, and looking for it costs time.
     gc.disable()
     try:
@@ -78,8 +71,7 @@ def main() -> int:
 def _require_streams() -> None:
     """Refuse to begin without an output; give what else was closed a descriptor of its own.
 
-    Threat: a stream that was closed leaves its number to the next file that is opened,
-    and what is written to the stream would end up in a ledger.
+    Threat: what is written to a closed stream would end up in the next file: a ledger.
     """
     posix.fstat(_STDOUT)
     while (held := posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)) <= _STDERR:
@@ -105,7 +97,7 @@ def _answer() -> bytes:
 
 
 def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes | None, bool]":
-    """The lean answer, None where it is left to the full path; and whether there is an image."""
+    """Return the answer, None where it is left to the full path; and whether there is an image."""
     for name in ("paddock", "paddock.apps", "paddock.apps.hook", _NAME):
         package = type(sys)(name)
         package.__path__ = [_PACKAGE + name[7:].replace(".", "/")]
@@ -128,7 +120,6 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
 
 
 def _load(name: str) -> None:
-    """Load one lean module from its compiled file, by the interpreter's own rules for it."""
     source = f"{_HERE}/{name}.py"
     compiled = _compiled(name, source)
     if compiled is None:
@@ -142,7 +133,7 @@ def _load(name: str) -> None:
 
 
 def _compiled(name: str, source: str) -> "bytes | None":
-    """The code of a module that was compiled from its source as it is now, else None."""
+    """Return the code that was compiled from the source as it is now, else None."""
     path = f"{_HERE}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
     try:
         status = posix.stat(source)
@@ -166,10 +157,9 @@ def _compiled(name: str, source: str) -> "bytes | None":
 
 
 def _go_on_in(python: str, data: bytes, client: str) -> None:
-    """Become the environment's own interpreter, which gets the same input; does not return.
+    """Become the environment's own interpreter, with the same input; does not return.
 
-    Its process is this one, so that the client ends it as it would have ended this one.
-    memfd_create(2): a file without a name, as a pipe would hold 64 kB at most.
+    The client ends it as it would this one. memfd_create(2): a pipe would hold 64 kB at most.
     """
     held = posix.memfd_create("paddock-hook")
     rest = memoryview(data)
@@ -219,14 +209,13 @@ def _read() -> bytes:
 
 
 def _write(answer: bytes) -> None:
-    """Write the whole answer. One call takes it, but for a pipe that is full."""
+    """One call takes it, but for a pipe that is full."""
     rest = memoryview(answer)
     while rest:
         rest = rest[posix.write(_STDOUT, rest) :]
 
 
 def _environment() -> "dict[str, str]":
-    """As `os.environ`, without the import."""
     return {
         name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
         for name, value in posix.environ.items()
@@ -234,7 +223,6 @@ def _environment() -> "dict[str, str]":
 
 
 def _refusal(reason: str) -> bytes:
-    """A denial in which nothing has to be escaped."""
     said = "".join(c if c.isalnum() or c in " .,:;()_-/" else " " for c in reason[:400])
     return (
         '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny",'

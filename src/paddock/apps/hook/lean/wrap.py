@@ -1,10 +1,7 @@
 """A client's command, changed so that its shell has Paddock run it in the sandbox.
 
-The client's shell, bash or zsh, starts `exec.py` with the command as one argument, and goes
-where the command's shell ended. Output and status are the command's own.
-
-Threat: quotes in a command that end the argument in which it stands: what follows them would
-run outside. A property test has both shells read what is made here.
+Threat: quotes in a command that end the argument in which it stands: what follows them would run
+outside. A property test has both shells read what is made here.
 """
 
 from _json import encode_basestring_ascii, make_encoder
@@ -19,11 +16,7 @@ if TYPE_CHECKING:
 
 
 class Holding:
-    """What runs an agent's commands in the sandbox: a program, and in whose name it does.
-
-    `kind` is the client's own kind of agent, where the plane has no agent of that name: it
-    works in the workspace of `agent`, under its own profile besides.
-    """
+    """A program, and for whom it runs commands; `kind`: of a client's agent, in that of `agent`."""
 
     __slots__ = ("agent", "kind", "program", "root", "workspace")
 
@@ -38,19 +31,13 @@ class Holding:
 
 
 def find_directory(asked: "Asked", scene: Scene, holding: "Holding | None", base: str) -> str:
-    """Where in the workspace a command would run in the sandbox; empty where it would not.
-
-    What runs in the background is kept by the client, by its own means.
-
-    Raises: ShapeError: `base` is no path.
-    """
+    """Return where it would run; empty for none, or in the background. Raises: ShapeError."""
     if holding is None or asked.input.get("run_in_background"):
         return ""
     return relative(find_place(base, base, scene).real, holding.workspace)
 
 
 def wants_out(asked: "Asked") -> bool:
-    """Whether a command asks to run outside every sandbox, as clients let a model ask."""
     given = asked.input
     return (
         given.get("dangerouslyDisableSandbox") not in (None, False)
@@ -60,10 +47,6 @@ def wants_out(asked: "Asked") -> bool:
 
 
 def changed_input(asked: "Asked", holding: Holding, directory: str, ticket: str = "") -> str:
-    """JSON text of the input with its command changed; empty where no shell could take it.
-
-    `ticket` stands for what a person is being asked.
-    """
     command = asked.input.get("command")
     if type(command) is not str or "\0" in command:
         return ""
@@ -85,7 +68,6 @@ def changed_input(asked: "Asked", holding: Holding, directory: str, ticket: str 
 
 
 def changed_line(start: str) -> str:
-    """A line that starts a program, then goes where it says on descriptor 3; its status stays."""
     return (
         f"{{ __paddock=$({start} 3>&1 >&4 4>&-); }} 4>&1; __paddock_status=$?; "
         '[ -z "$__paddock" ] || builtin cd -- "$__paddock"; (exit "$__paddock_status")'
@@ -93,7 +75,7 @@ def changed_line(start: str) -> str:
 
 
 def quote(word: str) -> str:
-    """A word for bash or zsh: in single quotes, in which nothing but their end means anything."""
+    """Quote for bash or zsh: in single quotes nothing but their end means anything."""
     return "'" + word.replace("'", "'\"'\"'") + "'"
 
 

@@ -23,34 +23,27 @@ TIMEOUT_S: Final = 60
 SESSION_END_TIMEOUT_S: Final = 3
 """A client that ends waits no longer."""
 LAUNCHER: Final = "/paddock/apps/hook/launch.py"
-"""How the file ends by which an entry is known to be ours."""
 
 MADE: Final = "{\n\n}\n"
 """What a file that we make holds without our entries, as hardly anybody would write it: so an empty
 one of somebody else stays."""
 JUDGED: Final = ("PreToolUse", "PermissionRequest")
-"""Events whose answer decides whether a call runs."""
 _AFTER: Final = ("PostToolUse", "PostToolUseFailure")
 _SESSION: Final = ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop")
 EVENTS: Final = (*JUDGED, *_AFTER, *_SESSION)
 
 
 class Program(Struct, frozen=True):
-    """What an entry starts: the interpreter and the file, both absolute."""
-
     python: str
     launcher: str
     own: str = ""
-    """The interpreter of our environment, where `python` is another one."""
 
     def arguments(self, client: str) -> tuple[str, ...]:
-        """What stands behind the interpreter."""
         own = ("--python", self.own) if self.own else ()
         return ("-I", "-S", self.launcher, "--client", client, *own)
 
 
 def entry_for(event: str, program: Program) -> dict[str, Json]:
-    """One entry of `hooks.EVENT`: a matcher with one command."""
     command: dict[str, Json] = {
         "type": "command",
         "command": program.python,
@@ -67,16 +60,11 @@ def entry_for(event: str, program: Program) -> dict[str, Json]:
 
 
 def timeout_of(event: str) -> int:
-    """How long the client waits for our answer, in seconds."""
     return SESSION_END_TIMEOUT_S if event == "SessionEnd" else TIMEOUT_S
 
 
 def installed(text: str, file: str, program: Program) -> str:
-    """The settings with our entries, older ones of ours replaced.
-
-    Raises:
-        ConfigError: the text is no settings, or `hooks` is of another form.
-    """
+    """Put our entries in for older ones. Raises: ConfigError: no settings, or another `hooks`."""
     text = uninstalled(text, file) if not is_installed(text, file, program) else text
     if find_ours(text, parse_text(text, file)):
         return text
@@ -98,7 +86,7 @@ def installed(text: str, file: str, program: Program) -> str:
 
 
 def uninstalled(text: str, file: str) -> str:
-    """The settings without our entries. Raises: ConfigError."""
+    """Raises: ConfigError."""
     while True:
         top = parse_text(text, file)
         ours = find_ours(text, top)
@@ -109,7 +97,7 @@ def uninstalled(text: str, file: str) -> str:
 
 
 def is_installed(text: str, file: str, program: Program) -> bool:
-    """Whether our entries stand there exactly as they would be put in now, one an event.
+    """Require our entries exactly as they would be put in now, one an event.
 
     Threat: an entry that matches no tool, or whose failure lets calls run, looks like ours.
     """
@@ -123,23 +111,19 @@ def is_installed(text: str, file: str, program: Program) -> bool:
 
 
 def switch_in(text: str, file: str) -> bool | None:
-    """Whether the settings say that no hook runs; None if they say neither. Raises: ConfigError."""
+    """Read whether no hook runs; None if neither is said. Raises: ConfigError."""
     value = value_at(text, parse_text(text, file).find("disableAllHooks"))
     return value if isinstance(value, bool) else None
 
 
 def sandbox_in(text: str, file: str) -> bool | None:
-    """Whether the settings turn on the client's own sandbox; None if they do not say.
-
-    Raises: ConfigError.
-    """
+    """Read the client's own sandbox; None if they do not say. Raises: ConfigError."""
     sandbox = parse_text(text, file).find("sandbox")
     value = None if sandbox is None else value_at(text, sandbox.find("enabled"))
     return value if isinstance(value, bool) else None
 
 
 def find_ours(text: str, top: Node) -> list[Way]:
-    """The ways to our entries: a whole matcher, or a command among those of somebody else."""
     found: list[Way] = []
     hooks = top.find("hooks") if top.kind == "object" else None
     for member in hooks.members if hooks is not None else ():
@@ -161,7 +145,6 @@ def find_ours(text: str, top: Node) -> list[Way]:
 
 
 def _texts(text: str, command: Node) -> set[str]:
-    """The program of a command and its arguments; a shell line's words."""
     found: set[str] = set()
     said = text_at(text, command.find("command"))
     if said is not None:

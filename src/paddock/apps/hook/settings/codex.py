@@ -1,9 +1,7 @@
 """Our entries in Codex's config.toml: one block between two comments, put in and taken out. Pure.
 
-Tables of an array can stand at the end of any TOML file, so the block goes there and
-nothing else is touched. What the first comment says tells how the text before it ended.
-Others may write behind it later. What is written in the end says what it said before,
-without our tables, or it is not written.
+The block stands at the end and nothing else is touched. The first comment tells how the text
+before it ended. What is written says what it said before, without our tables, or is not written.
 """
 
 import re
@@ -29,7 +27,6 @@ CANNOT: Final = (
         " taken from the session's directory."
     ),
 )
-"""What this client cannot honour."""
 
 _EVENTS: Final = tuple(event for event in EVENTS if event != "PostToolUseFailure")
 _BEGIN: Final = "# >>> paddock hook (paddock hook uninstall --client codex takes it out)"
@@ -48,11 +45,7 @@ _BLOCK: Final = lazy_pattern(
 
 
 def command_line(program: Program, event: str) -> str:
-    """The line that the client's shell runs.
-
-    Threat: this client lets a call run when its hook fails. Whatever keeps the
-    interpreter from answering ends in status 2, which it honours.
-    """
+    """Threat: this client lets a call run when its hook fails: every failure ends in status 2."""
     words = (program.python, *program.arguments("codex"))
     start = " ".join(word if _PLAIN.fullmatch(word) else _quoted(word) for word in words)
     if event not in JUDGED:
@@ -62,7 +55,6 @@ def command_line(program: Program, event: str) -> str:
 
 
 def block(program: Program, begin: str = _BEGIN) -> str:
-    """Our tables with their comments."""
     rows = [begin]
     for event in _EVENTS:
         rows += [
@@ -76,11 +68,7 @@ def block(program: Program, begin: str = _BEGIN) -> str:
 
 
 def installed(text: str | None, file: str, program: Program) -> str:
-    """The configuration with our block, an older one replaced; None where there is none yet.
-
-    Raises:
-        ConfigError: it is no TOML, or `hooks` has another form.
-    """
+    """Put our block in for an older one. Raises: ConfigError: no TOML, or another `hooks`."""
     if text is None:
         return block(program, _BEGIN_OF_NEW_FILE)
     _require_toml(text, file)
@@ -95,11 +83,7 @@ def installed(text: str | None, file: str, program: Program) -> str:
 
 
 def uninstalled(text: str, file: str) -> str:
-    """The configuration without our block.
-
-    Raises:
-        ConfigError: it cannot be told, or what is left would not say what it says now.
-    """
+    """Take our block out. Raises: ConfigError: the rest would not say what it says now."""
     if text.count(_END) > 1:
         raise ConfigError(
             "our block stands there more than once", where=file, hint="take it out by hand"
@@ -117,7 +101,6 @@ def uninstalled(text: str, file: str) -> str:
 
 
 def is_installed(text: str, program: Program) -> bool:
-    """Whether the block is there as it would be put in now."""
     found = _BLOCK.search(text)
     return found is not None and found[0].lstrip("\n") in [
         block(program, begin) for begin in _BEGINS
@@ -158,10 +141,7 @@ def _require_same(text: str, left: str, own: str, file: str) -> None:
 
 
 def _is_sum(whole: dict[str, Any], rest: dict[str, Any], ours: dict[str, Any]) -> bool:
-    """Whether a configuration says what `rest` says, with our groups among those of its events.
-
-    Compared as written out: by value, true would be 1, and no NaN itself.
-    """
+    """Compare as written out: by value, true would be 1, and no NaN itself."""
     if not all(isinstance(each.get("hooks", {}), dict) for each in (whole, rest, ours)):
         return False
     hooks: dict[str, Any] = whole.pop("hooks", {})
@@ -174,7 +154,6 @@ def _is_sum(whole: dict[str, Any], rest: dict[str, Any], ours: dict[str, Any]) -
 
 
 def _is_sum_of_groups(whole: Any, rest: Any, ours: list[Any]) -> bool:
-    """Whether an event has the groups of `rest`, in their order, and ours somewhere in a row."""
     if not ours:
         return repr(whole) == repr(rest)
     if not isinstance(rest, list):

@@ -30,14 +30,12 @@ SCOPES_OF: Final[Mapping[Client, tuple[Scope, ...]]] = {
 
 
 class Places(Struct, frozen=True):
-    """What says where a client looks for its settings."""
-
     root: Path
     home: Path
     variables: Mapping[str, str]
 
     def path(self, client: Client, scope: Scope) -> Path:
-        """The file in which a client looks for hooks. Raises: UsageError: none of that scope."""
+        """Raises: UsageError: the client has none of that scope."""
         if scope not in SCOPES_OF[client]:
             raise UsageError(
                 f"{client} has no settings of the scope {scope}",
@@ -56,16 +54,12 @@ class Places(Struct, frozen=True):
 
 
 class InstallState(Struct, frozen=True):
-    """What is to be said of our entries in one settings file."""
-
     client: Client
     scope: Scope
     path: Path
     state: State
     why: str
-    """What is wrong, if anything is."""
     is_there: bool
-    """Whether entries of ours stand there; False where nobody can tell."""
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -102,10 +96,7 @@ def standing_in(
 def plan_install(
     path: Path, client: Client, scope: Scope, programs: Sequence[Program]
 ) -> ClientFileEdit:
-    """Plan our entries into a settings file; those that start one of the programs stay.
-
-    Raises: ConfigError.
-    """
+    """Put our entries in; those that start one of the programs stay. Raises: ConfigError."""
     file = read_client_file(path, follows=scope == "user")
     if _is_installed(file, client, programs):
         return ClientFileEdit(file, file.content)
@@ -121,7 +112,7 @@ def plan_install(
 
 
 def plan_uninstall(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
-    """Plan our entries out of a settings file; one that we made goes. Raises: ConfigError."""
+    """Take our entries out; a file that we made goes. Raises: ConfigError."""
     file = read_client_file(path, follows=scope == "user")
     if file.content is None:
         return ClientFileEdit(file, None)
@@ -135,7 +126,6 @@ def plan_uninstall(path: Path, client: Client, scope: Scope) -> ClientFileEdit:
 
 
 def _has_ours(file: ClientFile, client: Client) -> bool:
-    """Whether entries of ours stand there, old ones too. Raises: ConfigError."""
     if file.content is None:
         return False
     if client == "claude":
@@ -144,10 +134,9 @@ def _has_ours(file: ClientFile, client: Client) -> bool:
 
 
 def _why_off(places: Places) -> str:
-    """Why Claude Code runs no hook, wherever it stands, or may run none; empty if it runs them.
+    """Say why Claude Code runs no hook; empty if it runs them.
 
-    Threat: one line in a file that nobody commits takes the fence away for one person, while
-    the hook stands untouched in the project's settings.
+    Threat: one line in a file that nobody commits takes the fence away for one person.
     """
     for scope in _NEAREST_FIRST:
         path = places.path("claude", scope)
@@ -163,7 +152,6 @@ def _why_off(places: Places) -> str:
 
 
 def _is_installed(file: ClientFile, client: Client, programs: Sequence[Program]) -> bool:
-    """Whether our entries stand there as one of the programs has them. Raises: ConfigError."""
     if file.content is None:
         return False
     if client == "claude":

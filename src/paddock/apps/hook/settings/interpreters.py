@@ -1,9 +1,7 @@
 """Which Python an installed hook starts: the one of this machine that starts the quickest.
 
-A start is most of what a call of the hook costs, and builds of one version differ in it by
-a fifth. The lean path needs the standard library alone, so the distribution's Python may
-take it where it is of the environment's own version; what that path leaves undecided goes
-on in the environment's own.
+Builds differ by a fifth. The distribution's Python of the same version may take the lean path;
+what that leaves undecided goes on in the environment's own.
 """
 
 import os
@@ -30,22 +28,14 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def own_program() -> Program:
-    """The interpreter and the launcher of this installation.
-
-    Raises:
-        HostError: the interpreter does not know where it is.
-    """
+    """Raises: HostError: the interpreter does not know where it is."""
     if not sys.executable:
         raise HostError("this interpreter does not say where it is", hint="install Paddock anew")
     return Program(sys.executable, str(Path(__file__).parents[1] / "launch.py"))
 
 
 def find_programs(distribution: str = _DISTRIBUTION) -> tuple[Program, ...]:
-    """What an entry of this installation may start: its own interpreter, and another.
-
-    Raises:
-        HostError: the interpreter does not know where it is.
-    """
+    """Return our own interpreter, and another that an entry may start. Raises: HostError."""
     own = own_program()
     if not _is_another(distribution, own.python) or not hasattr(os, "memfd_create"):
         return (own,)
@@ -53,7 +43,6 @@ def find_programs(distribution: str = _DISTRIBUTION) -> tuple[Program, ...]:
 
 
 def choose_program(programs: Sequence[Program]) -> Program:
-    """The one whose interpreter starts the quickest; the first, where it hardly matters."""
     own, *others = programs
     if not others:
         return own
@@ -66,7 +55,7 @@ def choose_program(programs: Sequence[Program]) -> Program:
 
 
 def _is_another(path: str, own: str) -> bool:
-    """Whether it is a Python of our version that nobody but root can change."""
+    """Require a Python of our version that nobody but root can change."""
     real = os.path.realpath(path)  # noqa: TID251 - the host's own program, outside any workspace
     if real == os.path.realpath(own):  # noqa: TID251 - the same, of this installation
         return False
@@ -81,7 +70,6 @@ def _is_another(path: str, own: str) -> bool:
 
 
 def _ask(python: str) -> str | None:
-    """What it says of its version, if it has what the lean path needs."""
     try:
         said = subprocess.run(
             [python, "-I", "-S", "-c", _ASKED],
@@ -97,7 +85,6 @@ def _ask(python: str) -> str | None:
 
 
 def _time_start(program: Program) -> float:
-    """How many seconds one start of the hook takes; endless for what does not start."""
     # Without a time-out, which is waited for in steps of milliseconds; the hook has its own.
     started = time.perf_counter()
     try:
