@@ -131,10 +131,7 @@ class AgentPlan(Struct, frozen=True):
 
 
 def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> AgentPlan:
-    """What the policy file named `file` declares, against what the plane has. Makes nothing.
-
-    Raises: ConfigError: an agent that cannot be as it is declared.
-    """
+    """Compare what the policy file `file` declares with what the plane has. Raises: ConfigError."""
     declared = {each.name: each for each in policy.settings.agents if each.is_declared}
     default = default_agent_of(agents.layout.kind)
     try:

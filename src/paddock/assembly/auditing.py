@@ -66,11 +66,7 @@ _USUAL: Final = Audit()
 def audit_ledger(
     layout: PlaneLayout, environment: Environment, name: LedgerName, asked: Audit = _USUAL
 ) -> Verification:
-    """Verify one ledger of a plane; what it finds whole is remembered for the next time.
-
-    Without `full`, files that are sealed and were not touched since are not read again. Raises:
-    HostError, ConfigError.
-    """
+    """Verify one ledger, remember what is whole; without `full` skip that. Raises: HostError."""
     path = layout.ledger_paths()[name]
     signed = _signed(layout, environment, name)
     anchor = _anchor_of(layout, environment, name, path)
@@ -115,11 +111,7 @@ def ledgers_known(
 
 
 def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
-    """Refuse a ledger that is not there, although something knows of it.
-
-    Raises: LedgerDamagedError: it is gone; HostError, ConfigError: what is held of it cannot be
-    read.
-    """
+    """Refuse a known ledger that is gone. Raises: LedgerDamagedError, HostError, ConfigError."""
     path = layout.ledger_paths()[name]
     if not stands(path) and is_held_elsewhere(layout, environment, name):
         raise gone_error(path, name)

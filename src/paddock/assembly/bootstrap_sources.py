@@ -116,10 +116,7 @@ def bare_plane_blueprint(
     archives: tuple[Archive, ...] | None = None,
     beside: frozenset[str] = frozenset(),
 ) -> Blueprint:
-    """The files of a new plane: of these packages, else of those that the distribution brings.
-
-    Raises: GateRefusedError, ConfigError, HostError: the distribution is damaged.
-    """
+    """Return a new plane's files. Raises: GateRefusedError, ConfigError, HostError."""
     packages = load_packages() if archives is None else archives
     files = {file.path: file.content for each in packages for file in each.files}
     config = files.pop(PLANE_MARKER, None)

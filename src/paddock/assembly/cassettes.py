@@ -47,11 +47,7 @@ class PreparedCassette(Struct, frozen=True):
 def open_recorded(
     project: Project, model: str | None, variables: Mapping[str, str], file: Path
 ) -> Provider:
-    """The model that `--model` or the configuration chooses; what passes is written to `file`.
-
-    Raises: UsageError: it speaks over no wire, or `file` is there already; ConfigError, HostError:
-    the model cannot be used, or the file not be made.
-    """
+    """Open the chosen model, recording to `file`. Raises: UsageError, ConfigError, HostError."""
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
         CassetteRecorder,
@@ -70,10 +66,7 @@ def open_recorded(
 def open_played(
     project: Project, model: str | None, variables: Mapping[str, str], file: Path
 ) -> PreparedCassette:
-    """What `file` holds, through the adapter of the model that it was recorded with.
-
-    No key is looked for, and nothing is sent anywhere. Raises: UsageError, ConfigError, HostError.
-    """
+    """Play `file` by its model's adapter, without key or network; raises as `open_recorded`."""
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
         Player,

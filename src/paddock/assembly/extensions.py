@@ -127,11 +127,7 @@ class _NotLoadedError(Exception):
 
 
 def load_package_tools(project: Project) -> LoadedTools:
-    """Load what the configuration names and what may be loaded.
-
-    Raises: HostError: the plane cannot be read; LedgerDamagedError: nobody can tell what was
-    installed.
-    """
+    """Load what is configured and may be loaded. Raises: HostError, LedgerDamagedError."""
     config = project.admin
     if config is None or not config.package_tools or not project.root.accepted:
         return LoadedTools()

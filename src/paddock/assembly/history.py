@@ -154,10 +154,7 @@ def open_workspace_of(
 
 @contextmanager
 def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
-    """The same, with the git directory of its repository where that stands outside.
-
-    For sets of changes that commands made: what is named `.git/…` in them lies there.
-    """
+    """As `open_workspace_of`, with a git directory outside: changes of commands name `.git/…`."""
     from paddock.sandbox.host.git_outside import open_git_outside  # noqa: PLC0415 - for commands alone
 
     with open_workspace_of(record, keeper) as workspace:

@@ -55,10 +55,7 @@ class ShellAcceptance:
         )
 
     def run(self, acceptance: Acceptance) -> AcceptanceResult:
-        """Run one command in a stage, and throw away what it changed.
-
-        Raises: SandboxUnavailableError: without a stage its changes could not be thrown away.
-        """
+        """Run one command in a stage, thrown away after. Raises: SandboxUnavailableError."""
         line = ShellLine(acceptance.command, ".", acceptance.timeout_s, is_dry_run=True)
         outcome = self._shell.run(self._shell.prepare(line), NEVER)
         return AcceptanceResult(

@@ -116,10 +116,7 @@ class Past(Struct):
             require_past_agent(self.project, agent)
 
     def of_path(self, path: str) -> list[PastCall]:
-        """The calls that changed this path, or something below it.
-
-        Relative to the workspace that the call worked on, or absolute inside it.
-        """
+        """List calls that changed this path or below: relative to their workspace, or absolute."""
         return [call for call in self.calls if self._touches(call, path)]
 
     def _touches(self, call: PastCall, path: str) -> bool:
@@ -231,11 +228,7 @@ class _Stored(Struct, frozen=True):
 
 @contextmanager
 def open_past(project: Project) -> Generator[Past]:
-    """Everything that changed something on this plane, from its ledger and its notes.
-
-    Only looked at: until something is undone nothing is written. Raises: HostError, ConfigError;
-    LedgerDamagedError: the ledger is gone.
-    """
+    """Read what changed something; write nothing before an undo. Raises: HostError, ConfigError."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:
         seen = held.enter_context(look_at_history(project))

@@ -24,10 +24,7 @@ def require_past_agent(project: Project, agent: str, *others: Path) -> None:
 
 
 def require_agent_of_site(site: PlaneSite, agent: str) -> None:
-    """As `require_past_agent`; an agent with an entry needs nothing that governs to load.
-
-    Raises: UsageError, ConfigError: the name is on no record, and what governs does not load.
-    """
+    """As `require_past_agent`, also where no policy loads. Raises: UsageError, ConfigError."""
     try:
         project = read_project(site.root, site.environment)
     except ConfigError:

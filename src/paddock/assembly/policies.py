@@ -92,10 +92,7 @@ class PlanePolicies(Struct, frozen=True):
 
 
 def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
-    """Read the policy file at `path`; `name` is how places show it.
-
-    Raises: UsageError: there is none; ConfigError: it is no regular file, too large or unreadable.
-    """
+    """Read the policy file at `path`, shown as `name`. Raises: UsageError, ConfigError."""
     content = read_file_through_links(path, limits.policy_bytes_max)
     if content is None:
         raise UsageError(f"there is no policy file {quote(name)}", where=str(path))

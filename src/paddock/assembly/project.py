@@ -54,10 +54,7 @@ def find_gate(root: ProjectRoot, config: "AdminConfig", environment: Environment
 
 
 def admin_record(config: "AdminConfig", gate: DualGate, layout: PlaneLayout) -> AgentRecord:
-    """The admin agent, as the configuration declares it and the gate lets it be.
-
-    Raises: ConfigError: a pattern of its permissions can match nothing.
-    """
+    """Return the admin agent as configuration and gate have it. Raises: ConfigError."""
     agent = Agent(
         name=ADMIN_AGENT,
         profile=ADMIN_PROFILE,
@@ -134,11 +131,7 @@ def default_agent_of(kind: PlaneKind) -> str:
 
 
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
-    """The project for someone who stands at `start`. Makes nothing.
-
-    Raises: UsageError: `start` is no directory; ConfigError: a policy file or the admin's
-    configuration does not load, or root and plane overlap.
-    """
+    """Find the project at or above `start`; make nothing. Raises: UsageError, ConfigError."""
     root = find_root(start, environment, override)
     name = name_of_root(override or environment.plane or start, root.path)
     return read_project(root, environment, name)
@@ -199,11 +192,7 @@ class PlaneSite(Struct, frozen=True):
 
 
 def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:
-    """The place for someone who stands at `start`. Makes nothing.
-
-    Inside a project's plane it is that project's, although that may have been moved away. Raises:
-    UsageError, ConfigError.
-    """
+    """Find root and plane for `start`; make nothing. Raises: UsageError, ConfigError."""
     recorded = root_on_record(override or environment.plane or start, environment)
     root = recorded or find_root(start, environment, override)
     return PlaneSite(root, plane_for(root, environment), environment)

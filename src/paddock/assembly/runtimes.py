@@ -63,11 +63,7 @@ if TYPE_CHECKING:
 
 
 def record_gate(project: Project, session_id: str, agent: str) -> None:
-    """Put on record what the gate found for this session of this agent, durably.
-
-    Raises: HostError, LedgerBusyError, LedgerFullError, LedgerDamagedError; then nothing
-        comes through it.
-    """
+    """Record what the gate found, durably; where that fails nothing comes through it."""
     record_in_governance(project, records.dual_gate(project.gate, session_id, agent))
 
 
@@ -135,10 +131,7 @@ def _existing(
 
 
 def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
-    """The names of the tools that a work order of this agent may offer to a model.
-
-    Raises: UsageError where there is no such agent.
-    """
+    """Name the tools that a work order of this agent may offer. Raises: UsageError."""
     return tuple(tool.name for tool in tools_of(project, agent).list_all())
 
 

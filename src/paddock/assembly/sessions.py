@@ -66,10 +66,7 @@ def parse_model(text: str) -> ModelChoice:
 
 
 def chosen_model(project: Project, model: str | None) -> ProviderSettings:
-    """Which model answers: the one that was asked for, else the configuration's.
-
-    Raises: UsageError, ConfigError where there is no such provider.
-    """
+    """Return the model asked for, else the configured one. Raises: UsageError, ConfigError."""
     known = project.policy.settings.providers
     if model is not None:
         choice = parse_model(model)
@@ -145,10 +142,7 @@ def open_session(project: Project, wish: SessionWish) -> Session:
 
 
 def sessions_of(project: Project) -> PlaneLedgers:
-    """Where the sessions of a plane are read from.
-
-    Raises: LedgerDamagedError: their ledger is gone. HostError, ConfigError.
-    """
+    """Return the plane's sessions. Raises: LedgerDamagedError, HostError, ConfigError."""
     verify_not_gone(project.layout, project.environment, LedgerName.HO2M)
     return PlaneLedgers(project.layout.ledger_paths())
 

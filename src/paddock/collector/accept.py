@@ -140,12 +140,7 @@ class Pushed(Struct, frozen=True):
 
 
 def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: Told) -> Pushed:
-    """Send what neither was taken in nor waits.
-
-    Raises: LedgerDamagedError: more was taken in than the newest checkpoint covers, or that is not
-    signed by the ledger's key; HostError, ConfigError: the ledger cannot be read, or the store not
-    reached.
-    """
+    """Send what is new. Raises: LedgerDamagedError, HostError, ConfigError."""
     signed = find_newest_checkpoint(path)
     size = 0 if signed is None else signed.checkpoint.size
     if size < progress.accepted:

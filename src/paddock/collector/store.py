@@ -53,10 +53,7 @@ class Store(Protocol):
     """Keeps the chains of many hosts, never changed or removed. Raises, each method: HostError."""
 
     def enroll(self, chain: Chain) -> bool:
-        """Let a host push a ledger; False where this very key is enrolled already.
-
-        Raises: ConfigError: the host has this ledger with another key.
-        """
+        """Let a host push a ledger; False if so already. Raises: ConfigError: another key."""
         ...
 
     def chains(self) -> Sequence[Chain]:

@@ -52,32 +52,19 @@ class LedgerWitness(Protocol):
     """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere."""
 
     def expects(self, name: LedgerName) -> bool:
-        """Whether there has to be a ledger of that name, whatever stands in the plane.
-
-        Raises: HostError: what tells of it cannot be read.
-        """
+        """Return whether there has to be a ledger of that name. Raises: HostError."""
         ...
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
-        """Verify the whole ledger, and compare it with every head of it that is held elsewhere.
-
-        Raises: HostError, LedgerDamagedError: the ledger cannot be read; ConfigError: what is held
-        elsewhere does not load.
-        """
+        """Verify a ledger, also against heads held elsewhere. Raises: HostError, IntegrityError."""
         ...
 
     def knows_plane(self) -> bool:
-        """Whether it knows anything at all of this plane's ledgers.
-
-        Raises: HostError, ConfigError: what is held elsewhere cannot be read.
-        """
+        """Return whether it knows any ledger of this plane. Raises: HostError, ConfigError."""
         ...
 
     def problem(self, name: LedgerName, found: Verification) -> str:
-        """What is wrong with a ledger as a whole: it is another one. Empty where nothing is.
-
-        Raises: ConfigError: what is known of it cannot be read.
-        """
+        """Say whether it is another ledger; empty where it is not. Raises: ConfigError."""
         ...
 
 

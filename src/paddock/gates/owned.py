@@ -52,10 +52,7 @@ _ALONE: Final = LoadsAlone()
 
 
 def config_problem(path: str, ground: GatesGround) -> str:
-    """What is wrong with one file of configuration; empty where nothing is.
-
-    Raises: ConfigError: it is no file that can be read; HostError.
-    """
+    """Say what is wrong with a file of configuration. Raises: ConfigError, HostError."""
     content = read_file(ground.layout.root / path, limits.admin_config_bytes_max)
     if content is None:
         return "it is missing"

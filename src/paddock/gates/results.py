@@ -86,11 +86,7 @@ class Gates(Protocol):
     """Runs gates for a model: no acceptance command runs; G4 is told from its last run."""
 
     def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
-        """These gates of the plane, in this order; what they said is recorded.
-
-        Raises: LedgerBusyError: packages are being changed right now: ask again; HostError,
-        LedgerBusyError, LedgerFullError: it cannot be recorded.
-        """
+        """Run these gates, in order, on record. Raises: LedgerBusyError: ask again; HostError."""
         ...
 
 

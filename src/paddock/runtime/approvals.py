@@ -107,11 +107,7 @@ class YesApprover:
 
 
 class CallbackApprover:
-    """Asks the embedding program's function: `True` is yes, all else is no.
-
-    The function runs in a thread of its own; after `timeout_s` the answer is no
-    and whatever it returns later counts for nothing.
-    """
+    """Asks the program's function in a thread: `True` is yes; after `timeout_s` it is a no."""
 
     def __init__(
         self,

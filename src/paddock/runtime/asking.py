@@ -72,10 +72,7 @@ class Withheld(Struct, frozen=True):
 
 
 def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Granted | Withheld:
-    """Put the question; the plan that comes back is tied to what was shown.
-
-    Raises: IntegrityError where the ledger is damaged.
-    """
+    """Put the question; return the plan, tied to what was shown. Raises: IntegrityError."""
     handler = question.tool.handler
     judged = Judged(question.decision)
     target_digest = ""

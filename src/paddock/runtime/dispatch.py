@@ -398,10 +398,7 @@ def dispatch_all(
     bounds: Bounds = FREE,
     watcher: CallWatcher = NOBODY,
 ) -> list[Done]:
-    """Run the calls of one turn: exactly one result for each, in their order.
-
-    Raises: IntegrityError where the ledger is damaged.
-    """
+    """Run the calls of one turn: one result each, in order. Raises: IntegrityError."""
     turn = _Turn(dispatcher, bounds, watcher)
     waiting: list[_Step] = []
     done: list[Done] = []

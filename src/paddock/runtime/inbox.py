@@ -101,10 +101,7 @@ class ApprovalBook(Protocol):
         ...
 
     def is_granted(self, parked: Parked, now: float) -> bool:
-        """Whether this very request was granted on record, until later than `now`, and not used.
-
-        Raises: LedgerDamagedError: the record is not what was written.
-        """
+        """Return whether it is granted past `now` and unused. Raises: LedgerDamagedError."""
         ...
 
     def is_used(self, parked: Parked) -> bool:
@@ -209,10 +206,7 @@ class Inbox(Struct, frozen=True):
                 self._forget(name, parked)
 
     def keep(self, request: ApprovalRequest) -> Parked:
-        """Keep a request so that it can be answered; one that is kept already stays as it is.
-
-        Raises: ApprovalUnavailableError: there are too many, or it is too large.
-        """
+        """Keep a request, unless it is kept already. Raises: ApprovalUnavailableError."""
         make_directories(self.directory)
         require_private(self.directory)
         with locked(self.directory):
@@ -255,20 +249,14 @@ class Inbox(Struct, frozen=True):
         return self._broken(self._named_after(request))
 
     def find(self, wanted: str) -> Parked:
-        """The request with this id; its first characters are enough where they are unique.
-
-        Raises: UsageError: there is none, or more than one.
-        """
+        """Find a request by its id or a unique beginning of it. Raises: UsageError."""
         parked = self._read(self._name_of(wanted))
         if parked is None:
             raise _not_one("no request has", wanted)
         return parked
 
     def set_aside(self, wanted: str) -> Path | None:
-        """Move a request away whose file does not load; where to, or None if it loads.
-
-        Raises: UsageError: as `find`.
-        """
+        """Move a broken request away; return where to, or None if it loads. Raises: UsageError."""
         require_private(self.directory)
         name = self._name_of(wanted)
         with locked(self.directory):
@@ -281,10 +269,7 @@ class Inbox(Struct, frozen=True):
             return aside
 
     def grant(self, wanted: str, by: str) -> Parked:
-        """Answer yes: for the next call with the same digest, once, for a time.
-
-        Raises: UsageError: no such request. ApprovalExpiredError: its time is over.
-        """
+        """Grant the next call of this digest, once. Raises: UsageError, ApprovalExpiredError."""
         until = int(self.clock() + limits.approval_granted_s)
         return self._answer(wanted, by, "", GRANTED, until)
 

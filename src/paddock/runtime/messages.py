@@ -60,10 +60,7 @@ def _get(value: object, name: str) -> Any:
 
 
 def _part(message: object, name: str, *others: str) -> list[Any]:
-    """What stands under `name`; nothing where one of the `others` shows that it is a message.
-
-    Raises: UsageError where neither does: an agent's loop must not end in silence.
-    """
+    """Return what is under `name`; nothing if it is a message without. Raises: UsageError."""
     if not any(_has(message, each) for each in (name, *others)):
         raise UsageError(
             f"not a model's message: {quote(message)}",

@@ -77,10 +77,7 @@ def is_only_touched(changes: Sequence[Change]) -> bool:
 
 
 def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str, ...]:
-    """What is not as the call left it, as a refusal names it: each path, or the mode of one.
-
-    Raises: PathError where a path leads elsewhere now.
-    """
+    """Name each path, or its mode, that is not as the call left it. Raises: PathError."""
     left = UndoTree(workspace, leaves_left(changes))
     found: list[str] = []
     for change in changes:
@@ -102,10 +99,7 @@ def _mode_named(change: Change, now: int) -> str:
 
 
 def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
-    """Whether everything is as it was before the call: it did not happen, or is undone.
-
-    Raises: PathError where a path leads elsewhere now.
-    """
+    """Return whether everything is as it was before the call. Raises: PathError."""
     found = UndoTree(workspace, _leaves_found(changes))
     return all(
         change.kind == "touched"
@@ -331,11 +325,7 @@ class Undo(Struct, frozen=True):
     journal: Journal
 
     def resolve(self, arguments: UndoArguments, ports: Ports) -> _Ready:
-        """Look whether it can be undone, and how.
-
-        Raises: FileChangedError: something else stands there by now; PathNotFoundError: the history
-        has the old content no more; IntegrityError: the old content is damaged.
-        """
+        """Plan the undo. Raises: FileChangedError, PathNotFoundError (not kept), IntegrityError."""
         call, workspace, store = self.call, ports.workspace, self.history.store
         require_undoable(call, workspace, store)
         verify_kept(call.changes, store)

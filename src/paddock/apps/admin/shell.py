@@ -26,11 +26,7 @@ class AdminShell:
         """What the keyboard completes is of this session's agent."""
 
     def run(self) -> int:
-        """0 when it was left; 1 where the last turn had no answer and the input ended.
-
-        Raises: IntegrityError: a ledger is damaged: nothing goes on then; PaddockError: nothing
-        more can be read.
-        """
+        """0; 1 where the last turn had no answer. Raises: IntegrityError, PaddockError."""
         desk = self._desk
         self._greet()
         was_interrupted = False

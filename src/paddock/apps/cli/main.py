@@ -242,11 +242,7 @@ def _require_person(arguments: list[str], console: Console) -> None:
 
 
 def _allow_open_files() -> None:
-    """As many as this user may have: a set of changes holds one for each directory.
-
-    The soft limit is low for the sake of programs that call select(2), which none of our
-    commands does (setrlimit(2)).
-    """
+    """Raise the soft limit, low for select(2) (setrlimit(2)): a change set opens each directory."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

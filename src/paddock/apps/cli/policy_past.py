@@ -126,10 +126,7 @@ def _own(files: PolicyFiles, console: Console) -> Candidate:
 
 
 def explain_call(options: Options, console: Console) -> int:
-    """Tell a recorded call from its record; and what would change it, if the policy is the same.
-
-    Raises: UsageError where there is no such call, or an agent is named for it.
-    """
+    """Tell a recorded call from its record, and what would change it. Raises: UsageError."""
     call_id = options.action
     if options.agent is not None:
         raise UsageError(

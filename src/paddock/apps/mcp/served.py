@@ -114,10 +114,7 @@ class Agents:
         self.project = open_project()
 
     def get(self, name: str | None = None) -> Served:
-        """The agent of this name, else the project's own, as it is governed now.
-
-        Raises: UsageError (no such agent), ConfigError, HostError: then it serves nothing.
-        """
+        """Return this agent, else the default. Raises: UsageError, ConfigError, HostError."""
         with self._lock:
             agent = self.project.agent_named(name)
             known = self._served.get(agent)
