@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.agent.recorded import RecordedSession, list_sessions
-from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.desk import Desk, examine
+from paddock.apps.admin.plain import Vocabulary
 from paddock.apps.admin.show import (
     Row,
     ShownTable,

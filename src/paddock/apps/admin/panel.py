@@ -39,17 +39,19 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from paddock.apps.admin.completion import Mode, Vocabulary, candidates
 from paddock.apps.admin.drawing import shown_text
 from paddock.apps.admin.plain import (
     Choice,
     InputEnded,
     Interrupted,
+    Mode,
     PersonsAnswer,
     Question,
     Said,
     Silence,
     Typed,
+    Vocabulary,
+    candidates,
     parse_choice,
 )
 from paddock.apps.admin.show import StatusLine, status_text

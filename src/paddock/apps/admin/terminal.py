@@ -25,10 +25,17 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from paddock.agent.results import TurnResult
-from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.history import HistoryFile
 from paddock.apps.admin.panel import Panel, panel_keys
-from paddock.apps.admin.plain import InputEnded, PersonsAnswer, Question, Said, Silence, Typed
+from paddock.apps.admin.plain import (
+    InputEnded,
+    PersonsAnswer,
+    Question,
+    Said,
+    Silence,
+    Typed,
+    Vocabulary,
+)
 from paddock.apps.admin.rich_drawing import RichDrawing
 from paddock.apps.admin.show import Block, ShownText, StatusLine, TextLook, TextSpan, line, row
 from paddock.errors import PaddockError
