@@ -1,6 +1,7 @@
 """The loop of the shell: a message or a command is read, carried out, and shown.
 
-Knows two ports and no terminal; every line of it also runs on a pipe."""
+Knows two ports and no terminal; every line of it also runs on a pipe.
+"""
 
 from collections.abc import Mapping
 from functools import partial
