@@ -1,12 +1,12 @@
 """`paddock ledger verify`."""
 
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from paddock import limits
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console
+from paddock.apps.cli.ledger import NAMES
 from paddock.apps.cli.ledger_query import unfinished, write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import (
@@ -41,15 +41,10 @@ from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 
-def run_verify(
-    site: PlaneSite,
-    all_names: Sequence[LedgerName],
-    options: Options,
-    console: Console,
-) -> int:
+def run_verify(site: PlaneSite, options: Options, console: Console) -> int:
     """Verify one or all ledgers. Raises: PaddockError: one is unreadable and no other damaged."""
     paths = site.layout.ledger_paths()
-    known = ledgers_known(site.layout, site.environment, all_names)
+    known = ledgers_known(site.layout, site.environment, NAMES)
     names = [LedgerName(options.ledger)] if options.ledger else known
     # Threat: a ledger that was removed whole has no line left to complain of.
     gone = [name for name in names if name in known and not paths[name].exists()]
@@ -309,11 +304,9 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
     return [row.seq for row in rows.entries]
 
 
-def run_rollback(
-    site: PlaneSite, all_names: Sequence[LedgerName], options: Options, console: Console
-) -> int:
+def run_rollback(site: PlaneSite, options: Options, console: Console) -> int:
     layout, environment = site.layout, site.environment
-    known = ledgers_known(layout, environment, all_names)
+    known = ledgers_known(layout, environment, NAMES)
     names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
     gone = find_gone_back(layout, environment, names)
     for each in gone:
