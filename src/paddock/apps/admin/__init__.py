@@ -7,9 +7,9 @@
     terminal, panel     both for a real terminal: prompt_toolkit draws the input, rich the rest
     history             what was typed before
     question, reveal    what is asked before an approval; what would not be seen, visible
-    show, drawing, rich_drawing    what can be shown, as values; the same as text
+    show, rich_drawing  what can be shown, as values; the same as text, for a terminal
 
 Threat: a model, a file or a tool's result writes terminal sequences, direction
 overrides or invisible characters, to draw a question or an answer of its own. Nothing
-is shown but through `shown_text` (`drawing`), and in a question through `reveal`.
+is shown but through `shown_text` (`show`), and in a question through `reveal`.
 """

@@ -39,7 +39,6 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from paddock.apps.admin.drawing import shown_text
 from paddock.apps.admin.plain import (
     Choice,
     InputEnded,
@@ -54,7 +53,7 @@ from paddock.apps.admin.plain import (
     candidates,
     parse_choice,
 )
-from paddock.apps.admin.show import StatusLine, status_text
+from paddock.apps.admin.show import StatusLine, shown_text, status_text
 
 _MENU_ROWS: Final = 8
 _LIVE_ROWS_MAX: Final = 8

@@ -16,8 +16,7 @@ from typing import Final, Protocol, TextIO
 from msgspec import Struct, field
 
 from paddock.agent.results import TurnResult
-from paddock.apps.admin.drawing import PlainDrawing, shown_text
-from paddock.apps.admin.show import Block, StatusLine, status_text
+from paddock.apps.admin.show import Block, PlainDrawing, StatusLine, shown_text, status_text
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
