@@ -246,10 +246,13 @@ def open_workspace(
     """Open the project at `path` for one agent; the plane is made on first use.
 
     Without `path` it is the one that `PADDOCK_PLANE` names, else that of the current directory.
-    `approver` answers where policy asks: a function (`True` is yes), an Approver, or None, and then
-    what is asked about is refused and kept for an operator. Raises: UsageError: no such directory
-    or agent, or what cannot be asked as an approver; ConfigError: a policy or agent file does not
-    load; HostError: something of the host is missing.
+    `approver` answers where policy asks: a function (`True` is yes), an Approver,
+    or None, and then what is asked about is refused and kept for an operator.
+
+    Raises:
+        UsageError: no such directory or agent, or what cannot be asked as an approver.
+        ConfigError: a policy or agent file does not load.
+        HostError: something of the host is missing.
     """
     asked = approver_of(approver)
     project = open_given(path, process_environment())
