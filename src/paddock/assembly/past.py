@@ -31,6 +31,8 @@ from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 
 
+# A call's paths are relative to its agent's workspace, and an agent that was removed can be
+# made again under its name, on another one. There the same paths are other files.
 class PastWorkspaces(Struct, frozen=True):
     declared: Mapping[str, Sequence[StoredEntry]]
     """By the agent's name, oldest first."""

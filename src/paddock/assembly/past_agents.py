@@ -36,7 +36,3 @@ def require_agent_of_site(site: PlaneSite, agent: str) -> None:
 
 def _has_acted(agent: str, ledgers: Iterable[Path]) -> bool:
     return any(stands(path) and has_entry_of(str(path), agent) for path in ledgers)
-
-
-# A call's paths are relative to its agent's workspace, and an agent that was removed can be
-# made again under its name, on another one. There the same paths are other files.

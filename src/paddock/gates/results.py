@@ -123,8 +123,6 @@ class Tally:
             self._failures.append(shown)
 
 
-# Pure.
-
 GATE_KEY: Final = "gate"
 _FAILURES_MAX: Final = 50
 """In one entry; how many there were stands beside them."""

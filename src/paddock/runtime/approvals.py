@@ -202,8 +202,6 @@ def approval_digest(
     return digest_of_json(bound)
 
 
-# Pure.
-#
 # Threat: arguments and a cloned policy's reasons are written by others: with line
 # breaks, terminal sequences or direction overrides they would draw a question of
 # their own. Everything is escaped, each part on one line, and a cut is said.

@@ -63,8 +63,6 @@ class BrokenRequest(Struct, frozen=True):
         return {"id": self.id, "state": "broken", "file": str(self.file), "error": self.why}
 
 
-# Pure.
-
 _NAME: Final = lazy_pattern(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
 _ID: Final = lazy_pattern(r"APR-[0-9a-f]{4,16}")
 

@@ -350,8 +350,6 @@ def kept_name(name: str) -> str:
     return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
 
 
-# Pure.
-#
 # It is also what counts: a grant that is kept in the inbox is one only if it was
 # recorded here, and none that was recorded as used. Arguments never stand here, the
 # digest does.

@@ -22,8 +22,6 @@ from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-# Pure.
-
 
 class CompletionCandidate(Struct, frozen=True):
     """One way to go on. `replaces` characters before the cursor give way to `text`."""

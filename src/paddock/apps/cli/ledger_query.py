@@ -230,12 +230,6 @@ def _bad(bad: BadRow) -> str:
     return f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
 
 
-# Also here:
-#
-# - `paddock ledger content` and `erase`: contents that entries name by a digest.
-# - A file that a command was told to make.
-
-
 def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
     """Write parts to a new file, all or nothing; return how many. Raises: UsageError, HostError."""
     try:

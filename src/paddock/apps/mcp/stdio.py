@@ -45,8 +45,6 @@ from paddock.text.json import find_twice, json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-# Pure.
-#
 # Every line is a message or has a reason why it is none, and somebody who hears of it: a
 # client that gets no answer waits for one.
 
