@@ -277,12 +277,7 @@ class PlaneWitness(Struct, frozen=True):
 # checkpoint of what is gone sees it still.
 
 _ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN, ChainFault.ANCHOR})
-ORDER: Final = (
-    LedgerName.GOVERNANCE,
-    LedgerName.PACKAGES,
-    LedgerName.HO2M,
-    LedgerName.HO1M,
-)
+ORDER: Final = (LedgerName.GOVERNANCE, LedgerName.PACKAGES, LedgerName.HO2M, LedgerName.HO1M)
 """From the top: what is accepted below is recorded above."""
 
 

@@ -125,10 +125,7 @@ def bare_plane_blueprint(
     for archive in packages:
         files[manifest_path(archive.manifest.package_id)] = archive.manifest.canonical
     return Blueprint(
-        config=_with_profile(config, tool_profile),
-        files=files,
-        leftovers=_LEFTOVERS,
-        beside=beside,
+        config=_with_profile(config, tool_profile), files=files, leftovers=_LEFTOVERS, beside=beside
     )
 
 

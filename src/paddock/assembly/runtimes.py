@@ -263,9 +263,7 @@ def open_workspace(
 open_workspace.__qualname__ = "open"
 
 
-def approver_of(
-    approver: Approver | Callable[[ApprovalRequest], bool] | None,
-) -> Approver:
+def approver_of(approver: Approver | Callable[[ApprovalRequest], bool] | None) -> Approver:
     """What an embedding program gave, as an approver that answers in time. Raises: UsageError."""
     if approver is None:
         return NoApprover()

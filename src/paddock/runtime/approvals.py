@@ -110,9 +110,7 @@ class CallbackApprover:
     """Asks the program's function in a thread: `True` is yes; after `timeout_s` it is a no."""
 
     def __init__(
-        self,
-        ask: Callable[[ApprovalRequest], bool],
-        timeout_s: float = limits.approval_timeout_s,
+        self, ask: Callable[[ApprovalRequest], bool], timeout_s: float = limits.approval_timeout_s
     ) -> None:
         self._ask = ask
         self._timeout_s = timeout_s

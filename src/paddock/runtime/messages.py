@@ -224,11 +224,7 @@ def _input_schema(spec: Spec) -> dict[str, Json]:
 
 
 def _anthropic(spec: Spec) -> dict[str, Json]:
-    return {
-        "name": spec.name,
-        "description": spec.description,
-        "input_schema": _input_schema(spec),
-    }
+    return {"name": spec.name, "description": spec.description, "input_schema": _input_schema(spec)}
 
 
 def _openai(spec: Spec) -> dict[str, Json]:

@@ -146,9 +146,7 @@ def _keys_of_intent(intent: StoredEntry) -> tuple[_Key, _Key]:
 
 
 def _of_result(
-    stored: StoredEntry,
-    intent: StoredEntry | None,
-    stored_bytes: Callable[[str], bytes | None],
+    stored: StoredEntry, intent: StoredEntry | None, stored_bytes: Callable[[str], bytes | None]
 ) -> PastCall:
     entry = stored.entry
     changes = _changes_in(entry.metadata["effects"])

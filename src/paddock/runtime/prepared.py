@@ -93,9 +93,7 @@ class Registry:
     __slots__ = ("_tools", "_withheld")
 
     def __init__(
-        self,
-        tools: "Iterable[Tool[Any] | ListedTool]" = (),
-        withheld: frozenset[str] = frozenset(),
+        self, tools: "Iterable[Tool[Any] | ListedTool]" = (), withheld: frozenset[str] = frozenset()
     ) -> None:
         """`withheld` are names that policy would deny at every call: known, and not offered."""
         self._tools: dict[str, Tool[Any] | ListedTool] = {}

@@ -84,10 +84,7 @@ class Recorder:
         judged: Judged,
         bounds: Bounds = FREE,
     ) -> Entry:
-        metadata: dict[str, Json] = {
-            "tool": call.tool,
-            "arguments": arguments,
-        }
+        metadata: dict[str, Json] = {"tool": call.tool, "arguments": arguments}
         _put_actions(metadata, actions)
         shared = self._judgement(judged, metadata)
         reason = judged.decision.reason
@@ -139,8 +136,7 @@ class Recorder:
         else:
             # Of a read nothing but the digest and the time is its own.
             shared = self._shared.get(call.tool) or self._keep(
-                call.tool,
-                {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0},
+                call.tool, {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0}
             )
         if output.pending:
             metadata["pending"] = output.pending
@@ -197,10 +193,7 @@ class Recorder:
         frames: Sequence[str] = (),
         bounds: Bounds = FREE,
     ) -> Entry:
-        metadata: dict[str, Json] = {
-            "tool": kept_name(call.tool),
-            "arguments": arguments,
-        }
+        metadata: dict[str, Json] = {"tool": kept_name(call.tool), "arguments": arguments}
         _put_actions(metadata, actions)
         metadata["code"] = refusal.code
         if refusal.code == CallCancelledError.code:

@@ -42,12 +42,7 @@ from paddock.values.calls import Json
 from paddock.values.decisions import RuleMatch
 from paddock.values.models import ToolSchema
 
-LEDGERS: Final = (
-    LedgerName.GOVERNANCE,
-    LedgerName.HO2M,
-    LedgerName.HO1M,
-    LedgerName.PACKAGES,
-)
+LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
 SHOWN: Final = ("frameworks", "packages", "config")
 _LAST: Final = 10
 _LAST_DIGITS_MAX: Final = 9
@@ -202,11 +197,7 @@ def _report_row(name: str, report: Verification) -> Row:
 
 def _doctor(rest: str, desk: Desk) -> None:
     findings = tuple(
-        row(
-            _mark(ok=each.is_there),
-            each.name,
-            "; ".join(filter(None, (each.found, each.remedy))),
-        )
+        row(_mark(ok=each.is_there), each.name, "; ".join(filter(None, (each.found, each.remedy))))
         for each in probe_host()
     )
     desk.screen.show(ShownTable(findings))

@@ -131,9 +131,7 @@ class Panel:
             dont_extend_height=True,
         )
         self._live_window = Window(
-            FormattedTextControl(self._live_text),
-            wrap_lines=True,
-            dont_extend_height=True,
+            FormattedTextControl(self._live_text), wrap_lines=True, dont_extend_height=True
         )
 
     def application(

@@ -99,9 +99,7 @@ def _play(directory: Path, options: Options, console: Console) -> int:
 def _set_up(directory: Path, console: Console) -> Project:
     copied = copy_project(console.directory, directory / "project")
     environment = Environment(
-        home=directory,
-        paddock_home=directory / "state",
-        config_home=directory / "config",
+        home=directory, paddock_home=directory / "state", config_home=directory / "config"
     )
     console.warn(copied.said())
     result = init_project(directory / "project", environment)
@@ -247,10 +245,7 @@ class Tour:
         chain = self._project.agents.chain(self._project.default_agent)
         explanation = explain(self._project.policy, chain, parse_action(text))
         return DemoScene(
-            "Why was that?",
-            f"paddock policy explain '{text}'",
-            "explained",
-            explanation.render(),
+            "Why was that?", f"paddock policy explain '{text}'", "explained", explanation.render()
         )
 
     def recorded(self) -> DemoScene:

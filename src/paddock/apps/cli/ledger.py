@@ -10,12 +10,7 @@ from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 
-NAMES: Final = (
-    LedgerName.GOVERNANCE,
-    LedgerName.HO2M,
-    LedgerName.HO1M,
-    LedgerName.PACKAGES,
-)
+NAMES: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
 _CHOICES: Final = tuple(name.value for name in NAMES)
 """As text: argparse shows its choices by `repr`."""
 QUERY_LAST: Final = 20

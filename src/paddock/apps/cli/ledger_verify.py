@@ -143,12 +143,7 @@ def _origin(site: PlaneSite, name: LedgerName) -> str:
 
 
 def _audited(
-    site: PlaneSite,
-    name: LedgerName,
-    given: list[_Given],
-    unplaced: list[_Given],
-    *,
-    full: bool,
+    site: PlaneSite, name: LedgerName, given: list[_Given], unplaced: list[_Given], *, full: bool
 ) -> Verification:
     if not site.layout.ledger_paths()[name].exists():
         raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")

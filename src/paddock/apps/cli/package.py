@@ -381,10 +381,9 @@ def say_report(report: "InstallReport", options: Options, console: Console) -> N
     if options.json:
         console.write_json(report.as_json())
         return
-    word = {
-        "unchanged": "is installed already, exactly so:",
-        "planned": "would be installed:",
-    }.get(report.status, f"{report.status}:")
+    word = {"unchanged": "is installed already, exactly so:", "planned": "would be installed:"}.get(
+        report.status, f"{report.status}:"
+    )
     before = f" (was {report.previous})" if report.previous else ""
     console.say(f"{word} {report.package_id} {report.version}{before}  {report.digest}")
     for change in report.changes[:_SHOWN_MAX]:
