@@ -23,10 +23,10 @@ import tempfile
 import time
 
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.disk import SystemDisk
 from paddock.ledger.format.lines import Genesis, VerifierKey
-from paddock.ledger.head import Mark
 from paddock.ledger.segments import Segment
+from paddock.ledger.tail import Mark
+from paddock.storage.disk import Disk
 from paddock.values.entries import Entry, Shared
 
 WRITERS = 8
@@ -65,14 +65,13 @@ RESULT = Entry(
 )
 
 
-class SlowerDisk(SystemDisk):
+class SlowerDisk(Disk):
     """A disk that takes longer to sync."""
 
     def __init__(self, slower_s: float) -> None:
         self._slower_s = slower_s
 
-    def datasync(self, descriptor: int, /) -> None:
-        """As fdatasync(2), later."""
+    def fdatasync(self, descriptor: int, /) -> None:
         os.fdatasync(descriptor)
         if self._slower_s:
             time.sleep(self._slower_s)
@@ -81,10 +80,10 @@ class SlowerDisk(SystemDisk):
 class SyncInsideLock(SlowerDisk):
     """Nobody else appends until the disk has the line."""
 
-    def append(self, descriptor: int, data: bytes, /) -> int:
+    def write(self, descriptor: int, data: bytes) -> int:
         """Write, then sync, while the append lock is held."""
         written = os.write(descriptor, data)
-        self.datasync(descriptor)
+        self.fdatasync(descriptor)
         return written
 
 
@@ -104,7 +103,7 @@ class SyncedWhenWritten(LedgerFile):
         self._live().verify_in_place(segment)
 
 
-def open_ledger(path: str, disk: SystemDisk | None = None) -> LedgerFile:
+def open_ledger(path: str, disk: Disk | None = None) -> LedgerFile:
     kind = SyncedWhenWritten if isinstance(disk, SyncInsideLock) else LedgerFile
     return kind.open(path, create=GENESIS, clock=time.time, randomness=os.urandom, disk=disk)
 

@@ -21,7 +21,7 @@ from paddock.ledger.checkpoint import Checkpointer
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.proof import prove_inclusion
 from paddock.ledger.signing import KeySigner, create_key
-from paddock.ledger.verify.verifying import Held, verify
+from paddock.ledger.verify import Held, verify
 from paddock.values.entries import Entry
 
 MUST = 3.0

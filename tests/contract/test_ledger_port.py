@@ -8,11 +8,11 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError
+from paddock.ledger.checkpoint import USUAL_PACE, AutoCheckpoint
 from paddock.ledger.format.encoding import EntryRefusedError
 from paddock.ledger.format.lines import parse_line
 from paddock.ledger.ports import Ledger
-from paddock.ledger.sealing import USUAL_PACE, AutoCheckpoint, KeptLedger
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note, open_ledger
@@ -37,7 +37,8 @@ class Sealed:
         keeper = AutoCheckpoint(
             made.checkpointer, _Nowhere(), time.monotonic, USUAL_PACE, time.time
         )
-        self.ledger: Ledger = KeptLedger(file, keeper)
+        file.keeper = keeper
+        self.ledger: Ledger = file
 
     def text(self):
         with open(self.ledger.path, "rb") as file:

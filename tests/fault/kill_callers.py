@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import paddock
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.plane.environment import read_environment
 from paddock.workspace import Workspace
 from tests.support.children import Broken, kill_after, start

@@ -23,8 +23,8 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 
 from paddock.ledger.anchors import DirectoryAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.sealing import AutoCheckpoint, KeptLedger, Pace
-from paddock.ledger.verify.verifying import Held, verify
+from paddock.ledger.checkpoint import AutoCheckpoint, Pace
+from paddock.ledger.verify import Held, verify
 from tests.support.children import kill_after, start
 from tests.support.ledgers import note
 from tests.support.sealed import Sealed, load_verifier, seal_ledger
@@ -41,7 +41,7 @@ class Carried:
         self.take = anchor.store
 
 
-def open_kept(sealed: Sealed, anchor: DirectoryAnchor) -> KeptLedger:
+def open_kept(sealed: Sealed, anchor: DirectoryAnchor) -> LedgerFile:
     ledger = LedgerFile.open(
         sealed.path,
         create=None,
@@ -52,7 +52,8 @@ def open_kept(sealed: Sealed, anchor: DirectoryAnchor) -> KeptLedger:
     keeper = AutoCheckpoint(
         sealed.checkpointer, Carried(anchor), time.monotonic, Pace(8, 0.01), time.time
     )
-    return KeptLedger(ledger, keeper)
+    ledger.keeper = keeper
+    return ledger
 
 
 def write_for_ever(sealed: Sealed, anchor: DirectoryAnchor) -> NoReturn:

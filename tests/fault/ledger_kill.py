@@ -32,7 +32,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 from paddock import limits
 from paddock.errors import LedgerBusyError
 from paddock.ledger.format.lines import parse_line
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from tests.support.ledgers import note, open_ledger
 
 WRITERS = 8

@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
 from paddock.ledger.format.lines import StoredEntry, inspect_line
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.testing.faulty_disk import FaultyDisk
 from tests.support.ledgers import note, open_ledger
 from tests.support.programs import run_rounds

@@ -12,27 +12,27 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.apps.hook.lean import ledger as lean
-from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry, encode_body
-from paddock.apps.hook.lean.records import LeanRecord
-from paddock.ledger.head import HeadFile
+from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.records import LeanRecord, encode_record
+from paddock.ledger import tail
 from paddock.ledger.query import Filter, query
+from paddock.ledger.read import read_head
 from paddock.ledger.segments import LedgerPaths
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.tail import AppendFailedError, NotPlainError, append_plain
+from paddock.ledger.verify import verify
 from tests.support.ledgers import note, open_ledger, reasons
 
 WRITERS = 6
 ROUNDS = 4
 
 
-def lean_append(path: Path, text: str, filling: str = "") -> None:
-    """One entry by the lean writer. Raises: DeclinedError, AppendFailedError."""
+def lean_append(path: Path, text: str, filling: str = "", disk=os) -> None:
+    """One entry as the hook appends it. Raises: NotPlainError, AppendFailedError."""
     asked = Asked("PreToolUse", "claude", {})
     record = LeanRecord("NOTE", asked, "", "", text, {"filling": filling} if filling else {})
-    body = encode_body(record, os.urandom(16), time.time())
+    body = encode_record(record, os.urandom(16), time.time())
     status = path.stat()
-    append_entry(str(path), str(path.with_suffix(".d")), (status.st_dev, status.st_ino), body)
+    append_plain(str(path), str(path.with_suffix(".d")), (status.st_dev, status.st_ino), body, disk)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_both_writers_take_turns_in_one_chain(path: Path):
 
 def test_what_the_lean_writer_acknowledged_counts_as_durable(path: Path):
     lean_append(path, "one")
-    page = HeadFile(open_ledger(path)._disk, LedgerPaths(str(path)).head, create=False).read()
+    page = read_head(LedgerPaths(str(path)).head)
 
     assert page.durable.offset_bytes == page.newest.offset_bytes == path.stat().st_size
 
@@ -114,12 +114,12 @@ def test_after_the_store_has_gone_on_in_a_new_file_the_lean_writer_does_too(path
 
 
 def test_a_file_that_is_full_is_left_to_the_store(path: Path, monkeypatch: pytest.MonkeyPatch):
-    assert limits.ledger_segment_bytes == lean.SEGMENT_BYTES
-    monkeypatch.setattr(lean, "SEGMENT_BYTES", path.stat().st_size + 400)
+    assert limits.ledger_segment_bytes == tail.SEGMENT_BYTES
+    monkeypatch.setattr(tail, "SEGMENT_BYTES", path.stat().st_size + 400)
 
-    with pytest.raises(DeclinedError, match="full"):
+    with pytest.raises(NotPlainError, match="full"):
         lean_append(path, "one", "x" * 200)
-    monkeypatch.setattr(lean, "SEGMENT_BYTES", path.stat().st_size + 700)
+    monkeypatch.setattr(tail, "SEGMENT_BYTES", path.stat().st_size + 700)
     lean_append(path, "two", "x" * 200)
 
     assert holds(path, ["two"])
@@ -129,8 +129,8 @@ def test_the_image_of_a_file_that_was_sealed_since_is_left_to_the_store(path: Pa
     identity = (path.stat().st_dev, path.stat().st_ino)
     rotate(path)
 
-    with pytest.raises(DeclinedError, match="another ledger"):
-        append_entry(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+    with pytest.raises(NotPlainError, match="another ledger"):
+        append_plain(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
 
 
 class Sealing:
@@ -154,12 +154,8 @@ class Sealing:
         return os.stat(path)
 
 
-def test_an_entry_whose_file_is_sealed_before_the_last_look_is_acknowledged(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    with monkeypatch.context() as patched:
-        patched.setattr(lean, "posix", Sealing(path))
-        lean_append(path, "one")
+def test_an_entry_whose_file_is_sealed_before_the_last_look_is_acknowledged(path: Path):
+    lean_append(path, "one", disk=Sealing(path))
 
     assert holds(path, ["one", "later"])
 
@@ -180,7 +176,7 @@ class Acting:
 
 @pytest.mark.parametrize("replaced", ["x.jsonl", "x.d", "x.d/lock", "x.d/slock", "x.d/head"])
 def test_in_a_ledger_that_is_replaced_while_it_syncs_nobody_is_acknowledged(
-    replaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    replaced: str, tmp_path: Path
 ):
     path = tmp_path / "x.jsonl"
     other = open_ledger(path)
@@ -194,10 +190,8 @@ def test_in_a_ledger_that_is_replaced_while_it_syncs_nobody_is_acknowledged(
         old.rename(tmp_path / "old")
         new.rename(old)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(lean, "posix", Acting(replace))
-        with pytest.raises(AppendFailedError, match="replaced while in use"):
-            lean_append(path, "mine")
+    with pytest.raises(AppendFailedError, match="replaced while in use"):
+        lean_append(path, "mine", disk=Acting(replace))
 
     assert other._files.head.read().durable == durable
     other.close()
@@ -208,7 +202,7 @@ def test_a_base_that_is_not_known_is_left_to_the_store(path: Path):
         head.seek(2560)
         head.write(bytes(12))
 
-    with pytest.raises(DeclinedError, match="begins"):
+    with pytest.raises(NotPlainError, match="begins"):
         lean_append(path, "one")
     open_ledger(path).close()
     lean_append(path, "two")
@@ -233,7 +227,7 @@ def fork(path: Path, notes: Path, number: int) -> int:
             else:
                 try:
                     lean_append(path, text, filling)
-                except DeclinedError:
+                except NotPlainError:
                     continue
             os.write(kept, f"{text}\n".encode())
     finally:
@@ -309,8 +303,8 @@ def test_a_ledger_that_is_not_plain_is_left_to_the_store(
     change(path)
     before = path.read_bytes() if path.is_file() else b""
 
-    with pytest.raises(DeclinedError):
-        append_entry(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+    with pytest.raises(NotPlainError):
+        append_plain(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
     assert (path.read_bytes() if path.is_file() else b"") == before
 
 
@@ -318,8 +312,8 @@ def test_a_ledger_that_was_replaced_is_left_to_the_store(path: Path):
     identity = (path.stat().st_dev, path.stat().st_ino)
     another_file(path)
 
-    with pytest.raises(DeclinedError, match="another ledger"):
-        append_entry(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+    with pytest.raises(NotPlainError, match="another ledger"):
+        append_plain(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
 
 
 def test_a_poisoned_ledger_is_left_to_the_store(path: Path):
@@ -327,16 +321,16 @@ def test_a_poisoned_ledger_is_left_to_the_store(path: Path):
     ledger._poison(ledger._files)
     ledger.close()
 
-    with pytest.raises(DeclinedError):
+    with pytest.raises(NotPlainError):
         lean_append(path, "never")
 
 
 def test_a_lock_that_is_held_is_left_to_the_store(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lean, "_TRIES", 2)
+    monkeypatch.setattr(tail, "_TRIES", 2)
     held = open_ledger(path)
     held._files.lock.acquire()
 
-    with pytest.raises(DeclinedError, match="locked"):
+    with pytest.raises(NotPlainError, match="locked"):
         lean_append(path, "never")
     held._files.lock.release()
     held.close()
@@ -377,14 +371,12 @@ class Failing:
      ("pwrite", errno.EIO, 1)],
 )  # fmt: skip
 def test_what_fails_half_way_is_not_acknowledged_and_the_ledger_stays_whole(
-    name, number, after, path: Path, monkeypatch: pytest.MonkeyPatch
+    name, number, after, path: Path
 ):
     lean_append(path, "first")
     fault = OSError(number, os.strerror(number))
-    with monkeypatch.context() as patched:
-        patched.setattr(lean, "posix", Failing(name, fault, after))
-        with pytest.raises(AppendFailedError):
-            lean_append(path, "second")
+    with pytest.raises(AppendFailedError):
+        lean_append(path, "second", disk=Failing(name, fault, after))
 
     assert verify(str(path)).problems == ()
     if name == "write":
@@ -394,5 +386,5 @@ def test_what_fails_half_way_is_not_acknowledged_and_the_ledger_stays_whole(
     if name == "fdatasync":
         # The disk failed: nobody acknowledges anything any more, until a restart.
         assert open_ledger(path).is_poisoned
-        with pytest.raises(DeclinedError):
+        with pytest.raises(NotPlainError):
             lean_append(path, "third")

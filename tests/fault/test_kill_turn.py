@@ -10,7 +10,7 @@ from paddock.agent.recorded import find_session, list_sessions
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.ledger.query import Filter
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.plane.environment import read_environment
 from paddock.providers.scripted import Say, ScriptedModel
 from paddock.values.models import AssistantMessage, UserMessage

@@ -187,7 +187,7 @@ def reopen(scene: Scene, disk: FaultyDisk) -> LedgerFile:
     create = None if scene.acknowledged or os.path.exists(scene.path) else ...
     ledger = open_again(scene.path, None, is_new=create is ...)
     if ledger.is_poisoned:
-        assert any(call == "datasync" for call in disk.calls)
+        assert any(call == "fdatasync" for call in disk.calls)
         with pytest.raises(HostError, match="the disk failed"):
             ledger.append([note("refused")])
         ledger.close()
@@ -224,16 +224,16 @@ def test_a_failed_sync_is_never_tried_again(tmp_path, error, how):
     ledger = open_ledger(path, disk=disk)
     other = open_ledger(path)
     ledger.append([note("one")])
-    disk.fault = Fault("datasync", how, error)
+    disk.fault = Fault("fdatasync", how, error)
 
     with pytest.raises(HostError, match="the disk failed"):
         ledger.append([note("two")])
-    syncs = disk.calls.count("datasync")
+    syncs = disk.calls.count("fdatasync")
     for each in (ledger, other):
         with pytest.raises(HostError, match="the disk failed"):
             each.append([note("three")])
 
-    assert disk.calls.count("datasync") == syncs
+    assert disk.calls.count("fdatasync") == syncs
     assert ledger.is_poisoned
     assert other.is_poisoned
     ledger.close()
@@ -249,7 +249,7 @@ def test_a_waiting_entry_is_not_acknowledged_by_a_sync_that_failed_elsewhere(tmp
     failing.append([note("two")])
     pending.wait()
     pending = waiting.write([note("three")])
-    disk.fault = Fault("datasync", How.BEFORE, errno.EIO)
+    disk.fault = Fault("fdatasync", How.BEFORE, errno.EIO)
     with pytest.raises(HostError):
         failing.append([note("four")])
 
@@ -266,7 +266,7 @@ def test_a_full_disk_is_said_so_and_takes_nothing_back(tmp_path):
     ledger = open_ledger(path, disk=disk)
     ledger.append([note("one")])
     before = os.path.getsize(path)
-    disk.fault = Fault("append", How.HALF, errno.ENOSPC)
+    disk.fault = Fault("write", How.HALF, errno.ENOSPC)
 
     with pytest.raises(LedgerFullError, match="no space"):
         ledger.append([note("three")])
@@ -285,11 +285,11 @@ def test_reserved_space_is_used_where_the_disk_is_full(tmp_path):
     reservation = ledger.reserve(4000)
     ledger.append([note("intent")])
     disk.calls.clear()
-    disk.fault = Fault("append", How.HALF, errno.ENOSPC)
+    disk.fault = Fault("write", How.HALF, errno.ENOSPC)
 
     ledger.append([note("result", 3000)], reservation=reservation)
 
-    assert disk.calls.count("append") == 2
+    assert disk.calls.count("write") == 2
     ledger.close()
     assert_holds(path, ["result"])
 

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from paddock.assembly.bootstrap_sources import bare_plane_blueprint
 from paddock.errors import ConfigError
-from paddock.plane.admin import KEYS, parse_admin_config
-from paddock.plane.admin_schema import admin_config_schema, admin_config_schema_bytes
+from paddock.plane.admin import (
+    AdminTable,
+    admin_config_schema,
+    admin_config_schema_bytes,
+    parse_admin_config,
+)
 
 SCHEMA = admin_config_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -46,7 +50,7 @@ WORDS = (
     "http://hö",
 )
 NAMES = (
-    *KEYS,
+    *AdminTable.__struct_fields__,
     "stages",
     "type",
     "max_entries",

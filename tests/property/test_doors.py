@@ -22,7 +22,7 @@ from paddock.assembly.project import find_project
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import TOOL_ERRORS, ConfigError, PaddockError
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify.verifying import Verification, verify
+from paddock.ledger.verify import Verification, verify
 from paddock.plane.agent_files import write_agent
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.policy.actions import parse_action

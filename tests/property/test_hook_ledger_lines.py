@@ -1,22 +1,20 @@
-"""The lean writer's bytes are those of the ledger's own format."""
+"""The bytes of the hook's lines are those of the ledger's own format."""
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paddock import limits
 from paddock.apps.hook.early import entry_of
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.ledger import (
-    LeanMark,
-    chain_line,
-    encode_body,
-    find_pair,
-    format_timestamp,
-)
-from paddock.apps.hook.lean.records import LeanRecord
-from paddock.ledger.format import encoding as own
+from paddock.apps.hook.lean.records import LeanRecord, encode_record
+from paddock.ledger.format import line as lines
+from paddock.ledger.format.encoding import EntryRefusedError, encode_body
+from paddock.ledger.format.line import chain_line, format_id, format_timestamp
 from paddock.ledger.format.lines import StoredEntry, inspect_line
-from paddock.ledger.head import Mark, encode_mark
+from paddock.ledger.tail import Mark, encode_mark, find_pair
 
 texts = st.text(max_size=20)
 values = st.recursive(
@@ -37,31 +35,37 @@ def record_of(reason: str, session: str, agent: str, members: dict) -> LeanRecor
 def test_a_line_is_the_formats_own_or_is_declined(reason, session, agent, members, random, now):
     record = record_of(reason, session, agent, members)
     try:
-        body = encode_body(record, random, now)
+        body = encode_record(record, random, now)
     except DeclinedError:
         return
-    wanted = own.encode_body(entry_of(record), own.format_id(random), own.format_timestamp(now))
-    line, leaf = chain_line(body, 7, "a" * 64)
+    wanted = encode_body(entry_of(record), format_id(random), format_timestamp(now))
 
     assert body == wanted
-    assert line == own.chain_line(body, 7, "a" * 64) + b"\n"
-    assert leaf == own.leaf_hash(line[:-1])
-    assert isinstance(inspect_line(line[:-1]), StoredEntry)
+    assert isinstance(inspect_line(chain_line(body, 7, "a" * 64)), StoredEntry)
 
 
 @given(metadata)
 def test_only_what_a_line_may_not_hold_is_declined(members):
     record = record_of("", "", "", members)
     try:
-        own.encode_body(entry_of(record), own.format_id(bytes(16)), own.format_timestamp(0))
-    except own.EntryRefusedError:
+        encode_body(entry_of(record), format_id(bytes(16)), format_timestamp(0))
+    except EntryRefusedError:
         with pytest.raises(DeclinedError):
-            encode_body(record, bytes(16), 0)
+            encode_record(record, bytes(16), 0)
 
 
-@given(seconds)
-def test_a_time_reads_alike(now):
-    assert format_timestamp(now) == own.format_timestamp(now)
+@given(st.floats(0, 253_402_300_799))
+def test_a_time_reads_as_the_calendar_of_the_library_says(now):
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=int(now))
+
+    assert format_timestamp(now)[:19] == moment.strftime("%Y-%m-%dT%H:%M:%S")
+    assert format_timestamp(now)[19:] == f".{int((now - int(now)) * 1e6):06}Z"
+
+
+def test_what_a_line_holds_at_most_is_said_once():
+    assert limits.entry_bytes_max == lines.LINE_BYTES_MAX
+    assert limits.entry_depth_max == lines.DEPTH_MAX
+    assert limits.json_integer_max == lines.INTEGER_MAX
 
 
 marks = st.builds(
@@ -75,31 +79,17 @@ marks = st.builds(
 )
 
 
-def lean_of(mark: Mark) -> LeanMark:
-    made = LeanMark(mark.generation, mark.entries, mark.offset_bytes, mark.leaf, mark.boot)
-    made.poisoned = mark.is_poisoned
-    return made
-
-
-@given(marks)
-def test_a_mark_is_encoded_alike(mark):
-    assert lean_of(mark).encode() == encode_mark(mark)
-
-
 @given(marks, marks, st.sampled_from(["both", "first", "second", "none"]))
-def test_the_same_mark_of_a_pair_counts(one, other, whole):
-    from paddock.ledger.head import _decode_pair
-
+def test_of_a_pair_the_newer_mark_that_is_whole_counts(one, other, whole):
     records = [encode_mark(one), encode_mark(other)]
     if whole in ("second", "none"):
         records[0] = b"\xff" + records[0][1:]
     if whole in ("first", "none"):
         records[1] = records[1][:-1] + bytes([records[1][-1] ^ 1])
     page = b"".join(record.ljust(512, b"\0") for record in records)
-    found, slot = find_pair(page, 0)
-    wanted, wanted_slot = _decode_pair(page, 0)
+    rank = lambda mark: (mark.generation, mark.offset_bytes, mark.is_poisoned)  # noqa: E731
+    newer = (one, 1) if rank(one) >= rank(other) else (other, 0)
 
-    assert (None if found is None else found.encode(), slot) == (
-        None if wanted is None else encode_mark(wanted),
-        wanted_slot,
-    )
+    wanted = {"both": newer, "first": (one, 1), "second": (other, 0), "none": (None, 0)}
+
+    assert find_pair(page, 0) == wanted[whole]

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.errors import LedgerDamagedError, PaddockError
-from paddock.ledger.format.encoding import EntryRefusedError, chain_line, encode_body, encode_text
+from paddock.ledger.format.encoding import EntryRefusedError, encode_body
+from paddock.ledger.format.line import chain_line, encode_text
 from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.values.entries import Entry, Shared
 from tests.support.ledgers import INTENT, RESULT, counting_ids, note, open_ledger
 

@@ -16,7 +16,7 @@ from paddock.storage.objects import ObjectStore
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     Absent,
-    LazyContent,
+    BytesContent,
     MakeDirectory,
     MakeLink,
     RemoveDirectory,
@@ -95,19 +95,9 @@ def node_of(path: str | os.PathLike[str]) -> Node:
     return File(Path(path).read_bytes(), mode, status.st_mtime_ns)
 
 
-class Bytes(Struct, frozen=True, dict=True):
+def content(text: bytes) -> BytesContent:
     """New content, from memory."""
-
-    content: bytes
-
-    def open(self) -> int:
-        fd = os.memfd_create("content", os.MFD_CLOEXEC)
-        os.write(fd, self.content)
-        return fd
-
-
-def content(text: bytes) -> LazyContent:
-    return LazyContent(Bytes(text))
+    return BytesContent(text)
 
 
 def seen(root: str | os.PathLike[str], name: str) -> Seen:

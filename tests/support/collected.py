@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from paddock.collector.accept import accept_offer
 from paddock.collector.chains import Chain, ChainHead, Offer, OfferRefusal
-from paddock.ledger.format.encoding import leaf_hash
+from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.format.merkle import Growing
 from paddock.ledger.format.notes import Checkpoint, format_note

@@ -19,7 +19,7 @@ from paddock.gates.results import GateResult, Status, gate_entry
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.signing import make_key
-from paddock.ledger.verify.verifying import Verification, verify
+from paddock.ledger.verify import Verification, verify
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_rows
 from paddock.packages.ledger import PackageLedger
@@ -363,7 +363,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def _indented(value: Any) -> bytes:
-    from paddock.plane.strict_json import write_object
+    from paddock.plane.json_files import write_object
 
     return write_object(value)
 

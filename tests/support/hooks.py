@@ -21,7 +21,7 @@ from paddock.apps.hook.lean.image import find_homes
 from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import LeanRecord
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from tests.support.places import Place
 from tests.support.trusting import record_trust
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from paddock import limits
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.disk import LedgerDisk, Waiting
 from paddock.ledger.format.lines import Genesis, VerifierKey
+from paddock.ledger.head import Waiting
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify.verifying import Verification, verify
+from paddock.ledger.verify import Verification, verify
+from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
 
 GENESIS = Genesis("paddock.test/ledger", "HOT", str(VerifierKey("paddock.test/ledger", bytes(32))))
@@ -63,7 +64,7 @@ def open_ledger(
     path: str | os.PathLike[str],
     *,
     create: Genesis | None = GENESIS,
-    disk: LedgerDisk | None = None,
+    disk: Disk | None = None,
     waiting: Waiting | None = None,
     randomness: Callable[[int], bytes] = os.urandom,
     clock: Callable[[], float] = no_time,
@@ -78,6 +79,7 @@ def open_ledger(
         disk=disk,
         waiting=waiting,
         segment_bytes=segment_bytes,
+        boot=getattr(disk, "boot", None),
     )
     _opened.append(ledger)
     return ledger

@@ -22,7 +22,8 @@ from paddock import limits
 from paddock.errors import ConfigError, HostError, PaddockError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, Ledgers
-from paddock.plane.admin import Attention, Stage
+from paddock.plane.admin import Attention, LedgerStage, Stage, TierStage
+from paddock.plane.layout import LedgerName
 from paddock.providers.budgets import MESSAGE_TOKENS
 from paddock.providers.transcript import message_as_json
 from paddock.text.show import cut
@@ -81,7 +82,6 @@ def _give_up(
 
 
 def _newest(rows: list[str], room: int) -> list[str]:
-    """The last rows that fit, which are ASCII."""
     kept: list[str] = []
     for row in reversed(rows):
         room -= len(row) + 1
@@ -92,7 +92,7 @@ def _newest(rows: list[str], room: int) -> list[str]:
 
 
 def _name(stage: Stage) -> str:
-    if stage.kind == "tier":
+    if isinstance(stage, TierStage):
         return "tier"
     return f"ledger {stage.ledger} {stage.event_type or 'all'}"
 
@@ -104,11 +104,13 @@ def _rows(
     session_id: str,
     left_out: list[str],
 ) -> list[str]:
-    if stage.kind == "tier":
+    if isinstance(stage, TierStage):
         return [_row(facts)]
     wanted, reach = stage.max_entries, stage.max_entries
     while True:
-        found = ledgers.query(stage.ledger, Filter(stage.event_type), reach).entries
+        found = ledgers.query(
+            LedgerName(stage.ledger), Filter(stage.event_type or None), reach
+        ).entries
         others = [stored for stored in found if stored.entry.session_id != session_id]
         is_all = len(found) < reach
         if len(others) >= wanted or is_all or reach >= limits.attention_reach_max:
@@ -121,7 +123,7 @@ def _rows(
     return [_row(_entry(stage, stored)) for stored in others[max(0, len(others) - wanted) :]]
 
 
-def _entry(stage: Stage, stored: StoredEntry) -> dict[str, Json]:
+def _entry(stage: LedgerStage, stored: StoredEntry) -> dict[str, Json]:
     entry = stored.entry
     shown: dict[str, Json] = {
         "ledger": stage.ledger,

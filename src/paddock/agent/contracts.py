@@ -23,18 +23,19 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
-from typing import Final
+from typing import Annotated, Any, Final
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.pattern import lazy_pattern
 from paddock.plane.admin import contract_names
-from paddock.plane.strict_json import Fields, parse_object
+from paddock.plane.json_files import JsonFile, parse_file
 from paddock.providers.structured import require_schema, schema_problem
 from paddock.providers.wire import as_map
 from paddock.storage.atomic import read_file
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
@@ -42,17 +43,15 @@ from paddock.values.models import OutputSchema
 
 _ID: Final = lazy_pattern(r"PRC-[A-Z0-9]+(?:-[A-Z0-9]+)*")
 _VARIABLE: Final = lazy_pattern(r"\{\{([a-z][a-z0-9_]{0,63})\}\}")
-_KEYS: Final = frozenset(
-    {"contract_id", "description", "input_schema", "output_schema", "template", "boundary"}
-)
-_BOUNDARY_KEYS: Final = frozenset({"max_tokens", "temperature", "structured_output"})
 
 
-class Boundary(Struct, frozen=True):
+class Boundary(Strict, frozen=True):
     """What an answer may be. `temperature` None: the provider decides."""
 
-    max_tokens: int = limits.model_output_tokens_default
-    temperature: float | None = None
+    max_tokens: Annotated[int, Meta(ge=1, le=limits.json_integer_max)] = (
+        limits.model_output_tokens_default
+    )
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     structured_output: bool = False
     """The answer is the object of the output schema; without, it is text."""
 
@@ -136,24 +135,28 @@ def parse_contract(content: bytes, file: str) -> PromptContract:
 
     Raises: ConfigError with file, line and field.
     """
-    fields = parse_object(content, file)
-    fields.require_only(_KEYS)
-    contract_id = fields.text("contract_id")
-    if _ID.fullmatch(contract_id) is None:
-        raise fields.error(
-            "contract_id", f"{quote(contract_id)} is no contract's id", "such as PRC-CLASSIFY-001"
-        )
+    given = parse_file(content, file)
+    read = given.with_whole_numbers().convert(_ContractFile)
+    if _ID.fullmatch(read.contract_id) is None:
+        said = f"{quote(read.contract_id)} is no contract's id"
+        raise given.error("contract_id", said, "such as PRC-CLASSIFY-001")
+    for name, schema in (
+        ("input_schema", read.input_schema),
+        ("output_schema", read.output_schema),
+    ):
+        if schema is not None:
+            _require_object_schema(given, name, schema)
     contract = PromptContract(
-        contract_id=contract_id,
-        input_schema=_schema(fields, "input_schema"),
-        template=_template(fields),
-        output_schema=_output(fields),
-        boundary=_boundary(fields.table("boundary")),
+        contract_id=read.contract_id,
+        input_schema=read.input_schema,
+        template=_template(given, read.template),
+        output_schema=read.output_schema,
+        boundary=read.boundary,
         digest=digest_of(content),
     )
-    _require_known_variables(fields, contract)
+    _require_known_variables(given, contract)
     if contract.boundary.structured_output is not (contract.output_schema is not None):
-        raise fields.error(
+        raise given.error(
             "boundary",
             "structured_output and output_schema contradict each other",
             "give both, or neither: structured_output false and output_schema null",
@@ -161,57 +164,38 @@ def parse_contract(content: bytes, file: str) -> PromptContract:
     return contract
 
 
-def _template(fields: Fields) -> Template:
+class _ContractFile(Strict, frozen=True):
+    contract_id: str
+    input_schema: dict[str, Any]
+    template: str
+    output_schema: dict[str, Any] | None = None
+    boundary: Boundary = field(default_factory=Boundary)
+    description: Any = None
+
+
+def _template(given: JsonFile, text: str) -> Template:
     try:
-        return parse_template(fields.text("template"))
+        return parse_template(text)
     except ValueError as error:
-        raise fields.error(
+        raise given.error(
             "template", str(error), "write {{name}}, lower case, with a name of the input"
         ) from None
 
 
-def _output(fields: Fields) -> Mapping[str, Json] | None:
-    if fields.members.get("output_schema") is None:
-        return None
-    return _schema(fields, "output_schema")
-
-
-def _schema(fields: Fields, name: str) -> Mapping[str, Json]:
-    if name not in fields.members:
-        raise fields.error(name, f"{quote(name)} is missing", "write a JSON Schema")
-    schema = dict(fields.table(name).members)
+def _require_object_schema(given: JsonFile, name: str, schema: Mapping[str, Json]) -> None:
     if schema.get("type") != "object":
-        raise fields.error(name, f"{quote(name)} is no schema of an object", 'add "type": "object"')
+        raise given.error(name, f"{quote(name)} is no schema of an object", 'add "type": "object"')
     try:
         require_schema(OutputSchema(name, schema))
     except ConfigError as error:
-        raise fields.error(name, error.message, error.hint) from None
-    return schema
+        raise given.error(name, error.message, error.hint) from None
 
 
-def _boundary(fields: Fields) -> Boundary:
-    fields.require_only(_BOUNDARY_KEYS)
-    absent = Boundary()
-    temperature: Json = fields.members.get("temperature")
-    is_number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
-    if temperature is not None and not (is_number and 0 <= temperature <= 2):
-        raise fields.error(
-            "temperature",
-            f"{quote(temperature)} is no temperature",
-            "a number from 0 to 2, or null",
-        )
-    return Boundary(
-        fields.count("max_tokens", absent.max_tokens, limits.json_integer_max),
-        None if temperature is None else float(temperature),
-        fields.flag("structured_output", default=absent.structured_output),
-    )
-
-
-def _require_known_variables(fields: Fields, contract: PromptContract) -> None:
+def _require_known_variables(given: JsonFile, contract: PromptContract) -> None:
     known = set(as_map(contract.input_schema.get("properties")))
     for name in contract.template.variables:
         if name not in known:
-            raise fields.error(
+            raise given.error(
                 "template",
                 f"the variable {quote(name)} is no property of input_schema",
                 f"known: {', '.join(sorted(known)) or 'none'}",

@@ -51,8 +51,6 @@ class CallDecided(Struct, frozen=True):
 
 
 class CallStarted(Struct, frozen=True):
-    """A call runs now."""
-
     call_id: str
     tool: str
 
@@ -75,8 +73,6 @@ class CallFinished(Struct, frozen=True):
 
 
 class OrderMoved(Struct, frozen=True):
-    """A work order has another state."""
-
     order: WorkOrder
     agent: str
 

@@ -267,7 +267,6 @@ class OrderRun:
         )
 
     def _answer_paused(self, calls: tuple[ToolUse, ...]) -> None:
-        """Calls of a turn that goes back as it is: each needs an answer there, and none runs."""
         if not calls:
             return
         refusal = Refusal(
@@ -414,8 +413,6 @@ class Executor:
 
 
 class _Attempt:
-    """Carrying out one order, whatever comes of it."""
-
     def __init__(self, hands: Hands, assignment: Assignment, deadline: Deadline) -> None:
         self._hands = hands
         self._assignment = assignment

@@ -266,8 +266,6 @@ def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[Store
 
 
 class _Between(Struct):
-    """What was said in a turn, or in one of its orders, between its two ends."""
-
     messages: list[Message] = field(default_factory=list[Message])
     is_cut_short: bool = False
     """Calls of its last exchange may have run, and what came of them is not kept."""

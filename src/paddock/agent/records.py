@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from paddock import limits
 from paddock.agent.results import TurnOutcome
 from paddock.errors import PaddockError
-from paddock.ledger.format.encoding import encode_text
+from paddock.ledger.format.line import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.text.show import cut
 from paddock.values import entries
@@ -239,7 +239,6 @@ def _usage_json(usage: Usage) -> dict[str, Json]:
 
 
 def _said(name: str, text: str) -> dict[str, Json]:
-    """A text with what is missing of it, where it is too long for a line."""
     kept = clean(text)
     if _size(kept) <= limits.turn_text_bytes_max:
         return {name: kept}
@@ -250,7 +249,6 @@ def _said(name: str, text: str) -> dict[str, Json]:
 
 
 def _size(text: str) -> int:
-    """Bytes in a line."""
     return len(encode_text(text))
 
 

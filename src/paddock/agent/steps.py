@@ -206,7 +206,6 @@ def _answer(turn: ModelTurn, allowed: Allowed) -> Answer | Fail:
 
 
 def _one_line(text: str) -> str:
-    """What a provider says about a refusal, for people: it may repeat the model's own words."""
     return show_name(cut(text, _SAID_CHARS_MAX))
 
 
@@ -215,7 +214,6 @@ def _fail(code: OrderFailure, said: str, turn: ModelTurn, allowed: Allowed) -> F
 
 
 def _partial(turn: ModelTurn, allowed: Allowed) -> Mapping[str, Json] | None:
-    """What there was, marked as no answer by standing in a failed order."""
     if turn.text.strip():
         return {RESPONSE_TEXT: turn.text}
     return turn.structured if allowed.has_schema else None

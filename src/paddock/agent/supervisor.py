@@ -182,8 +182,6 @@ _CORRECTION_CHARS_MAX: Final = 600
 
 
 class _Turn(Struct):
-    """One turn while it happens."""
-
     number: int
     user_message: str
     budget: Budget
@@ -197,7 +195,6 @@ class _Turn(Struct):
     """Of each order that failed: whether it could not reach its provider."""
 
     def cost(self) -> OrderCost:
-        """Of all its orders."""
         total = OrderCost()
         for order in self.orders:
             total = total.plus(order.cost)
@@ -312,12 +309,10 @@ class Supervisor:
         return found.text
 
     def _takes(self, variable: str) -> bool:
-        """Whether the contract has a place for it: a plane's own may have none."""
         contract = self._executor.find_contract(SYNTHESIZE)
         return contract is not None and variable in contract.template.variables
 
     def _narrowed(self, turn: _Turn) -> tuple[str, ...]:
-        """The tools of the next order: what the charter allows, or fewer."""
         allowed = self._charter.tools_allowed
         if not self._charter.classify or not allowed:
             return allowed
@@ -368,7 +363,6 @@ class Supervisor:
         given: Mapping[str, Json],
         tools: tuple[str, ...] = (),
     ) -> Execution:
-        """Plan an order, dispatch it, and wait for its end."""
         charter = self._charter
         constraints = Constraints(
             prompt_contract_id=contract_id,

@@ -27,11 +27,12 @@ from paddock.assembly.ledgers import (
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
 from paddock.ledger.anchors import Anchor
-from paddock.ledger.checkpoint import checkpoints_folder, set_aside_notes
+from paddock.ledger.checkpoint import set_aside_notes
 from paddock.ledger.query import BadRow, Filter, find_decided
 from paddock.ledger.read import find_genesis, gone_error, is_known, stands
 from paddock.ledger.signing import load_key, read_signed
-from paddock.ledger.verify.verifying import (
+from paddock.ledger.tree import checkpoints_folder
+from paddock.ledger.verify import (
     ChainFault,
     Held,
     LedgerProblem,

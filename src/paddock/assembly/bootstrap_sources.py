@@ -4,14 +4,14 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import CORE, DEVELOPMENT
 from paddock.errors import ConfigError
-from paddock.ledger.sealing import KeptLedger
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
@@ -20,13 +20,13 @@ from paddock.packages.ledger import LEDGER, PackageLedger
 from paddock.packages.manifest import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.packages.transaction import Depot
 from paddock.plane import admin as config
-from paddock.plane.admin import AdminConfig, DeclaredTool, read_admin_config
+from paddock.plane.admin import AdminConfig, read_admin_config
 from paddock.plane.create import Blueprint
 from paddock.plane.discover import ProjectRoot
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE, ToolProfile
 from paddock.plane.environment import Environment
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.strict_json import parse_object, write_object
 from paddock.policy.settings import HistorySettings
 from paddock.storage.disk import Disk
 from paddock.storage.history import History
@@ -62,23 +62,28 @@ def require_registered(config: AdminConfig) -> None:
     """
     registered: Mapping[str, Tool[Any]] = {listed.name: listed.load() for listed in TOOLS}
     seen: set[str] = set()
-    for entry in config.tools or ():
+    for position, entry in enumerate(config.tools or ()):
+        where = config.place(("tools", position, "tool_id"))
         tool = registered.get(entry.tool_id)
         toolset = None if tool is None else tool.spec.toolset
         if toolset == DEVELOPMENT:
-            raise _refused(
-                entry,
+            raise ConfigError(
                 f"the development tool {quote(entry.tool_id)} stands in 'tools'",
-                "take it out: tool_profile = development and"
+                where=where,
+                hint="take it out: tool_profile = development and"
                 f" {RISKY_TOOLS_VARIABLE}=1 together give it",
             )
         if tool is None or toolset != CORE:
             known = ", ".join(name for name, each in registered.items() if _is_core(each))
-            raise _refused(
-                entry, f"{quote(entry.tool_id)} is no core tool", f"the core tools are: {known}"
+            raise ConfigError(
+                f"{quote(entry.tool_id)} is no core tool",
+                where=where,
+                hint=f"the core tools are: {known}",
             )
         if entry.tool_id in seen:
-            raise _refused(entry, f"{quote(entry.tool_id)} stands there twice", "keep one of them")
+            raise ConfigError(
+                f"{quote(entry.tool_id)} stands there twice", where=where, hint="keep one of them"
+            )
         seen.add(entry.tool_id)
 
 
@@ -93,10 +98,6 @@ def _declaration(tool: Tool[Any]) -> dict[str, Json]:
         "handler": f"paddock.tools.{tool.name}",
         "parameters": tool.binder.schema,
     }
-
-
-def _refused(entry: DeclaredTool, message: str, hint: str) -> ConfigError:
-    return ConfigError(message, where=entry.place, hint=hint)
 
 
 _LEFTOVERS: Final = (
@@ -130,7 +131,7 @@ def bare_plane_blueprint(
 
 
 def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
-    members = parse_object(content, PLANE_MARKER).members
+    members = parse_file(content, PLANE_MARKER).members
     if members.get("tool_profile") == tool_profile:
         return content
     return write_object({**members, "tool_profile": tool_profile})
@@ -166,7 +167,7 @@ class _Opening(Struct, frozen=True):
     layout: PlaneLayout
     environment: Environment
 
-    def open(self) -> KeptLedger:
+    def open(self) -> LedgerFile:
         return open_plane_ledger(self.layout, self.environment, LEDGER)
 
 
@@ -175,48 +176,6 @@ def admin_config_bytes(tool_profile: ToolProfile) -> bytes:
 
 
 def _config(tool_profile: ToolProfile) -> dict[str, Json]:
-    attention, budget, model = config.Attention(), config.BudgetTable(), config.ModelChoice()
-    permissions = config.DEFAULT_PERMISSIONS
-    return {
-        "agent_id": config.DEFAULT_AGENT_ID,
-        "agent_class": config.DEFAULT_AGENT_CLASS,
-        "framework_id": config.DEFAULT_FRAMEWORK_ID,
-        "tier": config.DEFAULT_TIER,
-        "tool_profile": tool_profile,
-        "system_prompt": config.DEFAULT_SYSTEM_PROMPT,
-        "attention": {
-            "template_id": attention.template_id,
-            "stages": [_stage(stage) for stage in attention.stages],
-            "token_budget": attention.token_budget,
-            "fallback": attention.fallback,
-        },
-        "tools": declared_core_tools(),
-        "package_tools": [],
-        "classify": True,
-        "budget": {
-            "session_tokens": budget.session_tokens,
-            "turn_tokens": budget.turn_tokens,
-            "order_tokens": budget.order_tokens,
-            "mode": budget.mode,
-        },
-        "model": {
-            "provider": model.provider,
-            "name": model.name,
-            "base_url": model.base_url,
-            "api": model.api,
-        },
-        "permissions": {
-            "read": list(permissions.read),
-            "write": list(permissions.write),
-            "forbidden": list(permissions.forbidden),
-        },
-    }
-
-
-def _stage(stage: config.Stage) -> dict[str, Json]:
-    if stage.kind == "tier":
-        return {"type": stage.kind}
-    shown: dict[str, Json] = {"type": stage.kind, "ledger": stage.ledger}
-    if stage.event_type is not None:
-        shown["event_type"] = stage.event_type
-    return {**shown, "max_entries": stage.max_entries}
+    table = config.AdminTable(tool_profile=tool_profile)
+    members = cast("dict[str, Json]", to_builtins(table))
+    return members | {"tools": declared_core_tools()}

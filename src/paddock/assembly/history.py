@@ -14,7 +14,6 @@ from paddock.ledger.query import Filter, FoundEffects, find_declarations, query
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import require_as_declared
 from paddock.plane.layout import LedgerName
-from paddock.policy.engine import Policy
 from paddock.runtime.past import past_calls
 from paddock.storage.disk import Disk
 from paddock.storage.history import History, Keeper, SeenStore
@@ -26,15 +25,6 @@ from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from paddock.workspace.resolve import detect_resolution
 
 JOURNAL: Final = "journal"
-
-
-class GeneratedPaths(Struct, frozen=True):
-    """What commands fill by the thousand and can make again: replaced contents are not kept."""
-
-    policy: Policy
-
-    def is_exempt(self, path: str) -> bool:
-        return self.policy.guards.is_below_generated(path)
 
 
 def open_history(project: Project) -> History:

@@ -16,12 +16,12 @@ from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
 from paddock.ledger.append import LedgerFile
-from paddock.ledger.checkpoint import Checkpointer, checkpoints_folder, read_notes
+from paddock.ledger.checkpoint import USUAL_PACE, Above, AutoCheckpoint, Checkpointer, Pace
 from paddock.ledger.format.lines import Genesis, VerifierKey, is_key_name
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.read import find_genesis
-from paddock.ledger.sealing import USUAL_PACE, Above, AutoCheckpoint, KeptLedger, Pace
 from paddock.ledger.signing import KeySigner, ProgramSigner, Signer, create_key
+from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.plane.environment import (
     Environment,
     anchor_directory,
@@ -50,7 +50,7 @@ class TierAbove(Struct, frozen=True):
     """The ledger above: a checkpoint becomes an entry there, and is covered there at once."""
 
     ledger: LedgerName
-    open: Callable[[], KeptLedger]
+    open: Callable[[], LedgerFile]
 
     def take(self, signed: SignedCheckpoint) -> None:
         with closing(self.open()) as above:
@@ -149,7 +149,7 @@ HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False
 """Of a process that records what is over already: it looks at the time as well."""
 
 
-def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> KeptLedger:
+def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> LedgerFile:
     """The ledger `name` of the plane, made with its own key on first use."""
     return open_plane_ledger(project.layout, project.environment, name, pace)
 
@@ -164,14 +164,15 @@ def record_in_governance(project: Project, *entries: Entry) -> None:
 
 def open_plane_ledger(
     layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace = USUAL_PACE
-) -> KeptLedger:
+) -> LedgerFile:
     """As `open_ledger`, of a plane that may still be in the making."""
     path = layout.ledger_paths()[name]
     with host_errors("looking for", path):
         is_there = path.exists()
     create = None if is_there else _genesis(layout, environment, name)
     ledger = LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
-    return KeptLedger(ledger, _keeper(layout, environment, name, pace))
+    ledger.keeper = _keeper(layout, environment, name, pace)
+    return ledger
 
 
 def checkpointer_of(
@@ -275,7 +276,7 @@ class _Opening(Struct, frozen=True):
     environment: Environment
     name: LedgerName
 
-    def open(self) -> KeptLedger:
+    def open(self) -> LedgerFile:
         return open_plane_ledger(self.layout, self.environment, self.name, HOOK_PACE)
 
 

@@ -19,9 +19,9 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import ADMIN_AGENT, ADMIN_PROFILE, Project, policy_of
 from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.errors import ConfigError, HostError, UsageError
+from paddock.ledger.append import LedgerFile
 from paddock.ledger.query import Filter, query_lines
-from paddock.ledger.sealing import KeptLedger
-from paddock.ledger.verify.verifying import Verification
+from paddock.ledger.verify import Verification
 from paddock.packages.archive import Archive
 from paddock.packages.change import RecoveredChange, recover_packages
 from paddock.packages.installed import FRAMEWORKS, SPECS, read_installed, read_registries
@@ -158,7 +158,7 @@ def is_development_plane(project: Project) -> bool:
 class _Opening(Struct, frozen=True):
     project: Project
 
-    def open(self) -> KeptLedger:
+    def open(self) -> LedgerFile:
         return open_ledger(self.project, LEDGER)
 
     def verify(self, path: Path) -> Verification | None:

@@ -15,7 +15,6 @@ from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.contents import open_blobs
 from paddock.assembly.history import (
-    GeneratedPaths,
     PlaneEarlier,
     notices_of,
     open_history,
@@ -92,10 +91,13 @@ def _registry(
     project: Project, policy: Policy, chain: AgentChain
 ) -> tuple[Registry, tuple[str, ...]]:
     tools, not_loaded = _existing(project, chain[0].toolsets)
-    listed = None
-    if project.admin is not None and chain[0].name == ADMIN_AGENT:
-        listed = project.admin.tools
-    kept = None if listed is None else {entry.tool_id for entry in listed}
+    kept = None
+    if (
+        project.admin is not None
+        and chain[0].name == ADMIN_AGENT
+        and isinstance(project.admin.tools, tuple)
+    ):
+        kept = {entry.tool_id for entry in project.admin.tools}
     toolsets = _toolsets_of(policy, chain)
     held = [
         tool
@@ -169,7 +171,8 @@ def open_runtime(
         # Last in, first out: commands end before what they work on is let go.
         blobs = held.enter_context(closing(open_blobs(project)))
         history = held.enter_context(closing(open_history(project)))
-        keeper = history.keeper(GeneratedPaths(policy))
+        # What commands fill by the thousand and can make again: replaced contents are not kept.
+        keeper = history.keeper(policy.guards.is_below_generated)
         workspace = held.enter_context(
             open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )

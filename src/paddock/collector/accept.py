@@ -24,13 +24,12 @@ from paddock.collector.chains import (
 )
 from paddock.collector.store import Store, Taking
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.checkpoint import checkpoints_folder, read_notes
-from paddock.ledger.format.encoding import PREV_OF_GENESIS, leaf_hash
+from paddock.ledger.format.line import PREV_OF_GENESIS, leaf_hash
 from paddock.ledger.format.lines import BadLine, VerifierKey, inspect_line, parse_genesis
 from paddock.ledger.format.merkle import Growing
-from paddock.ledger.format.notes import NoteError, SignedCheckpoint
+from paddock.ledger.format.notes import NoteError, SignedCheckpoint, open_note
 from paddock.ledger.read import LedgerReader, read_first, whole_lines
-from paddock.ledger.signing import open_note
+from paddock.ledger.tree import checkpoints_folder, read_notes
 
 _Found = TypeVar("_Found")
 

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.format.encoding import PREV_OF_GENESIS, leaf_hash
+from paddock.ledger.format.line import PREV_OF_GENESIS, leaf_hash
 from paddock.ledger.format.lines import (
     BadLine,
     StoredEntry,
@@ -19,8 +19,7 @@ from paddock.ledger.format.lines import (
     parse_genesis,
 )
 from paddock.ledger.format.merkle import EMPTY_ROOT, Growing
-from paddock.ledger.format.notes import Checkpoint, NoteError
-from paddock.ledger.signing import open_note
+from paddock.ledger.format.notes import Checkpoint, NoteError, open_note
 from paddock.values.entries import GENESIS
 
 

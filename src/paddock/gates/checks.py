@@ -51,7 +51,7 @@ from paddock.gates.results import (
 )
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, find_decided
-from paddock.ledger.verify.verifying import ChainFault, Verification
+from paddock.ledger.verify import ChainFault, Verification
 from paddock.packages.archive import read_archive
 from paddock.packages.installed import FRAMEWORKS, SPECS, Framework, InstalledPackage, file_problem
 from paddock.packages.ledger import LEDGER_FILE, RecordedPackage

@@ -11,7 +11,7 @@ from msgspec import Struct
 from paddock.errors import PaddockError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query_lines
-from paddock.ledger.verify.verifying import Verification
+from paddock.ledger.verify import Verification
 from paddock.packages.installed import (
     InstalledPackage,
     InstalledSet,

@@ -29,7 +29,7 @@ from paddock import limits
 from paddock.errors import ConfigError
 from paddock.gates.ground import NOTHING_INSTALLED, GatesGround
 from paddock.gates.results import G0B, GateResult, Tally
-from paddock.ledger.details import Detail, find_detail
+from paddock.ledger.checkpoint import Detail, find_detail
 from paddock.packages.installed import InstalledPackage, file_problem
 from paddock.packages.manifest import (
     APPROVALS,
@@ -42,8 +42,8 @@ from paddock.packages.manifest import (
 from paddock.packages.transaction import POLICIES, LoadsAlone
 from paddock.pattern import lazy_pattern
 from paddock.plane.create import BARE_DIRECTORIES
+from paddock.plane.json_files import parse_file
 from paddock.plane.layout import TIERS, LedgerName
-from paddock.plane.strict_json import parse_object
 from paddock.storage.atomic import WRITABLE_BY_OTHERS, host_errors, read_file, trusted_owners
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
@@ -75,7 +75,7 @@ def _load(path: str, content: bytes) -> None:
         _ALONE.load_policy(path, content)
     elif path.endswith(".json"):
         if content.lstrip().startswith(b"{"):
-            parse_object(content, path)  # refuses a key that stands there twice
+            parse_file(content, path)  # refuses a key that stands there twice
         else:
             json.loads(content)
     elif path.endswith(".toml"):

@@ -2,23 +2,19 @@
 
     format/        PURE  the bytes of a line, the tree over them, signed notes
     ports.py       what the runtime asks of a ledger
-    disk.py        the system calls that the store makes, as a port
-    segments.py    a ledger's files, and how it goes on in another one
-    details.py     what may stand beside it
-    head.py        what keeps writers apart: locks, and how far the ledger reaches
-    reserve.py     space for what must be recorded
-    recovery.py    opening its files, making them, putting a torn end aside
+    tail.py        marks of its end, lines put behind it, and the whole append of the hook
+    segments.py    its files, and how it goes on in another one
+    head.py        the head file when open, the locks of writers, the space they keep
+    recovery.py    open and make its files, put a torn end aside
     append.py      LedgerFile: append by many processes and threads
     read.py        readers; they take no lock
-    query.py       questions, from the index or from the lines
-    index.py       SQLite beside the ledger: which lines hold a value
+    query.py       questions, from the lines or from index.py (SQLite beside the ledger)
     export.py      what goes out, also as a page that verifies itself
     signing.py     the ledger's own Ed25519 key, and who signs with it
-    checkpoint.py  the tree beside the lines; signed sizes and roots
+    tree.py        its Merkle tree in files, and the notes beside it
+    checkpoint.py  sign sizes and roots, by itself when they are due; anchors.py: keep them
     proof.py       that a line stands in it, and that it only grew
-    sealing.py     a ledger that checkpoints itself
-    anchors.py     where checkpoints go
-    verify/        whether a ledger is what its writers wrote
+    verify.py      whether a ledger is what its writers wrote
 
 The JSONL is the truth; what stands in the folder beside it can be rebuilt from it.
 The bytes are described in docs/formats/ledger.md.

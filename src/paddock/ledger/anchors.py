@@ -15,9 +15,10 @@ from typing import Final, Protocol
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.ledger.checkpoint import read_notes, set_aside_notes, store_note
+from paddock.ledger.checkpoint import set_aside_notes, store_note
 from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.signing import ProgramEnd, failed, run_command
+from paddock.ledger.tree import read_notes
 from paddock.storage.atomic import make_directories, read_file, replace_file
 
 _HINT: Final = "the user's configuration names it: [ledger] anchor"
@@ -77,7 +78,6 @@ class DirectoryAnchor:
         store_note(self._folder, signed)
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """See `Anchor`; the notes of what is no more stay under another name."""
         make_directories(self._folder)
         set_aside_notes(self._folder, 0)
         store_note(self._folder, signed)
@@ -107,7 +107,6 @@ class GitAnchor:
         return f"the git repository {str(self._repository)!a}"
 
     def read(self) -> list[str]:
-        """See `Anchor`: what is committed, not what lies in the work tree."""
         # Threat: who loses a branch or an object makes git fail. That there is no note says
         # only a listing that succeeds.
         if not self._newest_commit() or not self._committed():
@@ -139,7 +138,6 @@ class GitAnchor:
         self._git("update-ref", "-m", message, "HEAD", commit, before)
 
     def _tree_with(self, entry: str, commit: str) -> str:
-        """What a commit holds and this file: what else is staged is somebody else's work."""
         with TemporaryDirectory(prefix="paddock-anchor-") as folder:
             own = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
             if commit:
@@ -148,7 +146,6 @@ class GitAnchor:
             return self._git("write-tree", more=own)
 
     def _newest_commit(self) -> str:
-        """What is checked out; empty in a repository that has no commit yet. Raises: HostError."""
         done = self._run("rev-parse", "--verify", "--quiet", "HEAD")
         if done.returncode == 0:
             return _text(done)
@@ -169,7 +166,6 @@ class GitAnchor:
     def _git(
         self, *arguments: str, given: bytes = b"", more: Mapping[str, str] | None = None
     ) -> str:
-        """What git prints. Raises: HostError where it fails."""
         done = self._run(*arguments, given=given, more=more)
         if done.returncode != 0:
             raise failed(self.where, done, _HINT)
@@ -184,7 +180,6 @@ class GitAnchor:
 
 
 def _text(done: ProgramEnd) -> str:
-    """An answer of git, which may name a path. It ends in a line feed."""
     return os.fsdecode(done.stdout).removesuffix("\n")
 
 

@@ -33,21 +33,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from paddock import limits
-from paddock.errors import HostError, LedgerFullError
-from paddock.ledger.disk import LedgerDisk, SystemDisk, Waiting, failure, is_full
-from paddock.ledger.format.encoding import (
-    ID_BYTES,
-    EntryRefusedError,
-    chain_lines,
-    encode_body,
-    format_id,
-    format_timestamp,
-)
+from paddock.errors import ConfigError, HostError, LedgerFullError
+from paddock.ledger.format.encoding import EntryRefusedError, encode_body
+from paddock.ledger.format.line import ID_BYTES, chain_tail, format_id, format_timestamp
 from paddock.ledger.format.lines import Genesis
-from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
+from paddock.ledger.head import HeldReservation, Waiting
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.ledger.recovery import (
     LedgerFiles,
@@ -58,13 +51,25 @@ from paddock.ledger.recovery import (
     quarantine,
     verify_marks,
 )
-from paddock.ledger.reserve import HeldReservation
-from paddock.ledger.segments import LedgerPaths, Segment
+from paddock.ledger.segments import LedgerPaths, Segment, failing, is_full
+from paddock.ledger.tail import HeadPage, Mark, is_poisoned, put_lines, read_boot
+from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
+
+if TYPE_CHECKING:
+    from paddock.ledger.format.notes import SignedCheckpoint
 
 _HINT: Final = (
     "look at the disk; after a restart of the machine the ledger goes on from what it has kept"
 )
+
+
+class Keeper(Protocol):
+    """Covers the entries of a ledger by checkpoints (checkpoint.py)."""
+
+    def appended(self, head: Head, entries: Sequence[Entry]) -> None: ...
+    def seal(self) -> "SignedCheckpoint": ...
+    def close(self) -> None: ...
 
 
 class LedgerFile:
@@ -79,6 +84,7 @@ class LedgerFile:
         randomness: Callable[[int], bytes],
         waiting: Waiting,
         segment_bytes: int,
+        boot: bytes,
     ) -> None:
         """Use `open`."""
         self._segment_bytes = segment_bytes
@@ -88,10 +94,12 @@ class LedgerFile:
         self._clock = clock
         self._randomness = randomness
         self._waiting = waiting
-        self._boot = files.disk.boot()
+        self._boot = boot
         self._is_closed = False
         self._reopening = threading.Lock()
         self.genesis = files.genesis
+        self.keeper: Keeper | None = None
+        """Who covers entries: those that matter before their append returns."""
         _open_ledgers.add(self)
 
     @classmethod
@@ -102,9 +110,10 @@ class LedgerFile:
         create: Genesis | None,
         clock: Callable[[], float],
         randomness: Callable[[int], bytes],
-        disk: LedgerDisk | None = None,
+        disk: Disk | None = None,
         waiting: Waiting | None = None,
         segment_bytes: int = limits.ledger_segment_bytes,
+        boot: bytes | None = None,
     ) -> Self:
         """Open a ledger; make it from `create` where there is none.
 
@@ -120,7 +129,7 @@ class LedgerFile:
             LedgerBusyError: another process holds the lock.
             LedgerFullError: no space to make or recover it.
         """
-        disk, waiting, paths = disk or SystemDisk(), waiting or Waiting(), LedgerPaths(path)
+        disk, waiting, paths = disk or Disk(), waiting or Waiting(), LedgerPaths(path)
         first_body = None
         if create is not None:
             first_body = encode_body(
@@ -134,6 +143,7 @@ class LedgerFile:
             randomness=randomness,
             waiting=waiting,
             segment_bytes=segment_bytes,
+            boot=read_boot() if boot is None else boot,
         )
         try:
             ledger._settle_at_open(files)
@@ -173,28 +183,35 @@ class LedgerFile:
         """Write entries; `wait()` of the answer makes them durable. See `ports.Ledger`."""
         files = self._live()
         ids, bodies = self._encode(entries)
-        files.lock.acquire()
-        try:
+        with files.lock.held(), failing("the ledger cannot be written", self.path):
             after = self._append(files, self._newest(files), bodies, reservation)
             segment = files.active.current
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be written", self.path) from fault
-        finally:
-            files.lock.release()
         if reservation is not None:
             reservation.release()
-        return PendingEntries(self, tuple(ids), after, segment)
+        return PendingEntries(self, tuple(ids), after, segment, entries)
 
     def reserve(self, size_bytes: int) -> HeldReservation:
-        """Keep space for entries of so many bytes, so that a full disk cannot stop them.
-
-        Raises:
-            LedgerFullError: there is not so much space.
-        """
+        """Keep space for entries of so many bytes, so that a full disk cannot stop them."""
         return self._live().ballast.reserve(size_bytes)
 
+    def seal(self) -> "SignedCheckpoint":
+        """Make a checkpoint of all that is written, and carry it up.
+
+        Raises:
+            LedgerDamagedError: the ledger does not go on from what was signed before.
+            ConfigError: the key cannot be used, or nobody keeps this ledger.
+            HostError: the disk, or where checkpoints go, failed.
+        """
+        if self.keeper is None:
+            raise ConfigError("nobody signs checkpoints of this ledger", where=ascii(self.path))
+        # Also what a killed process wrote and nobody waited for.
+        self.settle()
+        return self.keeper.seal()
+
     def close(self) -> None:
-        """Release descriptors and reservations. A second call does nothing."""
+        """Cover what is new, and release everything. A second call does nothing."""
+        if self.keeper is not None and not self._is_closed:
+            self.keeper.close()
         files, self._files, self._is_closed = self._files, None, True
         if files is not None:
             with files.syncing:
@@ -231,16 +248,10 @@ class LedgerFile:
     def look(self) -> tuple[Mark, Segment]:
         """The newest mark, durable or not, and the segment that it stands in."""
         files = self._live()
-        files.lock.acquire()
-        try:
+        with files.lock.held(), failing("the ledger cannot be read", self.path):
             return self._newest(files), files.active.current
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be read", self.path) from fault
-        finally:
-            files.lock.release()
 
     def _live(self) -> LedgerFiles:
-        """The open files; after a fork, files of our own."""
         files = self._files
         if files is not None:
             return files
@@ -252,7 +263,6 @@ class LedgerFile:
             return self._files
 
     def _encode(self, entries: Sequence[Entry]) -> tuple[list[str], list[bytes]]:
-        """Bodies with ids and one timestamp: the entries of one write happen together."""
         if not 0 < len(entries) <= limits.ledger_batch_entries_max:
             raise EntryRefusedError(
                 f"{len(entries)} entries in one append; "
@@ -279,7 +289,7 @@ class LedgerFile:
             or durable.is_poisoned
             or newest.boot != self._boot
             or newest.offset_bytes < durable.offset_bytes
-            or self._disk.size(segment.descriptor) + segment.base != newest.offset_bytes
+            or self._disk.stat(segment.descriptor).st_size + segment.base != newest.offset_bytes
         ):
             return self._recover(files, page)
         return newest
@@ -292,22 +302,28 @@ class LedgerFile:
         reservation: Reservation | None = None,
     ) -> Mark:
         """Chain, write, mark. The append lock is held."""
-        generation, seq, offset, leaf, boot, _ = before
-        data, leaf = chain_lines(bodies, seq, leaf)
-        if offset + len(data) > files.active.current.base + self._segment_bytes:
+        size = sum(
+            len(body) + len(chain_tail(seq, before.leaf)) + 1
+            for seq, body in enumerate(bodies, before.entries)
+        )
+        if before.offset_bytes + size > files.active.current.base + self._segment_bytes:
             self._rotate(files, before)
-        try:
-            self._put(files, data, offset)
-        except LedgerFullError:
-            if not isinstance(reservation, HeldReservation) or not reservation.release_to_disk():
-                raise
-            self._put(files, data, offset)
-        after = Mark(generation + 1, seq + len(bodies), offset + len(data), leaf, boot)
-        files.head.store_newest(after)
+        with failing("the ledger cannot be written", self.path):
+            try:
+                after = self._put(files, before, bodies)
+            except OSError as fault:
+                held = reservation if isinstance(reservation, HeldReservation) else None
+                if not is_full(fault) or held is None or not held.release_to_disk():
+                    raise
+                after = self._put(files, before, bodies)
         files.written_bytes = after.offset_bytes
         # Where what was synced has been cut off since, what stands there now was not.
-        files.synced_bytes = min(files.synced_bytes, offset)
+        files.synced_bytes = min(files.synced_bytes, before.offset_bytes)
         return after
+
+    def _put(self, files: LedgerFiles, before: Mark, bodies: Sequence[bytes]) -> Mark:
+        file, head = files.active.current, files.head.descriptor
+        return put_lines(self._disk, file.descriptor, head, file.base, before, bodies)
 
     def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
         """Go on in a new segment, unless this one is empty. The append lock is held."""
@@ -332,29 +348,7 @@ class LedgerFile:
         with files.syncing:
             files.active.follow(files.head)
 
-    def _put(self, files: LedgerFiles, data: bytes, offset: int) -> None:
-        """One write; what it leaves unfinished is finished, or the file is cut back."""
-        try:
-            written = self._disk.append(files.active.current.descriptor, data)
-            while written < len(data):
-                written += self._disk.append(files.active.current.descriptor, data[written:])
-        except OSError as fault:
-            self._cut_back(files, offset)
-            raise failure(fault, "the ledger cannot be written", self.path) from fault
-        except BaseException:
-            self._cut_back(files, offset)
-            raise
-
-    def _cut_back(self, files: LedgerFiles, offset: int) -> None:
-        try:
-            segment = files.active.current
-            self._disk.truncate(segment.descriptor, offset - segment.base)
-        except OSError as fault:
-            # The next append finds the end in the wrong place, and recovers.
-            raise failure(fault, "a half-written entry cannot be cut off", self.path) from fault
-
     def _sync(self, files: LedgerFiles, mark: Mark, segment: Segment) -> None:
-        """Have all before the mark on the disk. Threads that come meanwhile share the next sync."""
         with files.syncing:
             self._verify_not_poisoned(files, None)
             if segment.identity != files.active.current.identity:
@@ -365,7 +359,7 @@ class LedgerFile:
                 return
             reached = max(files.written_bytes, mark.offset_bytes)
             try:
-                self._disk.datasync(files.active.current.descriptor)
+                self._disk.fdatasync(files.active.current.descriptor)
             except OSError as fault:
                 self._poison(files)
                 raise HostError(
@@ -376,36 +370,19 @@ class LedgerFile:
             files.synced_bytes = reached
 
     def _raise_durable(self, files: LedgerFiles, mark: Mark) -> None:
-        """Say that all before the mark is on the disk: no later start may find less."""
-        files.commit_lock.acquire()
-        try:
-            page = files.head.read()
-            durable = page.durable
-            self._verify_not_poisoned(files, durable)
-            if durable is None or durable.offset_bytes < mark.offset_bytes:
-                files.head.store_durable(mark, page.durable_slot)
-        finally:
-            files.commit_lock.release()
+        with files.commit_lock.held():
+            files.is_poisoned |= not files.head.raise_durable(mark, self._boot)
+        self._verify_not_poisoned(files, None)
 
     def _poison(self, files: LedgerFiles) -> None:
         files.is_poisoned = True
-        files.commit_lock.acquire()
-        try:
-            page = files.head.read()
-            before = page.durable or NOTHING_DURABLE
-            poisoned = before._replace(is_poisoned=True, boot=self._boot)
-            files.head.store_durable(poisoned, page.durable_slot)
-        finally:
-            files.commit_lock.release()
+        with files.commit_lock.held():
+            files.head.poison(self._boot)
 
     def _is_poisoned_by(self, files: LedgerFiles, durable: Mark | None) -> bool:
-        """Whether the disk failed since this machine started, here or in another process."""
-        return files.is_poisoned or (
-            durable is not None and durable.is_poisoned and durable.boot == self._boot
-        )
+        return files.is_poisoned or is_poisoned(durable, self._boot)
 
     def _verify_not_poisoned(self, files: LedgerFiles, durable: Mark | None) -> None:
-        """Refuse to go on after a failed sync. Raises: HostError."""
         if self._is_poisoned_by(files, durable):
             raise HostError(
                 "the disk failed to store ledger entries; nothing is acknowledged any more",
@@ -427,7 +404,6 @@ class LedgerFile:
         return self._report(files, tail.mark)
 
     def _report(self, files: LedgerFiles, mark: Mark) -> Mark:
-        """Record every quarantined piece that has no entry yet; make the ledger durable."""
         pieces = list_pending(self._disk, self._paths)
         if pieces:
             _, bodies = self._encode([piece.entry() for piece in pieces])
@@ -450,8 +426,7 @@ class LedgerFile:
             text.close()
 
     def _settle_at_open(self, files: LedgerFiles) -> None:
-        files.lock.acquire()
-        try:
+        with files.lock.held(), failing("the ledger cannot be opened", self.path):
             page = files.head.read()
             if self._is_poisoned_by(files, page.durable):
                 return
@@ -459,25 +434,27 @@ class LedgerFile:
             newest = self._newest(files) if any(self._boot) else self._recover(files, page)
             if list_pending(self._disk, self._paths):
                 self._report(files, newest)
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be opened", self.path) from fault
-        finally:
-            files.lock.release()
 
 
 class PendingEntries:
     """Entries that are written, in order, and not yet safe from a power cut."""
 
-    __slots__ = ("_after", "_ids", "_ledger", "_segment")
+    __slots__ = ("_after", "_entries", "_ids", "_ledger", "_segment")
 
     def __init__(
-        self, ledger: LedgerFile, ids: tuple[str, ...], after: Mark, segment: Segment
+        self,
+        ledger: LedgerFile,
+        ids: tuple[str, ...],
+        after: Mark,
+        segment: Segment,
+        entries: Sequence[Entry],
     ) -> None:
         self._ledger: LedgerFile | None = ledger
         """None as soon as the entries are durable."""
         self._ids = ids
         self._after = after
         self._segment = segment
+        self._entries = entries
 
     @property
     def receipt(self) -> Receipt:
@@ -492,6 +469,8 @@ class PendingEntries:
         if ledger is not None:
             ledger.commit(self._after, self._segment)
             self._ledger = None
+            if ledger.keeper is not None:
+                ledger.keeper.appended(self.receipt.head, self._entries)
         return self.receipt
 
 

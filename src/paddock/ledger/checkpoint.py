@@ -1,4 +1,4 @@
-"""Making a checkpoint of a ledger, and the copies that are kept beside it.
+"""Checkpoints of a ledger: made, kept beside it, and by itself when they are due.
 
 What is signed is what the disk has for certain: the newest commit. In order: the
 lines since the tree's edge are hashed and must chain; the signer compares with
@@ -8,249 +8,55 @@ A kill in between costs the hashing, done again.
 The lock is that of the directory `checkpoints/`. It is never held while the
 append lock is wanted, nor the other way round.
 
-Also here:
+There is no process that watches: an append looks whether a checkpoint is due, and
+makes it after its own entries are durable. That a checkpoint cannot be made stops
+no append: what is not covered is what `verify` states, `problem` says why, and so
+does a warning to the log `paddock.ledger`.
 
-- The tree beside the ledger: its hashes in files, made from the lines and never believed.
+A checkpoint goes upwards (`Above`) at most once in `checkpoint_interval_s`, but at
+its end and for entries that matter always: those are covered elsewhere before
+their append returns.
 """
 
 import os
 import re
-import stat
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from hashlib import sha256
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import ConfigError, HostError, LedgerDamagedError
-from paddock.ledger.disk import SystemDisk, failure, open_new
-from paddock.ledger.format.encoding import PREV_OF_GENESIS, chain_tail
-from paddock.ledger.format.lines import BadLine, inspect_line
-from paddock.ledger.format.merkle import HASH_BYTES, Growing, consistency_path, node_hash, root_of
+from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError
+from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
-from paddock.ledger.head import Mark
-from paddock.ledger.read import LINE_OPENING, LedgerReader, read_first, whole_lines
-from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.ports import Head
+from paddock.ledger.read import LedgerReader, read_first
+from paddock.ledger.segments import LedgerPaths, failing, failure
 from paddock.ledger.signing import Signer, require_growth
+from paddock.ledger.tail import Mark
+from paddock.ledger.tree import Edge, TreeFiles, checkpoints_folder, note_sizes, opened_tree
 from paddock.pattern import lazy_pattern
-from paddock.storage.atomic import make_directories, read_file, replace_file
-from paddock.storage.locks import locked, try_locked
-
-#     tree.0      the leaf hashes, 32 bytes each, in order
-#     tree.1      the roots of whole subtrees of 256 leaves
-#     tree.2      of 65,536; and so on
-#     tree.edge   how far they are filled: `SIZE OFFSET LEAF`, one line of text
-#
-# Slices of 8,192 bytes are the tiles of C2SP tlog-tiles. The files grow by what
-# became whole, `tree.edge` last, so that what a kill left half done is written
-# over. They are not synced: whoever uses them compares with something that is
-# signed, and makes them anew from the ledger where they do not fit.
-
-_TILE_LEVELS: Final = 8
-"""Levels of the tree between two files."""
-_EDGE_BYTES_MAX: Final = 256
-_EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
-"""Of more digits no place in a ledger has a number, and none that the system takes."""
-_LEAF: Final = sha256(b"\0")
-
-
-class Edge(Struct, frozen=True):
-    """A place between two lines: how many stand before it, where, and the last one's hash."""
-
-    size: int
-    offset_bytes: int
-    leaf: str
-
-
-START: Final = Edge(0, 0, PREV_OF_GENESIS)
-
-
-class TreeFiles:
-    """The tree files of one ledger, open. One process at a time writes them."""
-
-    __slots__ = ("_descriptors", "_folder", "edge")
-
-    def __init__(self, folder: str, *, create: bool) -> None:
-        """Open what is there; `create` to write. Raises: HostError."""
-        self._folder = folder
-        self._descriptors: list[int] = []
-        try:
-            self._open_all(create=create)
-            self.edge = self._read_edge()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        while self._descriptors:
-            os.close(self._descriptors.pop())
-
-    def forget(self) -> None:
-        """Take nothing of it for true: it is made anew."""
-        self.edge = START
-
-    def node(self, level: int, index: int) -> bytes:
-        """See `format_merkle.Nodes`. Raises: LedgerDamagedError where the files are shorter."""
-        file, above = divmod(level, _TILE_LEVELS)
-        row = self._row(file, index << above, 1 << above)
-        while len(row) > 1:
-            row = [node_hash(row[at], row[at + 1]) for at in range(0, len(row), 2)]
-        return row[0]
-
-    def leaves(self, begin: int, count: int) -> list[bytes]:
-        """So many leaf hashes. Raises: LedgerDamagedError where the file is shorter."""
-        return self._row(0, begin, count)
-
-    def grow(self, reader: LedgerReader, end: Mark, signed: int) -> Growing:
-        """Hash the lines from the edge up to the mark; the edge itself stays for now.
-
-        Those that are not among the `signed` first have to hold entries, too.
-
-        Raises:
-            LedgerDamagedError: they do not chain, or do not end at the mark; one is no entry.
-            HostError: the disk failed.
-        """
-        edge = self.edge
-        growing = Growing.resume(self, edge.size)
-        prev, seq, offset = edge.leaf, edge.size, edge.offset_bytes
-        for at, lines in whole_lines(reader, edge.offset_bytes, end.offset_bytes):
-            leaves: list[bytes] = []
-            for line in lines:
-                if not line.endswith(chain_tail(seq, prev)) or not line.startswith(LINE_OPENING):
-                    raise LedgerDamagedError(
-                        "the ledger has a line that does not follow the one before",
-                        where=f"{reader.path!a}, line {seq + 1}",
-                        hint="paddock ledger verify says more",
-                    )
-                if seq >= signed:
-                    _require_entry(reader, seq, line)
-                digest = _LEAF.copy()
-                digest.update(line)
-                leaves.append(digest.digest())
-                prev, seq = digest.hexdigest(), seq + 1
-            before = growing.size
-            self._write_rows(before, growing.extend(leaves))
-            offset = at + sum(map(len, lines)) + len(lines)
-        if (seq, offset, prev) != (end.entries, end.offset_bytes, end.leaf):
-            raise LedgerDamagedError(
-                "the ledger does not reach as far as was recorded",
-                where=f"{reader.path!a}, line {seq + 1}",
-                hint="paddock ledger verify says more",
-            )
-        return growing
-
-    def keep(self, edge: Edge) -> None:
-        """Take what `grow` wrote as the tree from now on. Raises: HostError."""
-        text = f"{edge.size} {edge.offset_bytes} {edge.leaf}\n"
-        path = os.path.join(self._folder, "tree.edge")
-        draft = f"{path}.new"
-        try:
-            descriptor = open_new(SystemDisk(), draft)
-            try:
-                os.write(descriptor, text.encode())
-            finally:
-                os.close(descriptor)
-            os.rename(draft, path)
-        except OSError as fault:
-            raise failure(fault, "the ledger's tree cannot be written", path) from fault
-        self.edge = edge
-
-    def _write_rows(self, size: int, rows: Sequence[Sequence[bytes]]) -> None:
-        """Put what became whole, level by level, behind what `size` leaves had made whole."""
-        for file, row in enumerate(rows[::_TILE_LEVELS]):
-            if file == len(self._descriptors):
-                self._open(file, create=True)
-            data = b"".join(row)
-            at = (size >> file * _TILE_LEVELS) * HASH_BYTES
-            try:
-                while data:
-                    written = os.pwrite(self._descriptors[file], data, at)
-                    data, at = data[written:], at + written
-            except OSError as fault:
-                raise failure(fault, "the ledger's tree cannot be written", self._folder) from fault
-
-    def _row(self, file: int, begin: int, count: int) -> list[bytes]:
-        data = b""
-        if file < len(self._descriptors):
-            try:
-                data = os.pread(self._descriptors[file], count * HASH_BYTES, begin * HASH_BYTES)
-            except OSError as fault:
-                raise failure(fault, "the ledger's tree cannot be read", self._folder) from fault
-        if len(data) < count * HASH_BYTES:
-            raise LedgerDamagedError(
-                "the ledger's tree is incomplete", where=ascii(self._folder), hint="remove tree.*"
-            )
-        return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
-
-    def _open_all(self, *, create: bool) -> None:
-        while os.path.lexists(self._path(len(self._descriptors))):
-            self._open(len(self._descriptors), create=create)
-
-    def _open(self, file: int, *, create: bool) -> None:
-        # Threat: a pipe in its place would hold up whoever opens it.
-        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
-        try:
-            if create:
-                _clear(self._path(file))
-            self._descriptors.append(os.open(self._path(file), flags, 0o600))
-        except OSError as fault:
-            raise failure(fault, "the ledger's tree cannot be opened", self._folder) from fault
-
-    def _path(self, file: int) -> str:
-        return os.path.join(self._folder, f"tree.{file}")
-
-    def _read_edge(self) -> Edge:
-        """What `tree.edge` says, if the leaves end as it says; else the beginning."""
-        path = os.path.join(self._folder, "tree.edge")
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                text = os.read(descriptor, _EDGE_BYTES_MAX).decode("ascii", "replace")
-            finally:
-                os.close(descriptor)
-        except OSError:
-            return START
-        found = _EDGE.fullmatch(text)
-        if found is None:
-            return START
-        edge = Edge(int(found[1]), int(found[2]), found[3])
-        return edge if edge.size and self._ends_with(edge) else START
-
-    def _ends_with(self, edge: Edge) -> bool:
-        try:
-            return self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf
-        except LedgerDamagedError:
-            return False
-
-
-def _clear(path: str) -> None:
-    """Take away what is no file: the tree is made anew from the lines. Raises: OSError."""
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if stat.S_ISDIR(mode):
-        os.rmdir(path)
-    elif not stat.S_ISREG(mode):
-        os.unlink(path)
-
-
-def _require_entry(reader: LedgerReader, seq: int, line: bytes) -> None:
-    """Refuse to have a line signed that readers would take for different things."""
-    found = inspect_line(line)
-    if isinstance(found, BadLine):
-        raise LedgerDamagedError(
-            f"the ledger has a line that holds no entry: {found.detail}",
-            where=f"{reader.path!a}, line {seq + 1}",
-            hint="paddock ledger verify says more",
-        )
-
-
-_FOLDER: Final = "checkpoints"
+from paddock.storage.atomic import is_temporary_name, make_directories, replace_file
+from paddock.storage.locks import call_after_fork, locked, try_locked
+from paddock.values.entries import (
+    APPROVAL_ANSWERED,
+    APPROVAL_ASKED,
+    CONTENT_ERASED,
+    GATE_RESULT,
+    HOOK_DECISION,
+    HOOK_EVENT,
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_APPROVED,
+    PACKAGE_INSTALLED,
+    PACKAGE_UNINSTALLED,
+    POLICY_TRUSTED,
+    ROLLBACK_ACCEPTED,
+    SESSION_END,
+    Entry,
+)
 
 
 class Checkpointer:
@@ -288,13 +94,10 @@ class Checkpointer:
 
     def signed_entries(self) -> int:
         """How many entries the newest checkpoint beside the ledger covers."""
-        return max(_sizes(self._folder), default=0)
+        return max(note_sizes(self._folder), default=0)
 
     def stored_s(self) -> float:
-        """When the newest checkpoint was put beside the ledger; 0 where nobody can tell.
-
-        Raises: HostError.
-        """
+        """When the newest checkpoint was put beside the ledger; 0 where nobody can tell."""
         try:
             return os.stat(self._folder / str(self.signed_entries())).st_mtime
         except OSError:
@@ -319,7 +122,6 @@ class Checkpointer:
         return signed
 
     def _require_ours(self, reader: LedgerReader) -> None:
-        """Refuse to sign with a key that line 0 does not name: nobody could verify it."""
         if not self._is_ours and read_first(reader).public_key != str(self._signer.verifier):
             raise ConfigError(
                 "the key is not the one that the ledger names",
@@ -331,7 +133,6 @@ class Checkpointer:
     def _grown(
         self, tree: TreeFiles, reader: LedgerReader, end: Mark, last: SignedCheckpoint | None
     ) -> Growing:
-        """The tree up to the mark. One that does not fit what was signed is made anew, once."""
         signed = 0 if last is None else last.checkpoint.size
         if tree.edge.size > end.entries or not _is_line_end(reader, tree.edge):
             tree.forget()
@@ -352,90 +153,31 @@ class Checkpointer:
         return tree.grow(reader, end, signed)
 
 
-@contextmanager
-def opened_tree(folder: str, *, create: bool = True) -> Generator[TreeFiles]:
-    """The tree files, closed when the block is left. Raises: HostError."""
-    tree = TreeFiles(folder, create=create)
-    try:
-        yield tree
-    finally:
-        tree.close()
-
-
-def checkpoints_folder(ledger: str) -> Path:
-    return Path(LedgerPaths(ledger).folder) / _FOLDER
-
-
-def read_notes(folder: Path) -> list[tuple[str, str]]:
-    """The notes that are kept in a directory, each with its name, the newest last.
-
-    Raises: ConfigError, HostError.
-    """
-    found: list[tuple[str, str]] = []
-    for size in sorted(_sizes(folder)):
-        content = read_file(folder / str(size), limits.checkpoint_note_bytes_max)
-        if content is not None:
-            found.append((str(size), content.decode(errors="replace")))
-    return found
-
-
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
     """Keep a note under its size, durably; of many the newest stay.
 
     A newer one says all that an older one does: the signer made sure of that.
-
-    Raises: HostError.
     """
     replace_file(folder / str(signed.checkpoint.size), signed.note.encode())
     try:
-        for size in sorted(_sizes(folder))[: -limits.checkpoints_kept_max]:
+        for size in sorted(note_sizes(folder))[: -limits.checkpoints_kept_max]:
             os.unlink(folder / str(size))
     except FileNotFoundError:
         # Another process thinned them out as we did.
         return
     except OSError as fault:
-        raise HostError(
-            f"old checkpoints cannot be removed: {fault.strerror}", where=ascii(str(folder))
-        ) from fault
+        raise failure(fault, "old checkpoints cannot be removed", str(folder)) from fault
 
 
 def set_aside_notes(folder: Path, size: int) -> None:
-    """Rename the notes of more than `size` entries: they are of a history that is no more.
-
-    Raises: HostError.
-    """
-    try:
-        for each in _sizes(folder):
+    """Rename the notes of more than `size` entries: they are of a history that is no more."""
+    with failing("a checkpoint cannot be renamed", str(folder)):
+        for each in note_sizes(folder):
             if each > size:
                 os.rename(folder / str(each), folder / f"{each}.before-rollback")
-    except OSError as fault:
-        raise HostError(
-            f"a checkpoint cannot be renamed: {fault.strerror}", where=ascii(str(folder))
-        ) from fault
-
-
-def tree_root(tree: TreeFiles, size: int) -> bytes | None:
-    """The root that the files give for so many entries; None where they do not reach."""
-    try:
-        return root_of(tree, size)
-    except LedgerDamagedError:
-        return None
-
-
-def _sizes(folder: Path) -> list[int]:
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as fault:
-        raise HostError(
-            f"the checkpoints cannot be listed: {fault.strerror}", where=ascii(str(folder))
-        ) from fault
-    return [int(name) for name in names if name.isdecimal() and name.isascii()]
 
 
 def _durable_end(reader: LedgerReader) -> Mark:
-    """The newest commit. Raises: HostError where none is known, or the disk failed."""
     page = reader.marks()
     end = None if page is None else page.durable
     if end is None or not end.entries or end.is_poisoned:
@@ -449,3 +191,226 @@ def _durable_end(reader: LedgerReader) -> Mark:
 
 def _is_line_end(reader: LedgerReader, edge: Edge) -> bool:
     return edge.offset_bytes == 0 or reader.read(1, edge.offset_bytes - 1) == b"\n"
+
+
+_MATTERS: Final = frozenset(
+    {
+        APPROVAL_ASKED,
+        APPROVAL_ANSWERED,
+        GATE_RESULT,
+        PACKAGE_INSTALLED,
+        PACKAGE_UNINSTALLED,
+        PACKAGE_APPROVED,
+        OPERATOR_KEY_ENROLLED,
+        POLICY_TRUSTED,
+        ROLLBACK_ACCEPTED,
+        CONTENT_ERASED,
+        SESSION_END,
+    }
+)
+_ASK: Final = "ask"
+_CLIENT_END: Final = "SessionEnd"
+_APPROVAL: Final = "approval"
+"""The member of an entry whose call a person decided about."""
+
+
+def matters(entry: Entry) -> bool:
+    """Whether it must be covered at once: a decision on `ask`, an install, a gate's result."""
+    if entry.event_type == HOOK_DECISION:
+        # What the client asks anyway is no decision of ours.
+        return entry.metadata.get("answer") == _ASK
+    if entry.event_type == HOOK_EVENT:
+        # The end of a client's session: nobody else will come to cover it.
+        return entry.metadata.get("event") == _CLIENT_END
+    return entry.event_type in _MATTERS or entry.decision == _ASK or _APPROVAL in entry.metadata
+
+
+class Above(Protocol):
+    """Where a ledger's checkpoints go: the ledger of the tier above, or an anchor outside."""
+
+    def take(self, signed: SignedCheckpoint) -> None:
+        """Keep it, durably, and see to it that it is covered in turn.
+
+        Raises: PaddockError.
+        """
+        ...
+
+
+class Pace(Struct, frozen=True):
+    """When a checkpoint is due. `at_close`: also where few entries are new at the end."""
+
+    entries: int = limits.checkpoint_entries_max
+    interval_s: float = limits.checkpoint_interval_s
+    at_close: bool = True
+
+
+USUAL_PACE: Final = Pace()
+_UNKNOWN: Final = 1 << 62
+"""More entries than any ledger has: then the first append looks."""
+
+
+class AutoCheckpoint:
+    """Makes the checkpoints of one open ledger when they are due. Threads may share it."""
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        above: Above,
+        monotonic: Callable[[], float],
+        pace: Pace,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` is the one of file times, in seconds since the epoch."""
+        self._checkpointer = checkpointer
+        self._above = above
+        self._monotonic = monotonic
+        self._pace = pace
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._covered = _UNKNOWN
+        self._is_known = False
+        self._newest = 0
+        self._tried_at = self._carried_at = monotonic()
+        self._carried = 0
+        self.problem = ""
+        """Why the last checkpoint could not be made; empty where it was."""
+        self._told: str = ""
+        call_after_fork(self, AutoCheckpoint._after_fork)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def appended(self, head: Head, entries: Sequence[Entry]) -> None:
+        """Look whether a checkpoint is due, now that these entries up to `head` are durable."""
+        self._look(head.seq + 1, len(entries), any(map(matters, entries)))
+
+    def _look(self, entries: int, count: int, is_urgent: bool) -> None:
+        self._newest = entries
+        if not self._is_known:
+            # Not at the opening: who only reads, or appends nothing, need not know.
+            self._covered, self._is_known = self._checkpointer.signed_entries(), True
+            # Line 0 alone is nothing that could be lost.
+            if entries - count > max(self._covered, 1):
+                # A hook left these, or somebody who was killed: their second is not ours.
+                self._tried_at = self._carried_at = self._tried_at - self._newest_age_s()
+        if is_urgent:
+            self._try()
+            return
+        waited_s = self._monotonic() - self._tried_at
+        is_many = entries - self._covered >= self._pace.entries and not self.problem
+        if (is_many or waited_s >= self._pace.interval_s) and self._lock.acquire(blocking=False):
+            try:
+                self._seal_if_free()
+            finally:
+                self._lock.release()
+
+    def _newest_age_s(self) -> float:
+        now_s = self._clock()
+        age_s = now_s - self._checkpointer.stored_s()
+        return age_s if age_s >= 0 else now_s
+
+    def close(self) -> None:
+        """Cover what is new, unless the pace says that few may wait."""
+        if not self._is_known:
+            return
+        is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
+        if self._newest > min(self._covered, self._carried) and is_due:
+            self._try()
+
+    def seal(self) -> SignedCheckpoint:
+        """Make a checkpoint now, and carry it up."""
+        with self._lock:
+            signed = self._checkpointer.make()
+            self._note(signed)
+            self._carry(signed)
+        return signed
+
+    def _try(self) -> None:
+        try:
+            self.seal()
+        except (PaddockError, OSError) as fault:
+            self._fail(fault)
+
+    def _seal_if_free(self) -> None:
+        try:
+            signed = self._checkpointer.try_make()
+            if signed is None:
+                # Somebody else is at it; what came since then is for the next time.
+                self._tried_at = self._monotonic()
+                return
+            self._note(signed)
+            waited_s = self._monotonic() - self._carried_at
+            if waited_s >= self._pace.interval_s or not self._pace.at_close:
+                self._carry(signed)
+        except (PaddockError, OSError) as fault:
+            self._fail(fault)
+
+    def _note(self, signed: SignedCheckpoint) -> None:
+        size = signed.checkpoint.size
+        self._covered = max(self._covered, size) if self._is_known else size
+        self._is_known = True
+        self._tried_at = self._monotonic()
+        self.problem = ""
+
+    def _carry(self, signed: SignedCheckpoint) -> None:
+        self._above.take(signed)
+        self._told = ""
+        self._carried = signed.checkpoint.size
+        self._carried_at = self._monotonic()
+
+    def _fail(self, fault: PaddockError | OSError) -> None:
+        self._tried_at = self._monotonic()
+        problem: str = fault.message if isinstance(fault, PaddockError) else str(fault)
+        if problem != self._told:
+            from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
+
+            getLogger("paddock.ledger").warning(
+                "paddock: the newest entries of %a are covered by no exported checkpoint: %s",
+                self._checkpointer.ledger,
+                problem,
+            )
+        self.problem = problem
+        self._told = problem
+
+
+# What may stand in `NAME.d/`, beside a ledger: every name that this package gives.
+
+_NAMED: Final = LedgerPaths("NAME.jsonl")
+_CHECKPOINTS: Final = checkpoints_folder(_NAMED.ledger).name
+_TORN: Final = os.path.basename(_NAMED.torn)
+_FILES: Final = frozenset(
+    os.path.basename(path)
+    for path in (_NAMED.next, _NAMED.lock, _NAMED.commit_lock, _NAMED.head, _NAMED.new)
+) | {"index.sqlite", "index.sqlite-journal", "index.lock", "tree.edge", "tree.edge.new"}
+_NUMBERED: Final = lazy_pattern(r"tree\.\d{1,2}|ballast\.\d{1,10}\.[0-9a-f]{1,16}", re.ASCII)
+"""A ballast file has a name only between two system calls, or where one was killed there."""
+_FOLDERS_BEFORE: Final = (
+    "offsets",
+    *(f"by-{kind}" for kind in ("time", "type", "session", "call", "agent", "decision")),
+)
+"""Of the files that answered questions before there was an index: they mean nothing any more."""
+_IN_FOLDERS: Final[Mapping[str, re.Pattern[str]]] = {
+    _CHECKPOINTS: lazy_pattern(r"\d{1,16}(?:\.before-rollback)?", re.ASCII),
+    _TORN: lazy_pattern(r"draft|\d{1,16}-[0-9a-f]{64}(?:\.pending)?", re.ASCII),
+    **{folder: lazy_pattern(r"draft|\d{16}-\d{16}", re.ASCII) for folder in _FOLDERS_BEFORE},
+}
+
+
+class Detail(Enum):
+    """What a name beside a ledger belongs to."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+
+
+def find_detail(path: str) -> Detail | None:
+    """What stands at `path`, relative to `NAME.d/`; None where a ledger keeps nothing there."""
+    folder, _, name = path.rpartition("/")
+    if folder:
+        pattern = _IN_FOLDERS.get(folder)
+        is_ours = pattern is not None and pattern.fullmatch(name) is not None
+        is_left = folder == _CHECKPOINTS and is_temporary_name(name)
+        return Detail.FILE if is_ours or is_left else None
+    if name in _IN_FOLDERS:
+        return Detail.DIRECTORY
+    return Detail.FILE if name in _FILES or _NUMBERED.fullmatch(name) else None

@@ -3,10 +3,6 @@
 As JSONL the lines go out as they are stored, byte for byte. For a page, what is left
 out is stood in for by roots of whole subtrees of the Merkle tree, so that the root that
 a checkpoint signs can be made again from the page alone.
-
-Also here:
-
-- One HTML page that holds a part of a ledger and verifies it in the reader's browser.
 """
 
 from base64 import b64encode
@@ -23,7 +19,7 @@ from paddock.errors import HostError, UsageError
 from paddock.ledger.format.lines import BadLine, inspect_line
 from paddock.ledger.format.merkle import HASH_BYTES, LeafNodes, root_of
 from paddock.ledger.query import Filter
-from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader
+from paddock.ledger.read import LedgerReader, is_shaped
 
 _LEAF: Final = b"\0"
 
@@ -54,8 +50,6 @@ class ExportedLines:
     A line that holds no entry is among all, and matches nothing. Once the lines were taken,
     `bad` says how many were left out for that, and `torn_bytes` how many bytes follow the
     last whole line.
-
-    Raises: HostError, as lines are taken: there is no ledger, or it cannot be read.
     """
 
     def __init__(self, path: str, wanted: Filter | None) -> None:
@@ -83,11 +77,6 @@ def export_page(
 
     `sizes` are those of the checkpoints that go with it: what is left out never reaches
     over one of them.
-
-    Raises:
-        UsageError: they are more than a page holds.
-        HostError: there is no ledger, or it cannot be read.
-    Limits: `limits.export_page_entries_max`, `limits.export_page_bytes_max`.
     """
     found = _Choice(wanted, last)
     with LedgerReader(path) as reader:
@@ -149,16 +138,15 @@ class _Choice:
 
 def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
     for segment in reader.segments():
-        for _, line, is_whole in reader.lines(segment):
+        for _, lines, is_whole in reader.runs(segment):
             if is_whole or not segment.is_newest:
-                yield line
+                yield from lines
 
 
 def _judged(line: bytes, wanted: Filter | None) -> bool | None:
     """Whether a line is wanted; None where it may be, and holds no entry."""
-    is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
     needles = () if wanted is None else wanted.needles()
-    if is_shaped and not all(needle in line for needle in needles):
+    if is_shaped(line) and not all(needle in line for needle in needles):
         return False
     row = inspect_line(line)
     if isinstance(row, BadLine):
@@ -178,7 +166,6 @@ def _rows(leaves: bytes | bytearray, shown: dict[int, bytes], cuts: Sequence[int
 def _left_out(
     leaves: bytes | bytearray, begin: int, end: int, cuts: Sequence[int]
 ) -> Iterator[LeftOutLines]:
-    """Yield the lines from `begin` to `end` as subtrees, the last one as its own leaf."""
     # With its leaf hash the next line's `prev` can be compared.
     bounds = [cut for cut in cuts if begin < cut < end]
     if end > begin + 1:
@@ -196,7 +183,6 @@ def _left_out(
 
 
 def _level(begin: int, end: int) -> int:
-    """The greatest subtree that begins at `begin` and does not reach over `end`."""
     level = (end - begin).bit_length() - 1
     return min(level, (begin & -begin).bit_length() - 1) if begin else level
 
@@ -226,10 +212,7 @@ class PageText(Struct, frozen=True):
 
 
 def make_page(text: PageText, rows: Iterable[Row]) -> bytes:
-    """Return the page.
-
-    Raises: HostError where a part of the program cannot be read.
-    """
+    """Return the page."""
     style = _read("page.css")
     # One function around all of it: nothing of the page is a global that a name could shadow.
     script = f'"use strict";\n(() => {{\n{"".join(_read(name) for name in _SCRIPTS)}}})();\n'

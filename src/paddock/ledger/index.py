@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from paddock import limits
-from paddock.ledger.format.encoding import leaf_hash
+from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.read import LedgerReader, whole_lines
 from paddock.ledger.segments import LedgerPaths
 from paddock.pattern import lazy_pattern
@@ -105,7 +105,7 @@ class Index:
         self._opened = None
 
     def covered(self, reader: LedgerReader, end: int) -> Covered:
-        """Return up to which place of the ledger it answers. Raises: HostError."""
+        """Return up to which place of the ledger it answers."""
         import sqlite3  # noqa: PLC0415 - slow to load, and only far questions need it
 
         try:
@@ -164,8 +164,6 @@ class Index:
 
         No more than `limits.ledger_indexed_bytes_max`, and none from a line on that holds no
         entry. False where another process is at it, or nothing can be written.
-
-        Raises: HostError: the ledger cannot be read.
         """
         import sqlite3  # noqa: PLC0415 - as above
 
@@ -223,7 +221,7 @@ class Index:
         return at != covered.end
 
     def _open(self, *, create: bool) -> "sqlite3.Connection | None":
-        """The connection; None where there is no file of ours. Raises: OSError, sqlite3.Error."""
+        """The connection; None where there is no file of ours."""
         if self._opened is not None:
             return self._opened
         import sqlite3  # noqa: PLC0415 - as above
@@ -249,7 +247,6 @@ class Index:
         return database
 
     def _covered(self, database: "sqlite3.Connection", reader: LedgerReader, end: int) -> Covered:
-        """What it has. Raises: StaleIndexError, HostError."""
         found = database.execute(_ASK_COVERED).fetchone()
         if found is None:
             return _NOTHING
@@ -270,7 +267,6 @@ def _is_ours(path: str) -> bool:
 
 
 def _settle_schema(database: "sqlite3.Connection", *, create: bool) -> None:
-    """Refuse another form of index; make ours in an empty file. Raises: StaleIndexError."""
     found = [sql for (sql,) in database.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
     if not found and create:
         with database:
@@ -293,7 +289,6 @@ def _store_covered(database: "sqlite3.Connection", reader: LedgerReader, entries
 
 
 def _build(reader: LedgerReader, seq: int, start: int, end: int) -> Iterator[Row]:
-    """The rows of the lines from a place on, up to one that holds no entry."""
     end = min(end, reader.whole_bytes(start + limits.ledger_indexed_bytes_max))
     for offset, lines in whole_lines(reader, start, end):
         at = offset
@@ -326,7 +321,6 @@ def _time(stamp: bytes) -> int:
 
 
 def _verified(reader: LedgerReader, row: Row) -> bytes:
-    """The line that a row names. Raises: StaleIndexError, HostError."""
     line = _line(reader, row[1], row[2])
     if row_of(line, row[1]) != row:
         raise StaleIndexError("a row names another line")
@@ -334,7 +328,6 @@ def _verified(reader: LedgerReader, row: Row) -> bytes:
 
 
 def _line(reader: LedgerReader, start: object, size: object) -> bytes:
-    """The line at a place that the index names, whatever that is. As `_verified`."""
     if not isinstance(start, int) or not isinstance(size, int):
         raise StaleIndexError("a row leads nowhere")
     if not 0 <= start <= reader.size() or not 0 < size <= limits.entry_bytes_max:
@@ -346,7 +339,6 @@ def _line(reader: LedgerReader, start: object, size: object) -> bytes:
 
 
 def _fewest(database: "sqlite3.Connection", numbers: Mapping[str, int]) -> str:
-    """The kind in which the fewest rows have their value, as far as a probe tells."""
     kinds = [each for each in _KINDS if each in numbers]
     if len(kinds) < 2:
         return kinds[0] if kinds else ""
@@ -364,7 +356,6 @@ def _count(database: "sqlite3.Connection", kind: str, numbers: Mapping[str, int]
 
 
 def _where(kind: str, numbers: Mapping[str, int], times: Mapping[str, int]) -> str:
-    """The condition; a plus keeps SQLite from another index than that of `kind`."""
     parts = [_KINDS[kind]] if kind else []
     for other in (each for each in numbers if each != kind):
         if other == "call":
@@ -376,7 +367,7 @@ def _where(kind: str, numbers: Mapping[str, int], times: Mapping[str, int]) -> s
 
 
 def _verify_whole(database: "sqlite3.Connection", low: int, high: int) -> None:
-    """Threat: a row that was taken out would hide its line. Raises: StaleIndexError."""
+    """Threat: a row that was taken out would hide its line."""
     counting = "SELECT count(*) FROM line WHERE seq >= ? AND seq < ?"
     if database.execute(counting, (low, high)).fetchone() != (high - low,):
         raise StaleIndexError("rows are missing")
@@ -385,7 +376,6 @@ def _verify_whole(database: "sqlite3.Connection", low: int, high: int) -> None:
 def _pages(
     database: "sqlite3.Connection", where: str, given: Mapping[str, int], before: int
 ) -> Iterator[tuple[list[Row], int, int]]:
-    """The rows that fit, the newest first, some at a time, and the numbers that they are all of."""
     count = _ROWS_AT_FIRST
     while True:
         asked = f"SELECT * FROM line WHERE {where} ORDER BY seq DESC LIMIT {count}"  # noqa: S608 - no value in it
@@ -401,8 +391,6 @@ def is_wrong(path: str) -> bool:
     """Whether a question might believe this ledger's index, and it says what is not so.
 
     Reads every line that it covers. One that fits the ledger in no way answers nothing.
-
-    Raises: HostError: the ledger cannot be read. LedgerDamagedError: a segment is missing.
     """
     with LedgerReader(path) as reader, closing(Index(LedgerPaths(path))) as index:
         return index.is_wrong(reader)

@@ -10,7 +10,6 @@ from typing import Final, NoReturn
 from msgspec import Struct
 
 from paddock.errors import HostError, LedgerDamagedError, UsageError
-from paddock.ledger.checkpoint import opened_tree
 from paddock.ledger.format.merkle import (
     LeafNodes,
     Nodes,
@@ -23,6 +22,7 @@ from paddock.ledger.format.merkle import (
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
 from paddock.ledger.read import LedgerReader, whole_lines
 from paddock.ledger.segments import LedgerPaths
+from paddock.ledger.tree import opened_tree
 
 _HINT: Final = "paddock ledger verify says more"
 
@@ -102,7 +102,6 @@ def _consistency(nodes: Nodes, old: int, signed: SignedCheckpoint) -> Consistenc
 
 
 def _leaf_nodes(path: str, checkpoint: Checkpoint) -> LeafNodes:
-    """The tree made from the lines. Raises: LedgerDamagedError: there are fewer; HostError."""
     leaves: list[bytes] = []
     with LedgerReader(path) as reader:
         for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):

@@ -6,13 +6,6 @@ turns out to be far is indexed, for whoever asks next. Either way every row is p
 and compared with what was asked: the same text inside somebody's metadata is no match. A bad
 line on the way is part of the answer, never passed over; there is none among indexed lines,
 unless it was made since.
-
-Also here:
-
-- Entries in which a call was decided, newest first, one at a time.
-- Finding the calls that changed something, without parsing those that only read.
-- Which paths of a workspace an entry names: of its actions, effects and refusals.
-- The ledgers of a plane by their names, for those who only read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,10 +16,10 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
+from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.index import Covered, Index, StaleIndexError
-from paddock.ledger.read import LINE_END, LINE_OPENING, LedgerReader, stands
+from paddock.ledger.read import LedgerReader, is_shaped, stands
 from paddock.ledger.segments import LedgerPaths
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
@@ -156,7 +149,6 @@ _NAMES: Final = {
 
 
 def _bound(seconds: float) -> str:
-    """The timestamp that is meant: seconds of today are a little beside it, on either side."""
     if seconds >= TIMESTAMP_SECONDS_MAX:
         return _NEWEST
     return format_timestamp(seconds + _HALF_MICROSECOND)
@@ -205,8 +197,6 @@ def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
 
     For what must not depend on the index: who can write beside the ledger could have its
     rows say something else, and the chain would not show it.
-
-    Raises: as `query`.
     """
     with LedgerReader(path) as reader:
         size = reader.size()
@@ -223,7 +213,6 @@ class LedgerSearch:
     """
 
     def __init__(self, path: str) -> None:
-        """Raises: HostError: there is no ledger, or it cannot be read."""
         self._reader = LedgerReader(path)
         self._index = Index(LedgerPaths(path))
         self._may_index = True
@@ -239,12 +228,7 @@ class LedgerSearch:
         self._reader.close()
 
     def query(self, wanted: Filter, *, last: int | None = None) -> Rows:
-        """Return the `last` entries that match, or all of them.
-
-        Raises:
-            HostError: the ledger cannot be read.
-            LedgerDamagedError: a segment is missing; the ledger was replaced.
-        """
+        """Return the `last` entries that match, or all of them."""
         reader = self._reader
         if not reader.keep_up():
             raise LedgerDamagedError(
@@ -272,7 +256,6 @@ class LedgerSearch:
     def _lines(
         self, wanted: Filter, covered: Covered, end: int, *, is_all: bool
     ) -> Iterator[tuple[int, bytes]]:
-        """Every line that may be wanted, the newest first, and others."""
         reader = self._reader
         for offset, line in reader.lines_backwards(end, covered.end):
             is_far = end - offset > limits.ledger_unindexed_bytes_max
@@ -304,17 +287,14 @@ class _Search:
         self.bad_omitted = 0
 
     def rows(self, unfinished_bytes: int) -> Rows:
-        """What was found, newest last."""
         found, bad = tuple(reversed(self.found)), tuple(reversed(self.bad))
         return Rows(found, bad, self.bad_omitted, unfinished_bytes)
 
     def run(self, lines: Iterable[tuple[int, bytes]]) -> None:
-        """Look at lines until there are enough entries."""
         if self._last is not None and self._last <= 0:
             return
         for offset, line in lines:
-            is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
-            if is_shaped and not all(mark in line for mark in self._marks):
+            if is_shaped(line) and not all(mark in line for mark in self._marks):
                 continue
             row = inspect_line(line)
             if isinstance(row, BadLine):
@@ -338,19 +318,15 @@ class _Search:
 def find_decided(
     path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
 ) -> Iterator[StoredEntry | BadRow]:
-    """Yield the entries of these types that `wanted` matches besides, newest first.
+    """Yield the entries of these types, or of all, that `wanted` matches besides, newest first.
 
     A line without the bytes `holding` is not looked at.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
     """
-    needles = [f'"event_type":"{name}"'.encode() for name in event_types]
+    needles = [f'"event_type":"{name}"'.encode() for name in event_types] or [b""]
     others = (*wanted.needles(), holding)
     with LedgerReader(path) as reader:
         for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
-            if is_shaped and not (
+            if is_shaped(line) and not (
                 any(needle in line for needle in needles)
                 and all(needle in line for needle in others)
             ):
@@ -358,7 +334,7 @@ def find_decided(
             row = inspect_line(line)
             if isinstance(row, BadLine):
                 yield BadRow(offset, row.fault, row.detail)
-            elif row.entry.event_type in event_types and wanted.matches(row):
+            elif (not event_types or row.entry.event_type in event_types) and wanted.matches(row):
                 yield row
 
 
@@ -369,8 +345,6 @@ def find_decided(
 _AGENT = '"agent":"{}"'
 _RESULT = f'"event_type":"{TOOL_RESULT}"'.encode()
 _INTENT = f'"event_type":"{TOOL_INTENT}"'.encode()
-_DECLARING = (AGENT_CREATED, AGENT_CHANGED)
-_DECLARED = [f'"event_type":"{kind}"'.encode() for kind in _DECLARING]
 _NO_EFFECTS = b'"effects":[]'
 
 
@@ -385,11 +359,7 @@ class FoundEffects(Struct, frozen=True):
 
 
 def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
-    """Every result with effects, and every intent of these agents.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
-    """
+    """Every result with effects, and every intent of these agents."""
     results: list[StoredEntry] = []
     intents: list[StoredEntry] = []
     bad: list[BadRow] = []
@@ -410,33 +380,15 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
 
 
 def find_declarations(path: str) -> tuple[StoredEntry, ...]:
-    """Every declaration of an agent, oldest first.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
-    """
-    found: list[StoredEntry] = []
-    with LedgerReader(path) as reader:
-        for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            row = inspect_line(line) if any(kind in line for kind in _DECLARED) else None
-            if isinstance(row, StoredEntry) and row.entry.event_type in _DECLARING:
-                found.append(row)
-    return tuple(reversed(found))
+    """Every declaration of an agent, oldest first."""
+    found = find_decided(path, (AGENT_CREATED, AGENT_CHANGED), Filter())
+    return tuple(reversed([row for row in found if isinstance(row, StoredEntry)]))
 
 
 def has_entry_of(path: str, agent: str) -> bool:
-    """Whether any entry is this agent's. Every line is read until one is.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
-    """
-    wanted = _AGENT.format(agent).encode("utf-8", "surrogateescape")
-    with LedgerReader(path) as reader:
-        for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            row = inspect_line(line) if wanted in line else None
-            if isinstance(row, StoredEntry) and row.entry.agent == agent:
-                return True
-    return False
+    """Whether any entry is this agent's. Every line is read until one is."""
+    found = find_decided(path, (), Filter(agent=agent))
+    return any(isinstance(row, StoredEntry) for row in found)
 
 
 _NOTHING: Final = Rows((), (), 0, 0)

@@ -4,12 +4,6 @@ Readers see files that others append to. Every whole line is one that a writer
 finished writing; what follows the last LF may be a line on its way.
 A reader goes by the segments that there were when it was opened: `keep_up` looks
 for those that were made since.
-
-Also here:
-
-- Following a ledger as it grows.
-- Lines of a ledger in runs, at the price of their bytes: what hashing a ledger reads.
-- Whether a ledger is there, was never made, or is gone.
 """
 
 import os
@@ -22,7 +16,6 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError, PaddockError
-from paddock.ledger.disk import SystemDisk, failure
 from paddock.ledger.format.lines import (
     BadLine,
     Genesis,
@@ -31,21 +24,36 @@ from paddock.ledger.format.lines import (
     parse_genesis,
     parse_line,
 )
-from paddock.ledger.head import HeadFile, HeadPage
 from paddock.ledger.segments import (
     READING,
     LedgerPaths,
     LedgerText,
     Segment,
+    failing,
+    failure,
     find_identity,
+    is_identity,
     list_starts,
 )
-from paddock.storage.atomic import host_errors
+from paddock.ledger.tail import HeadPage, read_boot, read_page
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
-_WHOLE_CHUNK: Final = 1 << 20
 _LINE_USUAL: Final = 4096
 _TRIES: Final = 100
+
+
+def read_head(path: str) -> HeadPage | None:
+    """What a head file says; None where there is none. Raises: PaddockError."""
+    # Threat: a pipe in its place would have every reader wait for a writer.
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    if not os.path.lexists(path):
+        return None
+    with failing("the ledger's head file cannot be read", path):
+        descriptor = os.open(path, flags)
+        try:
+            return read_page(os, descriptor)
+        finally:
+            os.close(descriptor)
 
 
 class SegmentRange(Struct, frozen=True):
@@ -63,13 +71,8 @@ class SegmentRange(Struct, frozen=True):
 
 class LedgerReader:
     def __init__(self, path: str) -> None:
-        """Open it.
-
-        Raises:
-            HostError: there is none, or it cannot be read.
-        """
+        """Open it."""
         self.path = path
-        self._disk = SystemDisk()
         self._paths = LedgerPaths(path)
         self.text = self._open()
 
@@ -81,57 +84,33 @@ class LedgerReader:
 
     def close(self) -> None:
         self.text.close()
-        self._disk.close(self.text.active.descriptor)
+        os.close(self.text.active.descriptor)
 
     def size(self) -> int:
         """Where the ledger ends now, over all its segments."""
         return self.text.size()
 
     def read(self, size_bytes: int, offset: int) -> bytes:
-        """Return so many bytes from a place, fewer at the end.
-
-        Raises:
-            LedgerDamagedError: a sealed segment lacks bytes.
-            HostError: one is missing; the disk failed.
-        """
-        try:
+        """Return so many bytes from a place, fewer at the end."""
+        with failing("the ledger cannot be read", self.path):
             return self.text.read(size_bytes, offset)
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be read", self.path) from fault
 
     def boot(self) -> bytes:
         """Since when this machine runs."""
-        return self._disk.boot()
+        return read_boot()
 
     def marks(self) -> HeadPage | None:
         """What the head file says; None where there is none to read.
 
         The segments that its marks stand in are there to be read afterwards.
         """
-        path = LedgerPaths(self.path).head
-        if not os.path.lexists(path):
-            return None
-        head = HeadFile(self._disk, path, create=False)
-        try:
-            page = head.read()
-        finally:
-            self._disk.close(head.descriptor)
+        page = read_head(self._paths.head)
         self.keep_up()
         return page
 
-    def is_in_place(self) -> bool:
-        """Whether the path still leads to the file that is open."""
-        try:
-            return find_identity(self._disk, self.path) == self.text.active.identity
-        except OSError:
-            return False
-
     def keep_up(self) -> bool:
-        """Look for segments that were made since; False where the ledger is another one.
-
-        Raises: HostError: it cannot be opened any more.
-        """
-        if self.is_in_place():
+        """Look for segments that were made since; False where the ledger is another one."""
+        if is_identity(os, self.path, self.text.active.identity):
             return True
         before = self.text.active
         try:
@@ -139,70 +118,73 @@ class LedgerReader:
         except PaddockError:
             return False
         sealed = self._paths.sealed(before.base)
-        try:
-            is_ours = find_identity(self._disk, sealed) == before.identity
-        except OSError:
-            is_ours = False
-        if not is_ours:
+        if not is_identity(os, sealed, before.identity):
             after.close()
-            self._disk.close(after.active.descriptor)
+            os.close(after.active.descriptor)
             return False
         self.close()
         self.text = after
         return True
 
     def segments(self) -> list[SegmentRange]:
-        """Every file in order, with its own size, whatever the next one's name says.
-
-        Raises: HostError: one of them cannot be read.
-        """
+        """Every file in order, with its own size, whatever the next one's name says."""
         text = self.text
-        try:
+        with failing("the ledger cannot be read", self.path):
             sealed = [
-                SegmentRange(each.start, self._disk.size(text.open_sealed(each.start)), False)
-                for each in text.sealed
+                SegmentRange(start, os.fstat(text.open_sealed(start)).st_size, False)
+                for start, _ in text.sealed
             ]
-            size = self._disk.size(text.active.descriptor)
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be read", self.path) from fault
+            size = os.fstat(text.active.descriptor).st_size
         return [*sealed, SegmentRange(text.active.base, size, True)]
 
-    def lines(self, segment: SegmentRange) -> Iterator[tuple[int, bytes, bool]]:
-        """Offsets and lines of one file in order, without LF, and whether an LF follows.
+    def touched(self, count: int) -> tuple[tuple[int, ...], ...]:
+        """The first so many sealed files, and when each was last changed, as the system says."""
+        found: list[tuple[int, ...]] = []
+        for start, path in self.text.sealed[:count]:
+            with failing("a segment of the ledger cannot be looked at", path):
+                now = os.stat(path, follow_symlinks=False)
+            found.append((start, now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns))
+        return tuple(found)
 
-        Of a line longer than any can be, as much as shows that.
+    def runs(
+        self, segment: SegmentRange, first: int = 0
+    ) -> Iterator[tuple[int, list[bytes], bool]]:
+        """Runs of lines of one file without LF, the place of the first, and whether an LF follows.
+
+        Of a line longer than any can be, as much as shows that, in a run of its own.
         """
         longest = limits.entry_bytes_max + 1
-        carry, start, position = b"", 0, 0
+        carry, start, position = b"", first, first
         while position < segment.size_bytes:
             chunk = self._read_file(segment, position)
             if not chunk:
                 break
-            position += len(chunk)
-            first, *others = chunk.split(b"\n")
+            begin, position = position, position + len(chunk)
+            lines = chunk.split(b"\n")
             if len(carry) < longest:
-                carry += first
-            if not others:
+                carry += lines[0]
+            if len(lines) == 1:
                 continue
-            yield segment.start + start, carry[:longest], True
-            start = position - len(chunk) + len(first) + 1
-            carry = others.pop()
-            for line in others:
-                yield segment.start + start, line, True
-                start += len(line) + 1
+            if len(carry) < longest:
+                lines[0] = carry
+            else:
+                yield segment.start + start, [carry[:longest]], True
+                start = begin + len(lines.pop(0)) + 1
+            carry = lines.pop()
+            if lines:
+                yield segment.start + start, lines, True
+            start = position - len(carry)
         if start < segment.size_bytes:
-            yield segment.start + start, carry[:longest], False
+            yield segment.start + start, [carry[:longest]], False
 
     def _read_file(self, segment: SegmentRange, position: int) -> bytes:
         text = self.text
-        size = min(_WHOLE_CHUNK, segment.size_bytes - position)
-        try:
+        size = min(_CHUNK, segment.size_bytes - position)
+        with failing("the ledger cannot be read", self.path):
             # A sealed one may have been closed meanwhile, for others.
             is_newest = segment.start == text.active.base
             opened = text.active.descriptor if is_newest else text.open_sealed(segment.start)
-            return self._disk.read(opened, size, position)
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be read", self.path) from fault
+            return os.pread(opened, size, position)
 
     def _open(self) -> LedgerText:
         for _ in range(_TRIES):
@@ -215,7 +197,7 @@ class LedgerReader:
         """The newest file with the sealed ones; None where that changed as we looked."""
         path = self.path
         try:
-            descriptor = self._disk.open(path, READING)
+            descriptor = os.open(path, READING)
         except FileNotFoundError as fault:
             raise HostError("there is no ledger here", where=ascii(path)) from fault
         except OSError as fault:
@@ -229,29 +211,25 @@ class LedgerReader:
             raise failure(fault, "the ledger cannot be opened", path) from fault
         finally:
             if text is None:
-                self._disk.close(descriptor)
+                os.close(descriptor)
         return text
 
     def _join(self, descriptor: int) -> LedgerText | None:
-        """The open file with the segments before it. Looks at the last of them alone.
-
-        Raises: HostError; OSError.
-        """
-        disk = self._disk
+        """The open file with the segments before it. Looks at the last of them alone."""
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise HostError("a ledger is a regular file", where=ascii(self.path))
         identity, base = (status.st_dev, status.st_ino), 0
-        starts = list_starts(disk, self._paths)
+        starts = list_starts(os, self._paths)
         if starts:
             last = starts[-1]
-            status = disk.stat(self._paths.sealed(last))
+            status = os.stat(self._paths.sealed(last))
             is_same = (status.st_dev, status.st_ino) == identity
             # A rotation on its way: the file that we have open has its sealed name already.
             base = last if is_same else last + status.st_size
-        if find_identity(disk, self.path) != identity:
+        if find_identity(os, self.path) != identity:
             return None
-        return LedgerText(disk, self._paths, starts, Segment(descriptor, base, identity))
+        return LedgerText(os, self._paths, starts, Segment(descriptor, base, identity))
 
     def whole_bytes(self, end: int) -> int:
         """The place after the last LF before `end`."""
@@ -292,11 +270,6 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
     `poll` is called whenever there is nothing new: it waits as it likes and
     answers whether to go on. Only entries up to the head's mark are given, as
     what lies beyond may still be taken back; without a head file, whole lines.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
-        LedgerDamagedError: a line holds no entry, or the file became shorter or
-            was replaced.
     """
     with LedgerReader(path) as reader:
         position = _start(reader, last)
@@ -323,7 +296,7 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
 
 
 def find_torn_bytes(path: str) -> int:
-    """How many bytes follow the last whole line. Raises: HostError."""
+    """How many bytes follow the last whole line."""
     with LedgerReader(path) as reader:
         size = reader.size()
         return size - reader.whole_bytes(size)
@@ -341,7 +314,6 @@ def _start(reader: LedgerReader, last: int) -> int:
 
 
 def _end(reader: LedgerReader) -> int:
-    """How far the file may be believed: the newest mark of this boot, else the last LF."""
     marks = reader.marks()
     size = reader.size()
     if marks is None or marks.newest is None or marks.newest.boot != reader.boot():
@@ -363,8 +335,11 @@ def _next_line(reader: LedgerReader, position: int, end: int) -> bytes:
 
 LINE_OPENING: Final = b'{"id":"LED-'
 """Every line begins so."""
-LINE_END: Final = b'"}'
-"""And ends so, without its LF."""
+
+
+def is_shaped(line: bytes) -> bool:
+    """Whether a line begins and ends as an entry's does; what is not may hold anything."""
+    return line.startswith(LINE_OPENING) and line.endswith(b'"}')
 
 
 def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
@@ -391,19 +366,14 @@ def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[in
 
 
 def read_first(reader: LedgerReader) -> Genesis:
-    """Return what line 0 says.
-
-    Raises:
-        LedgerDamagedError: there is no such line, or it is not GENESIS.
-        HostError: a format that is not known; the disk failed.
-    """
+    """Return what line 0 says."""
     for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
         return parse_genesis(parse_line(lines[0]))
     raise LedgerDamagedError("the ledger has no first line", where=ascii(reader.path))
 
 
 def find_genesis(path: str) -> Genesis | None:
-    """Return what line 0 of a ledger says; None where it says nothing. Raises: HostError."""
+    """Return what line 0 of a ledger says; None where it says nothing."""
     with LedgerReader(path) as reader:
         try:
             return read_first(reader)
@@ -417,11 +387,11 @@ _BEFORE: Final = frozenset(os.path.basename(path) for path in (_PATHS.lock, _PAT
 
 
 def is_known(path: Path) -> bool:
-    """Whether there is this ledger, or beside it what only a ledger leaves. Raises: HostError."""
+    """Whether there is this ledger, or beside it what only a ledger leaves."""
     if path.exists():
         return True
     folder = Path(LedgerPaths(str(path)).folder)
-    with host_errors("listing", folder):
+    with failing("the ledger's folder cannot be listed", str(folder)):
         try:
             return not _BEFORE.issuperset(os.listdir(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -432,8 +402,6 @@ def stands(path: Path) -> bool:
     """Whether the ledger is there; where it is not, it was never made.
 
     Threat: a ledger that was removed would pass for one in which nothing stands yet.
-
-    Raises: LedgerDamagedError: it is gone. HostError.
     """
     if path.exists():
         return True

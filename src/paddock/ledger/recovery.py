@@ -50,8 +50,7 @@ from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.disk import LedgerDisk, Waiting, failure, open_new
-from paddock.ledger.format.encoding import PREV_OF_GENESIS, chain_line, chain_tail, leaf_hash
+from paddock.ledger.format.line import PREV_OF_GENESIS, chain_line, chain_tail, leaf_hash
 from paddock.ledger.format.lines import (
     Genesis,
     StoredEntry,
@@ -59,8 +58,7 @@ from paddock.ledger.format.lines import (
     parse_genesis,
     parse_line,
 )
-from paddock.ledger.head import NOTHING_DURABLE, FileLock, HeadFile, HeadPage, Mark
-from paddock.ledger.reserve import Ballast
+from paddock.ledger.head import Ballast, FileLock, HeadFile, Waiting
 from paddock.ledger.segments import (
     APPENDING,
     ActiveSegment,
@@ -68,11 +66,17 @@ from paddock.ledger.segments import (
     LedgerPaths,
     LedgerText,
     Segment,
+    failing,
+    failure,
     find_identity,
+    is_identity,
     list_starts,
+    open_new,
     sync_directory,
 )
+from paddock.ledger.tail import NOTHING_DURABLE, HeadPage, Mark
 from paddock.pattern import lazy_pattern
+from paddock.storage.disk import Disk
 from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 
 _GENESIS_BYTES_USUAL: Final = 4096
@@ -84,7 +88,7 @@ _LINE_BYTES_USUAL: Final = 4096
 class LedgerFiles(Struct):
     """The open files of one ledger in one process, and what it knows of its own syncs."""
 
-    disk: LedgerDisk
+    disk: Disk
     paths: LedgerPaths
     active: ActiveSegment
     lock: FileLock
@@ -102,10 +106,7 @@ class LedgerFiles(Struct):
     is_poisoned: bool = False
 
     def verify_in_place(self, segment: Segment) -> None:
-        """Refuse if a segment, or what keeps writers apart, is not in its place any more.
-
-        Raises: LedgerDamagedError.
-        """
+        """Refuse if a segment, or what keeps writers apart, is not in its place any more."""
         self.active.verify_in_place(segment)
         self.verify_beside()
 
@@ -114,15 +115,9 @@ class LedgerFiles(Struct):
 
         Threat: who removes the folder has the next writer make another lock and another head
         file, and two that do not see each other would put aside what the other one wrote.
-
-        Raises: LedgerDamagedError.
         """
         for path, identity in self.beside:
-            try:
-                is_ours = find_identity(self.disk, path) == identity
-            except OSError:
-                is_ours = False
-            if not is_ours:
+            if not is_identity(self.disk, path, identity):
                 raise LedgerDamagedError(
                     "the folder beside the ledger was removed or replaced while in use",
                     where=ascii(path),
@@ -142,7 +137,7 @@ class LedgerFiles(Struct):
 
 
 def open_files(
-    disk: LedgerDisk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
+    disk: Disk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
 ) -> LedgerFiles:
     """Open everything; make the ledger from the body of its GENESIS where there is none.
 
@@ -163,7 +158,7 @@ def open_files(
             opened.append(descriptor)
             if not stat.S_ISREG(disk.stat(descriptor).st_mode):
                 raise HostError("a ledger is a regular file", where=ascii(paths.ledger))
-            head = HeadFile(disk, paths.head, create=True)
+            head = HeadFile(disk, paths.head)
             opened.append(head.descriptor)
             active = ActiveSegment(disk, paths, descriptor)
             active.settle(head)
@@ -186,12 +181,7 @@ def open_files(
 
 
 def read_genesis(text: LedgerText, path: str) -> Genesis:
-    """Return what line 0 says; closes the text.
-
-    Raises:
-        LedgerDamagedError: it is not GENESIS.
-        HostError: a format that is not known; the disk failed.
-    """
+    """Return what line 0 says; closes the text."""
     try:
         start = text.read(_GENESIS_BYTES_USUAL, 0)
         if b"\n" not in start:
@@ -208,14 +198,14 @@ def read_genesis(text: LedgerText, path: str) -> Genesis:
     return parse_genesis(parse_line(line))
 
 
-def _verify_place(disk: LedgerDisk, paths: LedgerPaths, *, may_create: bool) -> None:
+def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
     try:
         device = disk.stat(paths.parent).st_dev
         verify_local(_read_mountinfo(), os.major(device), os.minor(device), paths.parent)
         if not may_create:
             disk.stat(paths.ledger)
         try:
-            disk.make_directory(paths.folder, 0o700)
+            disk.make_directory(None, paths.folder, 0o700)
         except FileExistsError:
             return
         sync_directory(disk, paths.parent)
@@ -225,8 +215,8 @@ def _verify_place(disk: LedgerDisk, paths: LedgerPaths, *, may_create: bool) -> 
         raise failure(fault, "the ledger's folder cannot be used", paths.folder) from fault
 
 
-def _open_ledger(disk: LedgerDisk, paths: LedgerPaths, first_body: bytes | None) -> int:
-    try:
+def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> int:
+    with failing("the ledger cannot be opened", paths.ledger):
         try:
             return disk.open(paths.ledger, APPENDING)
         except FileNotFoundError:
@@ -235,17 +225,12 @@ def _open_ledger(disk: LedgerDisk, paths: LedgerPaths, first_body: bytes | None)
             _verify_never_made(disk, paths)
             _make_ledger(disk, paths, first_body)
             return disk.open(paths.ledger, APPENDING)
-    except OSError as fault:
-        raise failure(fault, "the ledger cannot be opened", paths.ledger) from fault
 
 
-def _verify_never_made(disk: LedgerDisk, paths: LedgerPaths) -> None:
+def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
     """Refuse to begin anew where a ledger was: its head file is made after it, and synced.
 
     Threat: whoever removes the ledger alone would have it replaced by an empty one.
-
-    Raises:
-        LedgerDamagedError: there is a head file, or a sealed segment.
     """
     try:
         disk.stat(paths.head)
@@ -259,19 +244,16 @@ def _verify_never_made(disk: LedgerDisk, paths: LedgerPaths) -> None:
     )
 
 
-def _make_ledger(disk: LedgerDisk, paths: LedgerPaths, first_body: bytes) -> None:
-    """Write, sync, link, sync the directory: the name appears with its content or not at all."""
+def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
     line = chain_line(first_body, 0, PREV_OF_GENESIS) + b"\n"
     descriptor = open_new(disk, paths.new)
     try:
-        written = 0
-        while written < len(line):
-            written += disk.write(descriptor, line[written:], written)
+        disk.write(descriptor, line)
         disk.sync(descriptor)
     finally:
         disk.close(descriptor)
-    disk.link(paths.new, paths.ledger)
-    disk.remove(paths.new)
+    disk.link(None, paths.new, None, paths.ledger)
+    disk.unlink(None, paths.new)
     sync_directory(disk, paths.parent)
 
 
@@ -302,11 +284,9 @@ def find_tail(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Tail:
         LedgerDamagedError: what is there is no crash's work.
     """
     start = verify_marks(text, page, boot, path)
-    try:
+    with failing("the ledger cannot be read", path):
         size = text.size()
         mark, has_end = _adopt(text, start or NOTHING_DURABLE, size)
-    except OSError as fault:
-        raise failure(fault, "the ledger cannot be read", path) from fault
     if mark.entries == 0 or (has_end and (start is None or page.newest is None)):
         # Threat: without the head file, any bad line could pass for a crash's.
         # Only a last line without an end can be one. No crash tears both slots of
@@ -334,7 +314,7 @@ def verify_marks(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Ma
         HostError: the disk failed.
     """
     marks = page.believable(boot)
-    try:
+    with failing("the ledger cannot be read", path):
         size = text.size()
         if marks and size < marks[-1].offset_bytes:
             raise LedgerDamagedError(
@@ -351,13 +331,10 @@ def verify_marks(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Ma
                     where=f"{path!a}, line {mark.entries}, before byte {mark.offset_bytes}",
                     hint="paddock ledger verify says more; compare with a backup",
                 )
-    except OSError as fault:
-        raise failure(fault, "the ledger cannot be read", path) from fault
     return marks[-1] if marks else None
 
 
 def _line_before(text: LedgerText, end: int) -> bytes:
-    """The line whose LF is the byte before `end`; what no line can be, where there is none."""
     size = _LINE_BYTES_USUAL
     while True:
         start = max(0, end - size)
@@ -371,7 +348,6 @@ def _line_before(text: LedgerText, end: int) -> bytes:
 
 
 def _adopt(text: LedgerText, start: Mark, size: int) -> tuple[Mark, bool]:
-    """Follow the chain from `start`; also say whether an LF follows what stopped it."""
     entries, offset, leaf = start.entries, start.offset_bytes, start.leaf
     buffered, at = b"", offset
     while True:
@@ -382,18 +358,17 @@ def _adopt(text: LedgerText, start: Mark, size: int) -> tuple[Mark, bool]:
                 chunk = text.read(min(limits.ledger_scan_chunk_bytes, size - at), at)
             if not chunk:
                 end_follows = _holds_end(text, at, size)
-                return start._replace(entries=entries, offset_bytes=offset, leaf=leaf), end_follows
+                return start.changed(entries=entries, offset_bytes=offset, leaf=leaf), end_follows
             at += len(chunk)
             buffered += chunk
             continue
         line, buffered = buffered[:end], buffered[end + 1 :]
         if not _follows(line, entries, leaf):
-            return start._replace(entries=entries, offset_bytes=offset, leaf=leaf), True
+            return start.changed(entries=entries, offset_bytes=offset, leaf=leaf), True
         entries, offset, leaf = entries + 1, offset + len(line) + 1, leaf_hash(line)
 
 
 def _holds_end(text: LedgerText, at: int, size: int) -> bool:
-    """Whether an LF stands anywhere from `at` on: a line may be longer than any can be."""
     while at < size:
         chunk = text.read(min(limits.ledger_scan_chunk_bytes, size - at), at)
         if b"\n" in chunk or not chunk:
@@ -403,21 +378,15 @@ def _holds_end(text: LedgerText, at: int, size: int) -> bool:
 
 
 def _follows(line: bytes, seq: int, prev: str) -> bool:
-    """Whether a line is what a writer put here: a torn one cannot have the fixed end."""
     # Threat: a line by hand that chains and is no entry, as with a key given twice, would be
     # gone on from, signed, and read by each reader in another way.
     return line.endswith(chain_tail(seq, prev)) and isinstance(inspect_line(line), StoredEntry)
 
 
-def quarantine(disk: LedgerDisk, segment: Segment, paths: LedgerPaths, tail: Tail) -> None:
+def quarantine(disk: Disk, segment: Segment, paths: LedgerPaths, tail: Tail) -> None:
     """Copy the torn tail aside, durably, then cut it off. The append lock is held.
 
     Only the newest segment can have one: all before it was durable when it was sealed.
-
-    Raises:
-        LedgerDamagedError: the bad bytes stand in a sealed segment.
-        LedgerFullError: no space for the copy; nothing was cut.
-        HostError: the copy or the cut failed.
     """
     start, size = tail.mark.offset_bytes, tail.size_bytes
     if start < segment.base:
@@ -427,33 +396,26 @@ def quarantine(disk: LedgerDisk, segment: Segment, paths: LedgerPaths, tail: Tai
             hint="paddock ledger verify says more",
         )
     draft = os.path.join(paths.torn, "draft")
-    try:
+    with failing("the torn end of the ledger cannot be put aside", paths.ledger):
         _make_directory(disk, paths.torn)
         at = start - segment.base
         digest = _copy(disk, segment.descriptor, at, size - segment.base, draft)
-        disk.rename(draft, os.path.join(paths.torn, f"{start}-{digest}{_PENDING}"))
+        disk.replace(None, draft, None, os.path.join(paths.torn, f"{start}-{digest}{_PENDING}"))
         sync_directory(disk, paths.torn)
-        disk.truncate(segment.descriptor, at)
-    except OSError as fault:
-        raise failure(
-            fault, "the torn end of the ledger cannot be put aside", paths.ledger
-        ) from fault
+        disk.ftruncate(segment.descriptor, at)
 
 
-def _copy(disk: LedgerDisk, source: int, start: int, end: int, path: str) -> str:
-    """Copy bytes of the ledger into a file of their own; return their SHA-256."""
+def _copy(disk: Disk, source: int, start: int, end: int, path: str) -> str:
     digest = sha256()
     target = open_new(disk, path)
     try:
         at = start
         while at < end:
-            chunk = disk.read(source, min(limits.ledger_scan_chunk_bytes, end - at), at)
+            chunk = disk.pread(source, min(limits.ledger_scan_chunk_bytes, end - at), at)
             if not chunk:
                 raise OSError("the ledger became shorter")
             digest.update(chunk)
-            written = 0
-            while written < len(chunk):
-                written += disk.write(target, chunk[written:], at - start + written)
+            disk.write(target, chunk)
             at += len(chunk)
         disk.sync(target)
     finally:
@@ -482,10 +444,10 @@ class Quarantined(Struct, frozen=True):
         )
 
 
-def list_pending(disk: LedgerDisk, paths: LedgerPaths) -> list[Quarantined]:
+def list_pending(disk: Disk, paths: LedgerPaths) -> list[Quarantined]:
     """Return the quarantined pieces that still need their entry, in the order of their place."""
     try:
-        names = disk.list(paths.torn)
+        names = disk.listdir(paths.torn)
     except FileNotFoundError:
         return []
     except OSError as fault:
@@ -500,18 +462,16 @@ def list_pending(disk: LedgerDisk, paths: LedgerPaths) -> list[Quarantined]:
     return sorted(found, key=lambda piece: piece.offset)
 
 
-def mark_reported(disk: LedgerDisk, paths: LedgerPaths, pieces: list[Quarantined]) -> None:
-    try:
+def mark_reported(disk: Disk, paths: LedgerPaths, pieces: list[Quarantined]) -> None:
+    with failing("quarantined bytes cannot be renamed", paths.torn):
         for piece in pieces:
-            disk.rename(piece.path, piece.path.removesuffix(_PENDING))
+            disk.replace(None, piece.path, None, piece.path.removesuffix(_PENDING))
         sync_directory(disk, paths.torn)
-    except OSError as fault:
-        raise failure(fault, "quarantined bytes cannot be renamed", paths.torn) from fault
 
 
-def _make_directory(disk: LedgerDisk, path: str) -> None:
+def _make_directory(disk: Disk, path: str) -> None:
     try:
-        disk.make_directory(path, 0o700)
+        disk.make_directory(None, path, 0o700)
     except FileExistsError:
         return
     sync_directory(disk, os.path.dirname(path))
@@ -565,9 +525,6 @@ def verify_local(mountinfo: str, major: int, minor: int, path: str) -> None:
 
     What mountinfo does not list (another system than Linux, a subvolume with a
     device number of its own) counts as local: no network file system hides so.
-
-    Raises:
-        HostError: the device is a network file system's.
     """
     found = find_file_system(mountinfo, major, minor)
     if found in NETWORK_FILE_SYSTEMS:

@@ -16,22 +16,22 @@ appended to a sealed file, and no entry is acknowledged in one whose name could 
 
 All of this happens under the append lock. Readers take none: a sealed name of the
 file that they have open as the newest is not there for them.
-
-Also here:
-
-- Where the files of one ledger stand.
 """
 
+import errno
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.disk import LedgerDisk, failure
-from paddock.ledger.head import HeadFile
+from paddock.errors import HostError, LedgerDamagedError, LedgerFullError, PaddockError
+
+if TYPE_CHECKING:
+    from paddock.ledger.head import HeadFile
+    from paddock.storage.disk import Disk
 
 _EXTENSION: Final = ".jsonl"
 _START_DIGITS: Final = 16
@@ -115,6 +115,46 @@ Identity = tuple[int, int]
 """Device and inode: which file, whatever its name."""
 
 
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""No space, no quota, or the process's own file size limit (setrlimit(2))."""
+
+
+class Reads(Protocol):
+    """Reading, as `os` and a `Disk` do it."""
+
+    def open(self, path: str, flags: int, /) -> int: ...
+    def close(self, fd: int, /) -> None: ...
+    def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
+    def listdir(self, path: str, /) -> list[str]: ...
+    def stat(self, path: str | int, /) -> os.stat_result: ...
+
+
+def is_full(fault: OSError) -> bool:
+    """Whether there is no space, rather than something wrong."""
+    return fault.errno in _FULL
+
+
+def failure(fault: OSError, what: str, path: str, hint: str = "") -> PaddockError:
+    """The one place where an OSError of the ledger's disk becomes ours.
+
+    `hint` is for what only a person can mend; a full disk has its own.
+    """
+    if is_full(fault):
+        said = f"no space for the ledger: {os.strerror(fault.errno or 0)}"
+        return LedgerFullError(said, hint="free some space")
+    reason = os.strerror(fault.errno) if fault.errno else str(fault)
+    return HostError(f"{what}: {reason}", where=ascii(path), hint=hint)
+
+
+@contextmanager
+def failing(what: str, path: str, hint: str = "") -> Generator[None]:
+    """An OSError inside becomes a `failure`."""
+    try:
+        yield
+    except OSError as fault:
+        raise failure(fault, what, path, hint) from fault
+
+
 class Segment(NamedTuple):
     """The newest segment, as it is open: where it begins in the whole, and which file it is."""
 
@@ -123,14 +163,7 @@ class Segment(NamedTuple):
     identity: Identity
 
 
-class SealedSegment(Struct, frozen=True):
-    """A full segment: where it begins in the whole, and its file."""
-
-    start: int
-    path: str
-
-
-def sync_directory(disk: LedgerDisk, path: str) -> None:
+def sync_directory(disk: "Disk", path: str) -> None:
     """Make a new name in a directory durable (fsync(2) says why the file's own is not enough)."""
     descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -139,15 +172,37 @@ def sync_directory(disk: LedgerDisk, path: str) -> None:
         disk.close(descriptor)
 
 
-def list_starts(disk: LedgerDisk, paths: LedgerPaths) -> list[int]:
-    """Return where each sealed segment begins, in order, by the names alone. Raises: OSError."""
-    return paths.find_starts(disk.list(paths.parent))
+def list_starts(disk: Reads, paths: LedgerPaths) -> list[int]:
+    """Return where each sealed segment begins, in order, by the names alone."""
+    return paths.find_starts(disk.listdir(paths.parent))
 
 
-def find_identity(disk: LedgerDisk, path: str | int) -> Identity:
-    """Return which file a path or a descriptor leads to. Raises: OSError."""
+def find_identity(disk: Reads, path: str | int) -> Identity:
+    """Return which file a path or a descriptor leads to."""
     status = disk.stat(path)
     return status.st_dev, status.st_ino
+
+
+def open_new(disk: "Disk", path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -> int:
+    """Open a file that is made now; another one of that name is removed, not emptied.
+
+    Threat: a pipe in a draft's place would hold up whoever opens it, and a link
+    would be written through. A segment of a rotation that was stopped may have another name.
+    """
+    flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        return disk.open(path, flags, 0o600)
+    except FileExistsError:
+        disk.unlink(None, path)
+        return disk.open(path, flags, 0o600)
+
+
+def is_identity(disk: Reads, path: str, identity: Identity) -> bool:
+    """Whether a path leads to this file still."""
+    try:
+        return find_identity(disk, path) == identity
+    except OSError:
+        return False
 
 
 class ActiveSegment:
@@ -155,29 +210,23 @@ class ActiveSegment:
 
     __slots__ = ("_disk", "_paths", "_starts", "current")
 
-    def __init__(self, disk: LedgerDisk, paths: LedgerPaths, descriptor: int) -> None:
-        """Take over the open ledger file. The append lock is held. Raises: OSError."""
+    def __init__(self, disk: "Disk", paths: LedgerPaths, descriptor: int) -> None:
+        """Take over the open ledger file. The append lock is held."""
         self._disk = disk
         self._paths = paths
         self._starts: list[int] = []
         """Of the sealed segments before the current one."""
         self.current = self._settle(descriptor)
 
-    def settle(self, head: HeadFile) -> None:
-        """Store where the newest segment begins, if the head says otherwise. Under the lock.
-
-        Raises: OSError.
-        """
+    def settle(self, head: "HeadFile") -> None:
+        """Store where the newest segment begins, if the head says otherwise. Under the lock."""
         if head.read().base != self.current.base:
             # Whoever made the name may have been killed before it was durable.
             sync_directory(self._disk, self._paths.parent)
             head.store_base(self.current.base)
 
-    def follow(self, head: HeadFile) -> None:
-        """Open what is the newest segment by now. The append lock is held.
-
-        Raises: OSError.
-        """
+    def follow(self, head: "HeadFile") -> None:
+        """Open what is the newest segment by now. The append lock is held."""
         descriptor = self._disk.open(self._paths.ledger, APPENDING)
         try:
             found = self._settle(descriptor)
@@ -194,27 +243,22 @@ class ActiveSegment:
             self._disk.close(before.descriptor)
         self.settle(head)
 
-    def rotate(self, head: HeadFile, end: int) -> None:
+    def rotate(self, head: "HeadFile", end: int) -> None:
         """Seal the segment, and go on in a new one that begins at `end`.
 
         The append lock is held, and all up to `end` is durable. After a failure
         `follow` finds out how far it came.
-
-        Raises:
-            LedgerDamagedError: the path leads to another file, or the sealed name
-                is taken.
-            OSError: the disk refused.
         """
         disk, paths, before = self._disk, self._paths, self.current
         # Threat: a file that was put in our place would be sealed as ours.
         self.verify_in_place(before)
-        descriptor = self._make_next()
+        descriptor = open_new(disk, paths.next, APPENDING)
         try:
             disk.sync(descriptor)
             identity = find_identity(disk, descriptor)
             head.store_base(None)
             try:
-                disk.link(paths.ledger, paths.sealed(before.base))
+                disk.link(None, paths.ledger, None, paths.sealed(before.base))
             except FileExistsError as fault:
                 raise LedgerDamagedError(
                     "another file stands where a segment of the ledger belongs",
@@ -222,7 +266,7 @@ class ActiveSegment:
                 ) from fault
             # Were the rename durable and the link not, a power cut would take the full file.
             sync_directory(disk, paths.parent)
-            disk.rename(paths.next, paths.ledger)
+            disk.replace(None, paths.next, None, paths.ledger)
             sync_directory(disk, paths.parent)
             head.store_base(end)
         except BaseException:
@@ -233,25 +277,11 @@ class ActiveSegment:
         # Nobody syncs through the old one any more: all in it is durable.
         disk.close(before.descriptor)
 
-    def _make_next(self) -> int:
-        """An empty file with this name alone. Raises: OSError."""
-        disk, path = self._disk, self._paths.next
-        flags = APPENDING | os.O_CREAT | os.O_EXCL
-        try:
-            return disk.open(path, flags, 0o600)
-        except FileExistsError:
-            # Of a rotation that was stopped. It is not emptied: it may have another name.
-            disk.remove(path)
-            return disk.open(path, flags, 0o600)
-
     def verify_in_place(self, segment: Segment) -> None:
         """Refuse if neither the path nor the segment's sealed name leads to it any more.
 
         Threat: a ledger that was moved away or replaced while in use would take
         acknowledged entries with it.
-
-        Raises:
-            LedgerDamagedError: it was replaced or removed.
         """
         paths = self._paths
         try:
@@ -264,19 +294,11 @@ class ActiveSegment:
         self.verify_sealed(segment)
 
     def verify_sealed(self, segment: Segment) -> None:
-        """Refuse if the segment does not have its sealed name.
-
-        Raises: LedgerDamagedError.
-        """
-        paths = self._paths
-        try:
-            is_sealed = find_identity(self._disk, paths.sealed(segment.base)) == segment.identity
-        except OSError:
-            is_sealed = False
-        if not is_sealed:
+        """Refuse if the segment does not have its sealed name."""
+        if not is_identity(self._disk, self._paths.sealed(segment.base), segment.identity):
             raise LedgerDamagedError(
                 "the ledger was replaced by another file while in use",
-                where=ascii(paths.ledger),
+                where=ascii(self._paths.ledger),
             )
 
     def text(self) -> "LedgerText":
@@ -284,7 +306,6 @@ class ActiveSegment:
         return LedgerText(self._disk, self._paths, self._starts, self.current)
 
     def _settle(self, descriptor: int) -> Segment:
-        """Where the open ledger file begins; a rotation that was begun is taken back."""
         disk, paths = self._disk, self._paths
         identity = find_identity(disk, descriptor)
         starts = self._starts = list_starts(disk, paths)
@@ -293,7 +314,7 @@ class ActiveSegment:
         last = starts[-1]
         status = disk.stat(paths.sealed(last))
         if (status.st_dev, status.st_ino) == identity:
-            disk.remove(paths.sealed(last))
+            disk.unlink(None, paths.sealed(last))
             return Segment(descriptor, last, identity)
         return Segment(descriptor, last + status.st_size, identity)
 
@@ -306,9 +327,7 @@ class LedgerText:
 
     __slots__ = ("_disk", "_opened", "_paths", "_starts", "active")
 
-    def __init__(
-        self, disk: LedgerDisk, paths: LedgerPaths, starts: list[int], active: Segment
-    ) -> None:
+    def __init__(self, disk: Reads, paths: LedgerPaths, starts: list[int], active: Segment) -> None:
         """`starts` of sealed segments in order; those from the active base on are left out."""
         self._disk = disk
         self._paths = paths
@@ -317,8 +336,8 @@ class LedgerText:
         self._opened: dict[int, int] = {}
 
     def size(self) -> int:
-        """Where the ledger ends now. Raises: OSError."""
-        return self.active.base + self._disk.size(self.active.descriptor)
+        """Where the ledger ends now."""
+        return self.active.base + self._disk.stat(self.active.descriptor).st_size
 
     def read(self, size_bytes: int, offset: int) -> bytes:
         """Return so many bytes from a place, fewer at the end.
@@ -329,12 +348,14 @@ class LedgerText:
         """
         base = self.active.base
         if offset >= base:
-            return self._disk.read(self.active.descriptor, size_bytes, offset - base)
+            return self._disk.pread(self.active.descriptor, size_bytes, offset - base)
         pieces: list[bytes] = []
         end = offset + size_bytes
         while offset < min(end, base):
             start, stop = self._bounds(offset)
-            piece = self._disk.read(self._open(start), min(end, stop) - offset, offset - start)
+            piece = self._disk.pread(
+                self.open_sealed(start), min(end, stop) - offset, offset - start
+            )
             if not piece:
                 raise LedgerDamagedError(
                     f"a segment of the ledger lacks bytes from {offset} on",
@@ -344,7 +365,7 @@ class LedgerText:
             pieces.append(piece)
             offset += len(piece)
         if end > base:
-            pieces.append(self._disk.read(self.active.descriptor, end - base, 0))
+            pieces.append(self._disk.pread(self.active.descriptor, end - base, 0))
         return b"".join(pieces)
 
     def starts(self) -> list[int]:
@@ -352,9 +373,9 @@ class LedgerText:
         return [*self._starts, self.active.base]
 
     @property
-    def sealed(self) -> list[SealedSegment]:
-        """The sealed segments in order."""
-        return [SealedSegment(start, self._path(start)) for start in self._starts]
+    def sealed(self) -> list[tuple[int, str]]:
+        """Where each sealed segment begins in the whole, and its file."""
+        return [(start, self._path(start)) for start in self._starts]
 
     def floor(self, end: int) -> int:
         """Where the segment begins that holds the byte before `end`: no need to read below it."""
@@ -363,10 +384,6 @@ class LedgerText:
         starts = self.starts()
         at = bisect_right(starts, end - 1)
         return starts[at - 1] if at else 0
-
-    def open_sealed(self, start: int) -> int:
-        """A descriptor of a sealed segment, which stays ours. Raises: HostError."""
-        return self._open(start)
 
     def close(self) -> None:
         """Close what was opened here; the active segment is its owner's."""
@@ -388,7 +405,7 @@ class LedgerText:
     def _path(self, start: int) -> str:
         return self._paths.sealed(start)
 
-    def _open(self, start: int) -> int:
+    def open_sealed(self, start: int) -> int:
         descriptor = self._opened.get(start)
         if descriptor is not None:
             return descriptor

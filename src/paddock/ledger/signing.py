@@ -4,12 +4,6 @@ A signer signs only what goes on from what it signed before, as a witness does: 
 keeps its last checkpoint, and wants a consistency proof from that to the new one.
 So a ledger that was cut, restored or made anew gets no signature, and what the
 signer remembers shows it, as long as that lies out of reach of whoever did it.
-
-Also here:
-
-- A signer in a process of its own, which may be another user's: it holds the keys.
-- The ledger's own Ed25519 key.
-- Running what the user's own configuration names: an anchor, a signer.
 """
 
 import os
@@ -29,10 +23,9 @@ from paddock.ledger.format.lines import ALGORITHM_ED25519, VerifierKey, is_key_n
 from paddock.ledger.format.merkle import verify_consistency
 from paddock.ledger.format.notes import (
     Checkpoint,
-    NoteError,
     SignedCheckpoint,
-    find_signatures,
     format_note,
+    open_note,
     parse_checkpoint,
     parse_note,
 )
@@ -60,22 +53,14 @@ class SigningKey(Struct, frozen=True):
     def sign(self, message: bytes) -> bytes:
         """The 64 bytes of an Ed25519 signature (RFC 8032)."""
         # Imported here: it costs more than opening a ledger, and few calls sign.
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - only where needed
-            Ed25519PrivateKey,
-        )
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only where needed
 
         return Ed25519PrivateKey.from_private_bytes(self.seed).sign(message)
 
 
 def make_key(name: str, seed: bytes) -> SigningKey:
-    """Return the key that a name and 32 random bytes make.
-
-    Raises:
-        ConfigError: the name cannot stand in a key text.
-    """
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - only where needed
-        Ed25519PrivateKey,
-    )
+    """Return the key that a name and 32 random bytes make."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only where needed
 
     if not is_key_name(name):
         raise ConfigError(f"not a name for a key: {name!a}", hint="printable, no space, no +")
@@ -88,10 +73,6 @@ def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> Sign
 
     `path` is the caller's to choose, outside every plane: whoever can read it
     can sign as this ledger.
-
-    Raises:
-        HostError: something stands there already, or it cannot be written.
-        ConfigError: the name cannot stand in a key text.
     """
     key = make_key(name, randomness(_SEED_BYTES))
     encoded = b64encode(ALGORITHM_ED25519 + key.seed).decode()
@@ -102,12 +83,7 @@ def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> Sign
 
 
 def load_key(path: str, *, if_missing: str = "") -> SigningKey:
-    """Return a stored key.
-
-    Raises:
-        ConfigError: others can read it, or it is no key.
-        HostError: it cannot be read; `if_missing` is its hint where there is none.
-    """
+    """Return a stored key."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -196,7 +172,6 @@ class KeySigner:
 
     @property
     def verifier(self) -> VerifierKey:
-        """See `Signer`. Raises: ConfigError, HostError."""
         return self._loaded().verifier
 
     def last(self) -> SignedCheckpoint | None:
@@ -221,7 +196,6 @@ class KeySigner:
         return SignedCheckpoint(wanted, note)
 
     def forget(self) -> None:
-        """See `Signer`; what was remembered is kept under another name."""
         note = read_signed(self._key_path)
         if note is not None:
             checkpoint = parse_checkpoint(parse_note(note).text)
@@ -235,10 +209,7 @@ class KeySigner:
 
 
 def require_growth(last: Checkpoint, wanted: Checkpoint, proof: Sequence[bytes]) -> None:
-    """Refuse what does not go on from the last checkpoint.
-
-    Raises: LedgerDamagedError.
-    """
+    """Refuse what does not go on from the last checkpoint."""
     if wanted.size < last.size:
         raise LedgerDamagedError(
             f"the ledger went back: {last.size} entries were signed, {wanted.size} are here",
@@ -254,49 +225,14 @@ def require_growth(last: Checkpoint, wanted: Checkpoint, proof: Sequence[bytes])
         )
 
 
-def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
-    """Return the checkpoint that a note holds, its signature verified.
-
-    Raises:
-        NoteError: it is no checkpoint of this key's log, or the key did not sign it.
-    """
-    parsed = parse_note(note)
-    checkpoint = parse_checkpoint(parsed.text)
-    if checkpoint.origin != key.name:
-        raise NoteError(
-            f"a checkpoint of {checkpoint.origin[: limits.message_value_chars_max]!a}, "
-            f"not of {key.name!a}"
-        )
-    found = find_signatures(parsed, key)
-    if not found:
-        raise NoteError(f"a checkpoint that {key.name!a} did not sign")
-    if not any(_is_signed(key.public, signature, parsed.text.encode()) for signature in found):
-        raise NoteError("a checkpoint with a false signature")
-    return SignedCheckpoint(checkpoint, note)
-
-
 def signed_path(key_path: Path) -> Path:
     return key_path.with_suffix(SIGNED_SUFFIX)
 
 
 def read_signed(key_path: Path) -> str | None:
-    """The note that the key's signer made last, as it stands there. Raises: ConfigError."""
+    """The note that the key's signer made last, as it stands there."""
     content = read_file(signed_path(key_path), limits.checkpoint_note_bytes_max)
     return None if content is None else content.decode(errors="replace")
-
-
-def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
-    # Imported here: it costs more than opening a ledger.
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only where needed
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - only where needed
-        Ed25519PublicKey,
-    )
-
-    try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 _SHOWN_CHARS_MAX: Final = 300
@@ -369,7 +305,6 @@ class ProgramSigner:
 
     @property
     def verifier(self) -> VerifierKey:
-        """See `Signer`. Raises: HostError, LedgerDamagedError where it prints no key."""
         if self._verifier is None:
             self._verifier = VerifierKey.parse(self._ask("key", "").strip())
         return self._verifier

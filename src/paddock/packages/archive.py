@@ -29,7 +29,7 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -47,7 +47,7 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
 from paddock.pattern import lazy_pattern
-from paddock.plane.strict_json import parse_object, write_object
+from paddock.plane.json_files import parse_file, write_object
 from paddock.storage.atomic import host_errors, read_file, read_file_through_links, replace_file
 from paddock.text.show import quote
 from paddock.values.calls import Json
@@ -187,7 +187,6 @@ def read_members(content: bytes) -> dict[str, PackedFile]:
 
 
 def _member(tar: bytes, offset: int, known: dict[str, PackedFile]) -> PackedFile:
-    """The member whose header stands at `offset`, where encoding it gives the same bytes."""
     start = offset + _BLOCK_BYTES
     header = tar[offset:start]
     try:
@@ -380,8 +379,6 @@ class PackedSource(Struct, frozen=True):
 
 
 class HashReport(Struct, frozen=True):
-    """What the manifest said of each file, and what is so."""
-
     manifest: Path
     stale: tuple[Failure, ...]
     """Files whose hash was missing or another."""
@@ -437,19 +434,20 @@ def write_hashes(source: Path, *, check: bool) -> HashReport:
     """
     path = source / MANIFEST
     content = _manifest_bytes(path)
-    fields = parse_object(content, str(path))
+    given = parse_file(content, str(path))
     stale: list[Failure] = []
     assets: list[Json] = []
-    for table in fields.tables("assets"):
-        name, before = table.text("path"), table.members.get("sha256")
-        problem = path_problem(name)  # before it is opened
-        if problem:
-            raise table.error("path", f"{quote(name)}: {problem}", "name it relative to the plane")
+    for position, row in enumerate(given.convert(_HashedRows).assets):
+        name, before = row.get("path"), row.get("sha256")
+        problem = path_problem(name) if isinstance(name, str) else "it is missing"
+        if problem or not isinstance(name, str):  # before it is opened
+            way = ("assets", position, "path")
+            raise given.error(way, f"{quote(name)}: {problem}", "name it relative to the plane")
         digest = _digest_at(source, name)
-        assets.append({**table.members, "sha256": digest})
+        assets.append({**row, "sha256": digest})
         if before != digest:
             stale.append(Failure(name, f"the manifest says {_said(before)}, and it is {digest}"))
-    after = _with_assets(fields.members, assets)
+    after = write_object({**given.members, "assets": assets})
     parse_manifest(after, str(path))
     is_written = bool(stale) and not check
     if is_written:
@@ -469,8 +467,6 @@ def is_litter(name: str) -> bool:
 
 
 class _Survey:
-    """What a source holds: regular files by name, and what is left out or refused."""
-
     def __init__(self, source: Path) -> None:
         self._source = source
         self.files: dict[str, int] = {}
@@ -509,7 +505,6 @@ class _Survey:
 def _packed(
     source: Path, found: _Survey, manifest: Manifest, failures: list[Failure]
 ) -> Iterator[PackedFile]:
-    """Every declared file with its content, read once; what is wrong goes to `failures`."""
     refused = {failure.file for failure in found.refused}
     left_out = set(found.left_out)
     room = limits.package_bytes_max
@@ -559,8 +554,8 @@ def _manifest_bytes(path: Path) -> bytes:
     return content
 
 
-def _with_assets(members: object, assets: list[Json]) -> bytes:
-    return write_object({**cast("dict[str, Json]", members), "assets": assets})
+class _HashedRows(Struct, frozen=True):
+    assets: tuple[dict[str, Any], ...] = ()
 
 
 def _digest_at(source: Path, name: str) -> str:

@@ -40,8 +40,9 @@ from paddock.packages.manifest import (
     path_problem,
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.plane.strict_json import parse_object, write_object
+from paddock.plane.json_files import parse_file, write_object
 from paddock.storage.atomic import host_errors, read_file
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
 
@@ -118,21 +119,30 @@ def read_unpacked(directory: Path) -> Unpacked:
             f"{quote(str(directory))} is no unpacked bootstrap archive: it has no {INDEX}",
             where=str(directory),
         )
-    fields = parse_object(content, str(directory / INDEX))
-    fields.require_only(frozenset({"format", "packages", "files"}))
-    if fields.number("format") != FORMAT:
-        raise fields.error("format", "the format is not known", f"this version reads {FORMAT}")
+    given = parse_file(content, str(directory / INDEX))
+    index = given.convert(_Index)
+    if index.format != FORMAT:
+        raise given.error("format", "the format is not known", f"this version reads {FORMAT}")
     read: dict[str, bytes] = {}
-    for row in fields.tables("files"):
-        row.require_only(frozenset({"path", "sha256"}))
-        name, digest = row.text("path"), row.text("sha256")
+    for name, digest in ((row.path, row.sha256) for row in index.files):
         if path_problem(name) or name.split("/")[0] in _TIERS or not is_digest(digest):
-            raise row.error("path", f"{quote(name)} is no file of an archive", "unpack it anew")
+            raise given.error("files", f"{quote(name)} is no file of an archive", "unpack it anew")
         read[name] = _declared(directory, name, digest)
-    archives = tuple(_listed(read, name) for name in fields.texts("packages", ()))
+    archives = tuple(_listed(read, name) for name in index.packages)
     if not archives or _in_order(archives) != archives:
-        raise fields.error("packages", "the packages are not in their order", "unpack it anew")
+        raise given.error("packages", "the packages are not in their order", "unpack it anew")
     return Unpacked(directory, archives, frozenset({*read, INDEX}))
+
+
+class _IndexRow(Strict, frozen=True):
+    path: str
+    sha256: str
+
+
+class _Index(Strict, frozen=True):
+    format: int
+    packages: tuple[str, ...]
+    files: tuple[_IndexRow, ...]
 
 
 def _sources(program: Path) -> list[Path]:
@@ -170,7 +180,6 @@ def _packages(archives: Sequence[Archive]) -> Iterator[PackedFile]:
 
 
 def _source(program: Path) -> Iterator[PackedFile]:
-    """Every file of the program, but for what tools leave lying about."""
     waiting = [""]
     while waiting:
         prefix = waiting.pop()

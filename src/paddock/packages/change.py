@@ -29,18 +29,13 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PathError, TextError, UsageError
-from paddock.ledger.format.encoding import (
-    ID_BYTES,
-    EntryRefusedError,
-    encode_body,
-    format_id,
-    format_timestamp,
-)
+from paddock.ledger.format.encoding import EntryRefusedError, encode_body
+from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
 from paddock.packages.installed import InstalledSet, read_installed
 from paddock.packages.ledger import PackageLog, Record, find_deviations, replay
 from paddock.packages.manifest import manifest_path, receipt_path
 from paddock.packages.rows import GateRefusedError
-from paddock.packages.swap import Swap, given
+from paddock.packages.swap import Swap
 from paddock.packages.transaction import (
     Before,
     Depot,
@@ -58,6 +53,7 @@ from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
+    BytesContent,
     EntryState,
     MakeDirectory,
     MakeLink,
@@ -72,8 +68,6 @@ from paddock.workspace.recover import RecoveredSet, recover
 
 
 class Decided(Enum):
-    """What became of a change that somebody left half done."""
-
     COMPLETED = "completed"
     UNDONE = "undone"
     NEVER_BEGUN = "never begun"
@@ -167,14 +161,13 @@ def complete(depot: Depot, transaction: Transaction) -> str:
 
 
 def _write_receipt(depot: Depot, transaction: Transaction, content: bytes) -> None:
-    """Put it beside the manifest, through the journal: a killed writer leaves no draft there."""
     entry = depot.workspace.resolve_entry(receipt_path(transaction.package_id))
     state = depot.workspace.entry_state(entry)
     version = digest_of(content)
     if state is not None and state.version == version:
         return
     old = Absent() if state is None else AtVersion(state.version or "")
-    write = WriteFile(entry.path, given(content), old, FILE_MODE, overrides_read_only=True)
+    write = WriteFile(entry.path, BytesContent(content), old, FILE_MODE, overrides_read_only=True)
     label = f"{transaction.id}-receipt"
     depot.workspace.commit([[write]], depot.objects, depot.journal, label=label)
 
@@ -263,7 +256,9 @@ class _Undoing:
         if before.backup is None:
             raise IntegrityError(f"nothing was put aside of {entry.path.relative}")
         content = self._depot.attic.read_aside(before.backup, before.version)
-        return WriteFile(entry.path, given(content), old, before.mode, overrides_read_only=True)
+        return WriteFile(
+            entry.path, BytesContent(content), old, before.mode, overrides_read_only=True
+        )
 
 
 def _is_before(before: Before | None, state: EntryState | None) -> bool:
@@ -289,8 +284,6 @@ _AS_RECORDED: Final = (
 
 
 class PackagesState(Struct, frozen=True):
-    """What is installed on a plane: by its files, and by its packages ledger."""
-
     installed: InstalledSet
     log: PackageLog
     record: Record

@@ -73,7 +73,7 @@ from paddock.packages.vouching import (
     read_vouched,
     sign_now,
 )
-from paddock.plane.strict_json import write_object
+from paddock.plane.json_files import write_object
 from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.text.show import quote, show_name
 from paddock.values.entries import (
@@ -263,7 +263,7 @@ class _Founder:
                 approval = recorded_approval(known, standing, {public.key_id: public})
             found[manifest.package_id] = approval
             path = approval_file(approval.wo_id)
-            swap.write(path, write_object(approval.as_json()), OWN_MODE)
+            swap.write(path, write_object(approval), OWN_MODE)
         self._commit(swap, "approvals")
         return found
 
@@ -274,7 +274,6 @@ class _Founder:
         manifest: Manifest,
         standing: Sequence[PackageApproval],
     ) -> PackageApproval:
-        """One that a stopped founding made and that holds, else a new one."""
         public = public_half(key)
         claim = ApprovalClaim(manifest.digest, tuple(manifest.by_path), self._depot.clock())
         used, keys = log.used_approvals, {public.key_id: public}

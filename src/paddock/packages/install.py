@@ -343,7 +343,6 @@ class _Installing:
 
 
 def _longest_result(acceptance: Acceptance) -> AcceptanceResult:
-    """What takes the most room of all that a command which passes can come to."""
     return AcceptanceResult(acceptance.command, True, 0, "", _LONGEST_S)
 
 
@@ -371,7 +370,6 @@ def draft_receipt(
     *,
     dev: bool,
 ) -> InstallReceipt:
-    """The receipt before it names its entry."""
     manifest = archive.manifest
     return InstallReceipt(
         package_id=manifest.package_id,

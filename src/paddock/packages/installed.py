@@ -15,9 +15,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from paddock import limits
 from paddock.errors import ConfigError, PaddockError
@@ -37,10 +37,11 @@ from paddock.packages.manifest import (
     shown_collision,
 )
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.signing import Signature, parse_signature
+from paddock.packages.signing import Signature
+from paddock.plane.json_files import JsonFile, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.storage.atomic import host_errors, read_file
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
@@ -49,23 +50,6 @@ from paddock.workspace.changes import EntryState
 from paddock.workspace.paths import EntryKind, is_temporary_name
 
 FORMAT: Final = 1
-_KEYS: Final = frozenset(
-    {
-        "format",
-        "package_id",
-        "version",
-        "digest",
-        "archive",
-        "transaction",
-        "ledger_entry",
-        "installed_at",
-        "wo_id",
-        "dev",
-        "signature",
-        "files",
-        "handed_over",
-    }
-)
 _MODES: Final = {"644": FILE_MODE, "755": PROGRAM_MODE}
 
 
@@ -107,7 +91,7 @@ class InstallReceipt(Struct, frozen=True):
             "installed_at": self.installed_at,
             "wo_id": self.wo_id,
             "dev": self.dev,
-            "signature": None if self.signature is None else self.signature.as_json(),
+            "signature": to_builtins(self.signature),
             "files": [
                 {"path": each.path, "sha256": each.sha256, "mode": f"{each.mode:o}"}
                 for each in self.files
@@ -116,65 +100,69 @@ class InstallReceipt(Struct, frozen=True):
         }
 
 
+class _FileRow(Strict, frozen=True):
+    path: str
+    sha256: str
+    mode: Literal["644", "755"]
+
+
+class _ReceiptFile(Strict, frozen=True):
+    format: int
+    package_id: str
+    version: str
+    digest: str
+    archive: str
+    transaction: str
+    ledger_entry: str
+    installed_at: str
+    dev: bool
+    wo_id: str | None = None
+    signature: Signature | None = None
+    files: tuple[_FileRow, ...] = ()
+    handed_over: tuple[Any, ...] = ()
+
+
 def parse_receipt(content: bytes, file: str) -> InstallReceipt:
-    fields = parse_object(content, file)
-    fields.require_only(_KEYS)
-    if fields.number("format") != FORMAT:
-        raise fields.error("format", "the format is not known", f"this version reads {FORMAT}")
-    if fields.tables("handed_over"):
-        raise fields.error(
+    return receipt_of(parse_file(content, file))
+
+
+def receipt_of(given: JsonFile) -> InstallReceipt:
+    """Raises: ConfigError."""
+    read = given.convert(_ReceiptFile)
+    if read.format != FORMAT:
+        raise given.error("format", "the format is not known", f"this version reads {FORMAT}")
+    if read.handed_over:
+        raise given.error(
             "handed_over",
             "it took a file over from another package, and one file has one package",
             "uninstall it with the version of paddock that installed it",
         )
-    signature = fields.members.get("signature")
+    for name, digest in (
+        ("digest", read.digest),
+        ("archive", read.archive),
+        *(("files", each.sha256) for each in read.files),
+    ):
+        if not is_digest(digest):
+            raise given.error(name, f"{quote(digest)} is no digest", "sha256:…")
+    for each in read.files:
+        problem = path_problem(each.path)
+        if problem:
+            raise given.error("files", problem, "a path of the plane")
     return InstallReceipt(
-        package_id=fields.text("package_id"),
-        version=fields.text("version"),
-        digest=_digest(fields, "digest"),
-        archive=_digest(fields, "archive"),
-        transaction=fields.text("transaction"),
-        ledger_entry=fields.text("ledger_entry"),
-        installed_at=fields.text("installed_at"),
-        wo_id=fields.text_or_null("wo_id"),
-        dev=_flag(fields, "dev"),
-        signature=None if signature is None else parse_signature(fields.table("signature")),
-        files=tuple(map(_file, fields.tables("files"))),
+        package_id=read.package_id,
+        version=read.version,
+        digest=read.digest,
+        archive=read.archive,
+        transaction=read.transaction,
+        ledger_entry=read.ledger_entry,
+        installed_at=read.installed_at,
+        wo_id=read.wo_id,
+        dev=read.dev,
+        signature=read.signature,
+        files=tuple(
+            InstalledFile(each.path, each.sha256, _MODES[each.mode]) for each in read.files
+        ),
     )
-
-
-def _file(fields: Fields) -> InstalledFile:
-    fields.require_only(frozenset({"path", "sha256", "mode"}))
-    return InstalledFile(_path(fields), _digest(fields, "sha256"), _mode(fields))
-
-
-def _path(fields: Fields) -> str:
-    path = fields.text("path")
-    problem = path_problem(path)
-    if problem:
-        raise fields.error("path", problem, "a path of the plane")
-    return path
-
-
-def _digest(fields: Fields, name: str) -> str:
-    text = fields.text(name)
-    if not is_digest(text):
-        raise fields.error(name, f"{name} is no digest", "sha256:…")
-    return text
-
-
-def _mode(fields: Fields) -> int:
-    mode = _MODES.get(fields.text("mode"))
-    if mode is None:
-        raise fields.error("mode", "the mode is neither 644 nor 755", "one of them")
-    return mode
-
-
-def _flag(fields: Fields, name: str) -> bool:
-    value = fields.members.get(name)
-    if not isinstance(value, bool):
-        raise fields.error(name, f"{name} is neither true nor false", "one of them")
-    return value
 
 
 class InstalledPackage(Struct, frozen=True, dict=True):
@@ -289,22 +277,20 @@ FRAMEWORKS: Final = "HOT/registries/frameworks"
 _ENDING: Final = ".json"
 
 
-class Spec(Struct, frozen=True):
+class Spec(Strict, frozen=True):
     spec_id: str
     framework_id: str
     title: str
 
 
-class Framework(Struct, frozen=True):
+class Framework(Strict, frozen=True):
     framework_id: str
     title: str
-    specs: tuple[str, ...]
+    specs: tuple[str, ...] = ()
     """Those that it expects."""
 
 
 class Registries(Struct, frozen=True):
-    """All of them, by id, and the files that do not load."""
-
     specs: Mapping[str, Spec]
     frameworks: Mapping[str, Framework]
     problems: tuple[Failure, ...] = ()
@@ -318,18 +304,17 @@ def read_registries(layout: PlaneLayout) -> Registries:
 
 
 def parse_spec(content: bytes, file: str) -> Spec:
-    fields = parse_object(content, file)
-    fields.require_only(frozenset({"spec_id", "framework_id", "title"}))
-    spec = Spec(fields.text("spec_id"), fields.text("framework_id"), fields.text("title"))
-    _require_named_after(file, spec.spec_id, fields, "spec_id")
+    given = parse_file(content, file)
+    spec = given.convert(Spec)
+    _require_named_after(given, spec.spec_id, "spec_id")
     return spec
 
 
 def parse_framework(content: bytes, file: str) -> Framework:
-    fields = parse_object(content, file)
-    fields.require_only(frozenset({"framework_id", "title", "specs"}))
-    found = Framework(fields.text("framework_id"), fields.text("title"), fields.texts("specs", ()))
-    _require_named_after(file, found.framework_id, fields, "framework_id")
+    given = parse_file(content, file)
+    found = given.convert(Framework)
+    given.require_once("specs", found.specs)
+    _require_named_after(given, found.framework_id, "framework_id")
     return found
 
 
@@ -364,9 +349,9 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _require_named_after(file: str, name: str, fields: Fields, key: str) -> None:
-    if file.rpartition("/")[2] != f"{name}{_ENDING}":
-        raise fields.error(key, f"{key} is {quote(name)}, and the file is not", "rename the file")
+def _require_named_after(given: JsonFile, name: str, key: str) -> None:
+    if given.file.rpartition("/")[2] != f"{name}{_ENDING}":
+        raise given.error(key, f"{key} is {quote(name)}, and the file is not", "rename the file")
 
 
 def check_package(package: InstalledPackage, workspace: Workspace) -> tuple[Failure, ...]:

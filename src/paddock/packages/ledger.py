@@ -19,7 +19,7 @@ from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.ports import Ledger
 from paddock.ledger.query import Filter, query_lines
-from paddock.ledger.verify.verifying import Verification, verify
+from paddock.ledger.verify import Verification, verify
 from paddock.packages.installed import (
     InstalledPackage,
     InstalledSet,
@@ -31,8 +31,8 @@ from paddock.packages.installed import (
 from paddock.packages.manifest import Manifest, Version, manifest_path, parse_version, receipt_path
 from paddock.packages.rows import Failure
 from paddock.packages.signing import PackageApproval, PublicKey
+from paddock.plane.json_files import JsonFile
 from paddock.plane.layout import LedgerName
-from paddock.plane.strict_json import Fields
 from paddock.values.calls import Json
 from paddock.values.entries import (
     OPERATOR_KEY_ENROLLED,
@@ -337,6 +337,38 @@ def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Fai
         yield Failure(receipt_path(told.package_id), "it is not the receipt that was written")
 
 
+class _Previous(Struct, frozen=True):
+    digest: str
+
+
+class _Installed(Struct, frozen=True, kw_only=True):
+    package_id: str
+    version: str
+    digest: str
+    archive: str
+    receipt: str
+    installed_at: str
+    set_digest: str
+    dependencies: tuple[str, ...] = ()
+    dev: bool = False
+    wo_id: str | None = None
+    key_id: str | None = None
+    previous: _Previous | None = None
+
+
+class _Uninstalled(Struct, frozen=True):
+    package_id: str
+    digest: str
+    set_digest: str
+
+
+class _Approved(Struct, frozen=True):
+    package_id: str
+    digest: str
+    wo_id: str
+    key_id: str
+
+
 class _Replaying:
     def __init__(self) -> None:
         self.packages: dict[str, RecordedPackage] = {}
@@ -345,57 +377,54 @@ class _Replaying:
 
     def take(self, stored: StoredEntry) -> None:
         event, metadata = stored.entry.event_type, stored.entry.metadata
-        fields = Fields(LEDGER_FILE, metadata)
+        told = JsonFile(LEDGER_FILE, metadata)
         try:
             if event == PACKAGE_INSTALLED:
-                self._install(stored, fields)
+                self._install(stored, told.convert(_Installed))
             elif event == PACKAGE_UNINSTALLED:
-                self._uninstall(stored, fields)
+                self._uninstall(stored, told.convert(_Uninstalled))
             elif event == PACKAGE_APPROVED:
-                self._approve(stored, fields)
+                self._approve(stored, told.convert(_Approved))
         except ConfigError as error:
             self._note(stored, error.message)
 
-    def _install(self, stored: StoredEntry, fields: Fields) -> None:
-        package_id, wo_id = fields.text("package_id"), fields.text_or_null("wo_id")
+    def _install(self, stored: StoredEntry, told: "_Installed") -> None:
         package = RecordedPackage(
-            package_id=package_id,
-            version=fields.text("version"),
-            digest=fields.text("digest"),
-            archive=fields.text("archive"),
-            receipt=fields.text("receipt"),
-            dependencies=fields.texts("dependencies", ()),
-            dev=fields.flag("dev", default=False),
-            wo_id=wo_id,
-            key_id=fields.text_or_null("key_id"),
+            package_id=told.package_id,
+            version=told.version,
+            digest=told.digest,
+            archive=told.archive,
+            receipt=told.receipt,
+            dependencies=told.dependencies,
+            dev=told.dev,
+            wo_id=told.wo_id,
+            key_id=told.key_id,
             entry_id=stored.id,
             transaction=stored.entry.call_id,
         )
-        before = self.packages.get(package_id)
-        previous = fields.members.get("previous")
-        said = None if previous is None else fields.table("previous").text("digest")
+        before = self.packages.get(told.package_id)
+        said = None if told.previous is None else told.previous.digest
         if said != (None if before is None else before.digest):
-            self._note(stored, f"{package_id} took the place of {said}, which was not installed")
-        self.packages[package_id] = package
-        if wo_id is not None:
-            self._use(stored, package, fields.text("installed_at"))
-        self._compare_set(stored, fields)
+            why = f"{told.package_id} took the place of {said}, which was not installed"
+            self._note(stored, why)
+        self.packages[told.package_id] = package
+        if told.wo_id is not None:
+            self._use(stored, package, told.installed_at)
+        self._compare_set(stored, told.set_digest)
 
-    def _uninstall(self, stored: StoredEntry, fields: Fields) -> None:
-        package_id = fields.text("package_id")
-        before = self.packages.pop(package_id, None)
-        if before is None or before.digest != fields.text("digest"):
-            self._note(stored, f"{package_id} was uninstalled, and it was not installed")
-        self._compare_set(stored, fields)
+    def _uninstall(self, stored: StoredEntry, told: "_Uninstalled") -> None:
+        before = self.packages.pop(told.package_id, None)
+        if before is None or before.digest != told.digest:
+            self._note(stored, f"{told.package_id} was uninstalled, and it was not installed")
+        self._compare_set(stored, told.set_digest)
 
-    def _approve(self, stored: StoredEntry, fields: Fields) -> None:
-        package_id = fields.text("package_id")
-        package = self.packages.get(package_id)
-        if package is None or package.digest != fields.text("digest"):
-            self._note(stored, f"{package_id} was approved, and it was not installed")
+    def _approve(self, stored: StoredEntry, told: "_Approved") -> None:
+        package = self.packages.get(told.package_id)
+        if package is None or package.digest != told.digest:
+            self._note(stored, f"{told.package_id} was approved, and it was not installed")
             return
-        approved = replace(package, wo_id=fields.text("wo_id"), key_id=fields.text("key_id"))
-        self.packages[package_id] = approved
+        approved = replace(package, wo_id=told.wo_id, key_id=told.key_id)
+        self.packages[told.package_id] = approved
         self._use(stored, approved, stored.timestamp)
 
     def _use(self, stored: StoredEntry, package: RecordedPackage, at: str) -> None:
@@ -410,8 +439,7 @@ class _Replaying:
             )
         )
 
-    def _compare_set(self, stored: StoredEntry, fields: Fields) -> None:
-        said = fields.text("set_digest")
+    def _compare_set(self, stored: StoredEntry, said: str) -> None:
         if said != digest_of_rows(package.row for package in self.packages.values()):
             self._note(stored, "after it another set was installed than the entries before it tell")
 

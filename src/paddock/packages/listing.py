@@ -44,7 +44,6 @@ class PlanePackages(Struct, frozen=True):
 
 
 def _unread(installed: InstalledSet, changing: str) -> Iterator[PackageRow]:
-    """What in `HOT/installed` is no whole package: damaged, or on its way."""
     for failure in installed.problems:
         name = failure.file.rpartition("/")[2]
         if name == changing:

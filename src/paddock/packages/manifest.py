@@ -12,22 +12,22 @@ Also here:
 - In which order packages stand on each other: by layer, then dependencies, then name.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct, to_builtins
 
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.packages.rows import Failure, GateRefusedError
 from paddock.pattern import lazy_pattern
-from paddock.plane.strict_json import Fields, parse_object
+from paddock.plane.json_files import JsonFile, parse_file
 from paddock.policy.globs import fold
+from paddock.text.json import Strict, Way, canonical_json
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
@@ -130,7 +130,6 @@ def path_problem(path: str) -> str:
 
 
 def _fits(name: bytes) -> bool:
-    """Whether a ustar header has room for it: its name, or its prefix and its name."""
     cut = name.find(b"/", max(len(name) - 101, 0))
     return len(name) <= 100 or (0 < cut <= 155 and cut + 1 < len(name))
 
@@ -245,36 +244,44 @@ def _identifier(text: str) -> _Identifier:
 SCHEMA_VERSION: Final = 1
 CONFIG: Final = "config"
 """The classification of what operators edit: owned by path, not by hash."""
-PLANE_IDS: Final = ("hot", "ho2", "ho1")
 LAYER_MAX: Final = 99
 
-_KEYS: Final = frozenset(
-    "package_id version schema_version title description spec_id framework_id plane_id layer"
-    " dependencies assets acceptance".split()
-)
-_ASSET_KEYS: Final = frozenset({"path", "sha256", "classification"})
-_ACCEPTANCE_KEYS: Final = frozenset({"command", "timeout_s"})
-_REFERENCE: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_CLASSIFICATION: Final = lazy_pattern(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
+_Reference = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+_Word = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}\Z")]
 
 
-class Asset(Struct, frozen=True):
+class Asset(Strict, frozen=True):
     """One file of a package. `path` is relative to the plane."""
 
     path: str
     sha256: str
-    classification: str
+    classification: _Word
 
     @property
     def is_config(self) -> bool:
         return self.classification == CONFIG
 
 
-class Acceptance(Struct, frozen=True):
+class Acceptance(Strict, frozen=True):
     """A line for the sandboxed shell in the plane's root, which has to exit with 0."""
 
-    command: str
-    timeout_s: int
+    command: Annotated[str, Meta(max_length=limits.acceptance_command_chars_max)]
+    timeout_s: Annotated[int, Meta(ge=1, le=limits.acceptance_timeout_s_max)]
+
+
+class _ManifestFile(Strict, frozen=True):
+    package_id: str
+    version: str
+    schema_version: int
+    title: Annotated[str, Meta(min_length=1, max_length=limits.package_title_chars_max)]
+    description: Annotated[str, Meta(min_length=1, max_length=limits.package_description_chars_max)]
+    spec_id: _Reference
+    framework_id: _Reference
+    plane_id: Literal["hot", "ho2", "ho1"]
+    layer: Annotated[int, Meta(ge=0, le=LAYER_MAX)]
+    dependencies: tuple[str, ...]
+    assets: Annotated[tuple[Asset, ...], Meta(min_length=1, max_length=limits.package_files_max)]
+    acceptance: tuple[Acceptance, ...] = ()
 
 
 class Manifest(Struct, frozen=True, dict=True):
@@ -295,8 +302,7 @@ class Manifest(Struct, frozen=True, dict=True):
     @cached_property
     def canonical(self) -> bytes:
         """Return the bytes that stand in an archive and in the plane."""
-        text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return text.encode("utf-8") + b"\n"
+        return f"{canonical_json(self.as_json())}\n".encode()
 
     @cached_property
     def digest(self) -> str:
@@ -319,17 +325,8 @@ class Manifest(Struct, frozen=True, dict=True):
             "plane_id": self.plane_id,
             "layer": self.layer,
             "dependencies": list(self.dependencies),
-            "assets": [
-                {
-                    "path": asset.path,
-                    "sha256": asset.sha256,
-                    "classification": asset.classification,
-                }
-                for asset in self.assets
-            ],
-            "acceptance": [
-                {"command": each.command, "timeout_s": each.timeout_s} for each in self.acceptance
-            ],
+            "assets": to_builtins(self.assets),
+            "acceptance": to_builtins(self.acceptance),
         }
 
 
@@ -345,161 +342,76 @@ def parse_manifest(content: bytes, file: str) -> Manifest:
         raise ConfigError(
             f"the manifest has {len(content)} bytes, over {limits.manifest_bytes_max}", where=file
         )
-    fields = parse_object(content, file)
-    fields.require_only(_KEYS)
-    if fields.number("schema_version") != SCHEMA_VERSION:
-        raise fields.error(
+    given = parse_file(content, file)
+    if given.members.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        raise given.error(
             "schema_version",
-            f"schema_version {quote(fields.members['schema_version'])} is not known",
+            f"schema_version {quote(given.members['schema_version'])} is not known",
             f"this version of Paddock reads {SCHEMA_VERSION}",
         )
-    package_id = _package_id(fields)
-    return Manifest(
-        package_id=package_id,
-        version=_version(fields),
-        title=_text(fields, "title", limits.package_title_chars_max),
-        description=_text(fields, "description", limits.package_description_chars_max),
-        spec_id=_reference(fields, "spec_id"),
-        framework_id=_reference(fields, "framework_id"),
-        plane_id=_plane_id(fields),
-        layer=_layer(fields),
-        dependencies=_dependencies(fields, package_id),
-        assets=_assets(fields),
-        acceptance=_acceptances(fields),
-    )
-
-
-def _package_id(fields: Fields) -> str:
-    text = fields.text("package_id")
-    if not is_package_id(text):
-        raise fields.error(
-            "package_id", f"{quote(text)} is no package id", "PKG- and A-Z, 0-9, hyphens"
-        )
-    return text
-
-
-def _version(fields: Fields) -> Version:
-    text = fields.text("version")
-    version = parse_version(text)
+    read = given.convert(_ManifestFile)
+    version = parse_version(read.version)
     if version is None:
-        raise fields.error(
-            "version", f"{quote(text)} is no semantic version", "such as 1.4.0 (semver.org)"
-        )
-    return version
-
-
-def _text(fields: Fields, name: str, chars_max: int) -> str:
-    fields.text(name)
-    return fields.short_text(name, "", chars_max)
-
-
-def _reference(fields: Fields, name: str) -> str:
-    text = fields.text(name)
-    if _REFERENCE.fullmatch(text) is None:
-        raise fields.error(
-            name, f"{name} is {quote(text)}", "1 to 64 letters, digits, dots, hyphens, underscores"
-        )
-    return text
-
-
-def _plane_id(fields: Fields) -> str:
-    fields.text("plane_id")
-    return fields.choice("plane_id", PLANE_IDS, PLANE_IDS[0])
-
-
-def _layer(fields: Fields) -> int:
-    layer = fields.number("layer")
-    if not 0 <= layer <= LAYER_MAX:
-        raise fields.error("layer", f"layer is {layer}", f"a whole number from 0 to {LAYER_MAX}")
-    return layer
-
-
-def _dependencies(fields: Fields, package_id: str) -> tuple[str, ...]:
-    _require(fields, "dependencies")
-    found = fields.texts("dependencies", ())
-    for name in found:
-        if not is_package_id(name):
-            raise fields.error(
-                "dependencies", f"{quote(name)} is no package id", "PKG- and A-Z, 0-9, hyphens"
-            )
-        if name == package_id:
-            raise fields.error("dependencies", "the package depends on itself", "take it out")
-    return tuple(sorted(found))
-
-
-def _assets(fields: Fields) -> tuple[Asset, ...]:
-    _require(fields, "assets")
-    tables = fields.tables("assets")
-    if not 0 < len(tables) <= limits.package_files_max:
-        raise fields.error(
-            "assets",
-            f"the package declares {len(tables)} files",
-            f"1 to {limits.package_files_max} can be",
-        )
-    found = tuple(map(_asset, tables))
-    collision = find_collision(asset.path for asset in found)
+        said = f"{quote(read.version)} is no semantic version"
+        raise given.error("version", said, "such as 1.4.0 (semver.org)")
+    _require_packages(given, read)
+    for position, asset in enumerate(read.assets):
+        _require_asset(given, ("assets", position), asset)
+    collision = find_collision(asset.path for asset in read.assets)
     if collision is not None:
-        raise fields.error("assets", shown_collision(collision), "name each file once")
-    return tuple(sorted(found, key=_by_path))
+        raise given.error("assets", shown_collision(collision), "name each file once")
+    if len(read.acceptance) > limits.acceptance_commands_max:
+        raise given.error(
+            "acceptance",
+            f"the package declares {len(read.acceptance)} acceptance commands",
+            f"{limits.acceptance_commands_max} at most: let one run the others",
+        )
+    for position, each in enumerate(read.acceptance):
+        if not each.command.strip():
+            said = f"the command is {quote(each.command)}"
+            raise given.error(("acceptance", position, "command"), said, "a line for a shell")
+    return Manifest(
+        package_id=read.package_id,
+        version=version,
+        title=read.title,
+        description=read.description,
+        spec_id=read.spec_id,
+        framework_id=read.framework_id,
+        plane_id=read.plane_id,
+        layer=read.layer,
+        dependencies=tuple(sorted(read.dependencies)),
+        assets=tuple(sorted(read.assets, key=_by_path)),
+        acceptance=read.acceptance,
+    )
 
 
 def _by_path(asset: Asset) -> bytes:
     return asset.path.encode()
 
 
-def _asset(fields: Fields) -> Asset:
-    fields.require_only(_ASSET_KEYS)
-    path, sha256 = fields.text("path"), fields.text("sha256")
-    problem = path_problem(path)
+def _require_packages(given: JsonFile, read: _ManifestFile) -> None:
+    for way, name in (
+        ("package_id", read.package_id),
+        *(("dependencies", each) for each in read.dependencies),
+    ):
+        if not is_package_id(name):
+            raise given.error(way, f"{quote(name)} is no package id", "PKG- and A-Z, 0-9, hyphens")
+    given.require_once("dependencies", read.dependencies)
+    if read.package_id in read.dependencies:
+        raise given.error("dependencies", "the package depends on itself", "take it out")
+
+
+def _require_asset(given: JsonFile, way: Way, asset: Asset) -> None:
+    problem = path_problem(asset.path)
     if problem:
-        raise fields.error("path", f"{quote(path)}: {problem}", "name it relative to the plane")
-    if not is_digest(sha256):
-        raise fields.error(
-            "sha256",
-            f"{quote(sha256)} is no digest",
+        said = f"{quote(asset.path)}: {problem}"
+        raise given.error((*way, "path"), said, "name it relative to the plane")
+    if not is_digest(asset.sha256):
+        raise given.error(
+            (*way, "sha256"),
+            f"{quote(asset.sha256)} is no digest",
             "`sha256:` and 64 lower-case hexadecimal digits: paddock package hash",
         )
-    classification = fields.text("classification")
-    if _CLASSIFICATION.fullmatch(classification) is None:
-        raise fields.error(
-            "classification", f"classification is {quote(classification)}", "one lower-case word"
-        )
-    return Asset(path, sha256, classification)
-
-
-def _acceptances(fields: Fields) -> tuple[Acceptance, ...]:
-    tables = fields.tables("acceptance")
-    if len(tables) > limits.acceptance_commands_max:
-        raise fields.error(
-            "acceptance",
-            f"the package declares {len(tables)} acceptance commands",
-            f"{limits.acceptance_commands_max} at most: let one run the others",
-        )
-    return tuple(map(_acceptance, tables))
-
-
-def _acceptance(fields: Fields) -> Acceptance:
-    fields.require_only(_ACCEPTANCE_KEYS)
-    command = fields.text("command")
-    if not command.strip() or len(command) > limits.acceptance_command_chars_max:
-        raise fields.error(
-            "command",
-            f"the command is {quote(command)}",
-            f"a line of 1 to {limits.acceptance_command_chars_max} characters",
-        )
-    timeout_s = fields.number("timeout_s")
-    if not 1 <= timeout_s <= limits.acceptance_timeout_s_max:
-        raise fields.error(
-            "timeout_s",
-            f"timeout_s is {timeout_s}",
-            f"a whole number from 1 to {limits.acceptance_timeout_s_max}",
-        )
-    return Acceptance(command, timeout_s)
-
-
-def _require(fields: Fields, name: str) -> None:
-    if name not in fields.members:
-        raise fields.error(name, f"{quote(name)} is missing", f"add {quote(name)}: a list")
 
 
 def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:

@@ -119,8 +119,6 @@ class PackageRow(Struct, frozen=True):
 
 
 class Packages(Protocol):
-    """Tells what is installed."""
-
     def list_all(self) -> tuple[PackageRow, ...]:
         """Every package, by layer and name; each looked at now.
 

@@ -19,15 +19,14 @@ Also here:
 import base64
 import binascii
 import hashlib
-import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, replace
 
 from paddock import limits
@@ -36,8 +35,8 @@ from paddock.ledger.signing import SigningKey, create_key, load_key
 from paddock.packages.manifest import APPROVALS, KEYS, approval_file, is_digest, key_file
 from paddock.pattern import lazy_pattern
 from paddock.plane.environment import Environment, operator_key_path
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.policy.pathset import Comparison, PathList, compile_target
 from paddock.policy.places import PatternError
 from paddock.storage.atomic import (
@@ -51,6 +50,7 @@ from paddock.storage.atomic import (
     replace_file,
     require_private,
 )
+from paddock.text.json import Strict, compact_json
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -98,13 +98,7 @@ def sign_bytes(key: SigningKey, message: bytes) -> str:
 
 
 def timestamp_of(seconds: float) -> str:
-    """RFC 3339 in UTC, cut to whole seconds."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def signed_json(fields: Mapping[str, Json]) -> bytes:
-    """The one spelling of what is signed: compact JSON in UTF-8, members in their order."""
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def public_half(key: SigningKey) -> PublicKey:
@@ -158,13 +152,14 @@ def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
 
 
 def key_bytes(key: PublicKey) -> bytes:
-    return write_object(
-        {
-            "key_id": key.key_id,
-            "algorithm": ALGORITHM,
-            "public_key": base64.b64encode(key.public).decode("ascii"),
-        }
-    )
+    public = base64.b64encode(key.public).decode("ascii")
+    return write_object(_KeyFile(key.key_id, ALGORITHM, public))
+
+
+class _KeyFile(Strict, frozen=True):
+    key_id: str
+    algorithm: str
+    public_key: str
 
 
 def read_keys(layout: PlaneLayout) -> Keys:
@@ -192,12 +187,11 @@ def read_keys(layout: PlaneLayout) -> Keys:
 
 def _read_key(path: Path, key_id: str) -> PublicKey:
     content = read_file(path, limits.key_file_bytes_max)
-    fields = parse_object(content or b"", str(path))
-    fields.require_only(frozenset({"key_id", "algorithm", "public_key"}))
-    key = parse_public_key(fields.text("public_key"))
-    if fields.text("algorithm") != ALGORITHM or key is None:
+    read = parse_file(content or b"", str(path)).convert(_KeyFile)
+    key = parse_public_key(read.public_key)
+    if read.algorithm != ALGORITHM or key is None:
         raise ConfigError(f"{quote(str(path))} holds no Ed25519 key", where=str(path))
-    if not key.key_id == fields.text("key_id") == key_id:
+    if not key.key_id == read.key_id == key_id:
         raise ConfigError(
             f"{quote(str(path))} holds the key {key.key_id}, and is named after another",
             where=str(path),
@@ -221,10 +215,9 @@ def _from_base64(text: str, size_bytes: int) -> bytes | None:
 
 SUFFIX: Final = ".sig"
 SIGNATURE_MODE: Final = 0o644
-_FIELDS: Final = frozenset({"digest", "key_id", "signature"})
 
 
-class Signature(Struct, frozen=True):
+class Signature(Strict, frozen=True):
     digest: str
     key_id: str
     signature: str
@@ -262,7 +255,7 @@ def signature_path(archive: Path) -> Path:
 
 def write_signature(archive: Path, signature: Signature) -> Path:
     path = signature_path(archive)
-    replace_file(path, write_object(signature.as_json()), mode=SIGNATURE_MODE)
+    replace_file(path, write_object(signature), mode=SIGNATURE_MODE)
     return path
 
 
@@ -270,12 +263,7 @@ def read_signature(archive: Path) -> Signature | None:
     """The signature beside an archive, or None where there is none. Raises: ConfigError."""
     path = signature_path(archive)
     content = read_file_through_links(path, limits.key_file_bytes_max)
-    return None if content is None else parse_signature(parse_object(content, str(path)))
-
-
-def parse_signature(fields: Fields) -> Signature:
-    fields.require_only(_FIELDS)
-    return Signature(fields.text("digest"), fields.text("key_id"), fields.text("signature"))
+    return None if content is None else parse_file(content, str(path)).convert(Signature)
 
 
 #     HOT/registries/approvals/<wo_id>.json
@@ -287,14 +275,13 @@ def parse_signature(fields: Fields) -> Signature:
 # match one. The file stays. That it was used is told by the packages ledger, whose entry
 # names it; nothing in the file says so, because whoever can write the file could take it back.
 
-_FIELDS_APPROVALS: Final = frozenset({"wo_id", "digest", "scope", "expires", "key_id", "signature"})
 _WO_ID: Final = lazy_pattern(r"WO-[0-9a-f]{32}", re.ASCII)
 _FILE: Final = lazy_pattern(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
 _EXPIRES: Final = lazy_pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _SPECIAL: Final = lazy_pattern(r"([\\*?\[\] ])")
 
 
-class PackageApproval(Struct, frozen=True):
+class PackageApproval(Strict, frozen=True):
     """An operator's word that one package may change a plane, within a scope, until a time."""
 
     wo_id: str
@@ -311,15 +298,13 @@ class PackageApproval(Struct, frozen=True):
     def signed_bytes(self) -> bytes:
         fields = self.as_json()
         del fields["signature"]
-        return signed_json(fields)
+        return compact_json(fields)
 
     def as_json(self) -> dict[str, Json]:
-        return {**asdict(self), "scope": list(self.scope)}
+        return cast("dict[str, Json]", to_builtins(self))
 
 
 class ApprovalClaim(Struct, frozen=True):
-    """What an approval is asked for: this package, touching these paths, now."""
-
     digest: str
     paths: tuple[str, ...]
     now: float
@@ -347,7 +332,7 @@ def make_approval(
 
 def _require_readable(approval: PackageApproval) -> None:
     # Whoever reads one approval reads all: one that is too long stops every other as well.
-    size_bytes = len(write_object(approval.as_json()))
+    size_bytes = len(write_object(approval))
     if size_bytes > limits.approval_file_bytes_max:
         raise UsageError(
             f"the approval would have {size_bytes} bytes,"
@@ -369,7 +354,7 @@ def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
     """
     path = layout.root / approval_file(approval.wo_id)
     make_directories(path.parent)
-    if not create_file(path, write_object(approval.as_json()), FILE_MODE):
+    if not create_file(path, write_object(approval), FILE_MODE):
         raise HostError(f"an approval {approval.wo_id} stands there already", where=str(path))
     return path
 
@@ -394,25 +379,18 @@ def read_approval(path: Path) -> PackageApproval:
     content = read_file(path, limits.approval_file_bytes_max)
     if content is None:
         raise ConfigError(f"there is no approval {quote(path.name)}", where=str(path))
-    fields = parse_object(content, str(path))
-    fields.require_only(_FIELDS_APPROVALS)
-    approval = PackageApproval(
-        fields.text("wo_id"),
-        fields.text("digest"),
-        fields.texts("scope", ()),
-        fields.text("expires"),
-        fields.text("key_id"),
-        fields.text("signature"),
-    )
+    given = parse_file(content, str(path))
+    approval = given.convert(PackageApproval)
+    given.require_once("scope", approval.scope)
     # Threat: a copy under another name would be used a second time.
     if path.name != f"{approval.wo_id}.json" or _WO_ID.fullmatch(approval.wo_id) is None:
-        raise fields.error("wo_id", f"wo_id is {quote(approval.wo_id)}", "the file's own name")
+        raise given.error("wo_id", f"wo_id is {quote(approval.wo_id)}", "the file's own name")
     if not is_digest(approval.digest):
-        raise fields.error("digest", f"{quote(approval.digest)} is no digest", "sha256:…")
+        raise given.error("digest", f"{quote(approval.digest)} is no digest", "sha256:…")
     if not is_key_id(approval.key_id):
-        raise fields.error("key_id", f"{quote(approval.key_id)} is no key id", "32 hex digits")
+        raise given.error("key_id", f"{quote(approval.key_id)} is no key id", "32 hex digits")
     if not _is_time(approval.expires):
-        raise fields.error(
+        raise given.error(
             "expires", f"expires is {quote(approval.expires)}", "such as 2026-01-31T12:00:00Z"
         )
     return approval

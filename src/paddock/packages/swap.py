@@ -3,14 +3,8 @@
 Every path is looked at once; what stands there decides whether the file is put, replaced,
 left as it is, or refused. The set then expects exactly what was seen: whoever comes between
 the look and the swap makes the swap fail as a whole.
-
-Also here:
-
-- Content from memory, as a set of changes takes it.
 """
 
-import os
-import tempfile
 from collections.abc import Mapping
 from typing import Final
 
@@ -37,8 +31,8 @@ from paddock.workspace import EntryPath, Workspace, WorkspacePath
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
+    BytesContent,
     EntryState,
-    LazyContent,
     MakeDirectory,
     RemoveDirectory,
     RemoveFile,
@@ -47,37 +41,6 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.paths import EntryKind
-
-
-class InMemory(Struct, frozen=True):
-    """Opened when it is needed, so that thousands of files are not open at once."""
-
-    content: bytes
-
-    def open(self) -> int:
-        fd = _unnamed()
-        try:
-            rest = memoryview(self.content)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-            os.lseek(fd, 0, os.SEEK_SET)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
-
-
-def _unnamed() -> int:
-    """A file that nobody else can open: in memory, memfd_create(2), where there is that."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("package", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def given(content: bytes) -> LazyContent:
-    return LazyContent(InMemory(content))
-
 
 DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
@@ -129,7 +92,6 @@ class Swap(Struct):
         self.paths.append(PathChange(path, self._before(path, state), None))
 
     def finish(self) -> None:
-        """Directories: those that are missing, and those that would be left empty."""
         self._make_parents()
         self._remove_empty()
 
@@ -174,7 +136,7 @@ class Swap(Struct):
         path, version = entry.path, digest_of(content)
         after = After(version, mode)
         if state is None:
-            self.changes.append(WriteFile(path, given(content), Absent(), mode))
+            self.changes.append(WriteFile(path, BytesContent(content), Absent(), mode))
             self.paths.append(PathChange(path.relative, None, after))
             return
         is_same = state.kind is EntryKind.FILE and state.version == version
@@ -187,7 +149,7 @@ class Swap(Struct):
             self.changes.append(SetMetadata(path, old, mode))
         else:
             self.changes.append(
-                WriteFile(path, given(content), old, mode, overrides_read_only=True)
+                WriteFile(path, BytesContent(content), old, mode, overrides_read_only=True)
             )
 
     def _look(self, path: str) -> tuple[EntryPath, EntryState | None]:

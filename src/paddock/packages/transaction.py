@@ -25,21 +25,21 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import asdict
 
 from paddock import limits
 from paddock.errors import ConfigError, IntegrityError, SandboxUnavailableError
-from paddock.packages.installed import InstallReceipt, parse_receipt
+from paddock.packages.installed import InstallReceipt, receipt_of
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import PLANE_MARKER, Acceptance
 from paddock.packages.rows import Failure
 from paddock.pattern import lazy_pattern
 from paddock.plane.admin import is_contract, parse_admin_config
+from paddock.plane.json_files import JsonFile, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.storage.atomic import (
     FILE_MODE,
@@ -54,12 +54,12 @@ from paddock.storage.atomic import (
 )
 from paddock.storage.journal import Journal
 from paddock.storage.locks import locked, shared, try_locked, try_shared
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import Entry, digest_of
 from paddock.workspace import Workspace
-from paddock.workspace.changes import Objects
 
 FORMAT: Final = 1
 
@@ -93,8 +93,8 @@ class PathChange(Struct, frozen=True):
     """One path of the swap; not both are None."""
 
     path: str
-    before: Before | None
-    after: After | None
+    before: Before | None = None
+    after: After | None = None
 
 
 class RemovedDirectory(Struct, frozen=True):
@@ -126,19 +126,42 @@ class Transaction(Struct, frozen=True):
         return write_object(
             {
                 "format": FORMAT,
-                "id": self.id,
-                "package_id": self.package_id,
-                "phase": self.phase,
-                "is_tested": self.is_tested,
-                "manifest_before": self.manifest_before,
-                "manifest_after": self.manifest_after,
-                "changes": [_change_json(change) for change in self.changes],
-                "made": list(self.made),
-                "removed": [asdict(each) for each in self.removed],
-                "entry": _entry_json(self.entry),
+                **{
+                    name: to_builtins(getattr(self, name))
+                    for name in self.__struct_fields__
+                    if name not in ("entry", "receipt")
+                },
+                "entry": {
+                    **{name: getattr(self.entry, name) for name in _EntryRow.__struct_fields__},
+                    "metadata": dict(self.entry.metadata),
+                },
                 "receipt": None if self.receipt is None else self.receipt.as_json(),
             }
         )
+
+
+class _EntryRow(Struct, frozen=True):
+    event_type: str
+    submission_id: str
+    decision: str
+    reason: str
+    call_id: str
+    metadata: dict[str, Any]
+
+
+class _TransactionFile(Struct, frozen=True):
+    format: int
+    id: str
+    package_id: str
+    phase: InstallPhase
+    changes: tuple[PathChange, ...]
+    entry: _EntryRow
+    is_tested: bool = False
+    manifest_before: str | None = None
+    manifest_after: str | None = None
+    made: tuple[str, ...] = ()
+    removed: tuple[RemovedDirectory, ...] = ()
+    receipt: dict[str, Any] | None = None
 
 
 def parse_transaction(content: bytes, file: str) -> Transaction:
@@ -147,81 +170,20 @@ def parse_transaction(content: bytes, file: str) -> Transaction:
     Raises:
         ConfigError, IntegrityError: no crash makes one like this: it was written whole.
     """
-    fields = parse_object(content, file)
-    if fields.number("format") != FORMAT:
+    given = parse_file(content, file)
+    if given.members.get("format") != FORMAT:
         raise IntegrityError("a change of packages by another version of paddock", where=file)
-    receipt = fields.members.get("receipt")
     try:
-        phase = InstallPhase(fields.text("phase"))
-        changes = tuple(map(_change, fields.tables("changes")))
-    except ValueError as error:
-        raise IntegrityError("the record of a change of packages is damaged", where=file) from error
-    return Transaction(
-        id=fields.text("id"),
-        package_id=fields.text("package_id"),
-        phase=phase,
-        is_tested=fields.members.get("is_tested") is True,
-        manifest_before=fields.text_or_null("manifest_before"),
-        manifest_after=fields.text_or_null("manifest_after"),
-        changes=changes,
-        made=fields.texts("made", ()),
-        removed=tuple(
-            RemovedDirectory(each.text("path"), each.number("mode"))
-            for each in fields.tables("removed")
-        ),
-        entry=_entry(fields.table("entry")),
-        receipt=None
-        if receipt is None
-        else parse_receipt(write_object(cast("dict[str, Json]", receipt)), file),
-    )
-
-
-def _change_json(change: PathChange) -> Json:
-    shown: dict[str, Json] = {"path": change.path}
-    if change.before is not None:
-        shown["before"] = asdict(change.before)
-    if change.after is not None:
-        shown["after"] = asdict(change.after)
-    return shown
-
-
-def _change(fields: Fields) -> PathChange:
-    before = after = None
-    if "before" in fields.members:
-        row = fields.table("before")
-        before = Before(
-            TransactionKind(row.text("kind")),
-            row.text("version"),
-            row.number("mode"),
-            row.text_or_null("link_text"),
-            row.text_or_null("backup"),
-        )
-    if "after" in fields.members:
-        row = fields.table("after")
-        after = After(row.text("version"), row.number("mode"))
-    return PathChange(fields.text("path"), before, after)
-
-
-def _entry_json(entry: Entry) -> Json:
-    return {
-        "event_type": entry.event_type,
-        "submission_id": entry.submission_id,
-        "decision": entry.decision,
-        "reason": entry.reason,
-        "call_id": entry.call_id,
-        "metadata": dict(entry.metadata),
+        read = given.convert(_TransactionFile)
+    except ConfigError as error:
+        said = "the record of a change of packages is damaged"
+        raise IntegrityError(said, where=error.where) from error
+    fields: dict[str, Any] = asdict(read) | {
+        "entry": Entry(**asdict(read.entry)),
+        "receipt": None if read.receipt is None else receipt_of(JsonFile(file, read.receipt)),
     }
-
-
-def _entry(fields: Fields) -> Entry:
-    return Entry(
-        event_type=fields.text("event_type"),
-        submission_id=fields.text("submission_id"),
-        decision=fields.text("decision"),
-        reason=fields.text("reason"),
-        call_id=fields.text("call_id"),
-        metadata=dict(fields.table("metadata").members),
-    )
+    del fields["format"]
+    return Transaction(**fields)
 
 
 # It lies in the plane's own store, which no package brings files to and no agent writes to.
@@ -315,7 +277,6 @@ class Attic:
         replace_file(self._transaction, transaction.to_bytes())
 
     def forget(self) -> None:
-        """The change is over: its record first, then what was put aside for it."""
         with host_errors("ending a change of packages in", self._directory):
             self._transaction.unlink(missing_ok=True)
             sync_directory(self._directory)
@@ -464,7 +425,7 @@ class Depot(Struct, frozen=True):
     layout: PlaneLayout
     workspace: Workspace
     """On the plane's root: what is installed goes through the same fence as any write."""
-    objects: Objects
+    objects: ObjectStore
     journal: Journal
     ledger: PackageLedger
     clock: Callable[[], float]

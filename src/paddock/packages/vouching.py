@@ -23,9 +23,9 @@ Also here:
 import base64
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, IntegrityError
@@ -59,12 +59,12 @@ from paddock.packages.signing import (
     read_approvals,
     read_keys,
     sign_bytes,
-    signed_json,
     verify_signature,
     write_approval,
 )
 from paddock.packages.transaction import Depot
-from paddock.plane.strict_json import Fields
+from paddock.plane.json_files import JsonFile
+from paddock.text.json import Strict, compact_json
 from paddock.values.calls import Json
 from paddock.values.entries import (
     OPERATOR_KEY_ENROLLED,
@@ -89,8 +89,6 @@ ABOUT_PACKAGES: Final = frozenset(
 
 
 class SignedSet(Struct, frozen=True):
-    """An operator's word for a whole set and for the keys of its plane."""
-
     set_digest: str
     keys: tuple[PublicKey, ...]
     after: str
@@ -98,7 +96,7 @@ class SignedSet(Struct, frozen=True):
     signature: str
 
     def signed_bytes(self) -> bytes:
-        return signed_json(
+        return compact_json(
             {
                 "statement": STATEMENT,
                 "after": self.after,
@@ -109,19 +107,24 @@ class SignedSet(Struct, frozen=True):
         )
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "set_digest": self.set_digest,
-            "keys": [
-                {
-                    "key_id": key.key_id,
-                    "public_key": base64.b64encode(key.public).decode("ascii"),
-                }
-                for key in self.keys
-            ],
-            "after": self.after,
-            "key_id": self.key_id,
-            "signature": self.signature,
-        }
+        keys = tuple(
+            _KeyRow(key.key_id, base64.b64encode(key.public).decode("ascii")) for key in self.keys
+        )
+        row = _SignedSetRow(self.set_digest, keys, self.after, self.key_id, self.signature)
+        return cast("dict[str, Json]", to_builtins(row))
+
+
+class _KeyRow(Strict, frozen=True):
+    key_id: str
+    public_key: str
+
+
+class _SignedSetRow(Strict, frozen=True):
+    set_digest: str
+    keys: tuple[_KeyRow, ...]
+    after: str
+    key_id: str
+    signature: str
 
 
 def sign_installed_set(depot: Depot, key: SigningKey) -> SignedSet:
@@ -281,7 +284,7 @@ class _Reading:
         """The next statement: it counts where a key made it that counted before."""
         self.statements += 1
         try:
-            signed = parse_signed_set(Fields(LEDGER_FILE, stored.entry.metadata))
+            signed = parse_signed_set(JsonFile(LEDGER_FILE, stored.entry.metadata))
         except ConfigError as error:
             self._note(stored, error.message)
             return
@@ -313,22 +316,15 @@ class _Reading:
         self.problems.append(Failure(LEDGER_FILE, f"entry {stored.seq}: {why}"))
 
 
-def parse_signed_set(fields: Fields) -> SignedSet:
-    fields.require_only(frozenset({"set_digest", "keys", "after", "key_id", "signature"}))
-    return SignedSet(
-        fields.text("set_digest"),
-        tuple(map(_key, fields.tables("keys"))),
-        fields.text("after"),
-        fields.text("key_id"),
-        fields.text("signature"),
-    )
-
-
-def _key(fields: Fields) -> PublicKey:
-    key = parse_public_key(fields.text("public_key"))
-    if key is None or key.key_id != fields.text("key_id"):
-        raise fields.error("public_key", "it is not the key of that id", "base64 of 32 bytes")
-    return key
+def parse_signed_set(told: JsonFile) -> SignedSet:
+    row = told.convert(_SignedSetRow)
+    keys: list[PublicKey] = []
+    for each in row.keys:
+        key = parse_public_key(each.public_key)
+        if key is None or key.key_id != each.key_id:
+            raise told.error("keys", "it is not the key of that id", "base64 of 32 bytes")
+        keys.append(key)
+    return SignedSet(row.set_digest, tuple(keys), row.after, row.key_id, row.signature)
 
 
 #     G5  no version below the one that was installed last; a signature that comes along holds

@@ -1,8 +1,10 @@
 """`HOT/config/admin_config.json`: the admin agent's configuration, read strictly.
 
-What the file may hold is said a second time, for editors and other programs, by
-the schema of `plane/admin_schema.py`; both give one verdict on every JSON value.
-That `tools` equals what is registered is checked where tools are known.
+`AdminTable` is what the file may hold. Of it is made the schema that stands beside the
+configuration, in `HOT/schemas/`, for editors and other programs; both give one verdict on
+every JSON value. What a schema cannot say (a key given twice, a pattern that can match
+nothing) the reader alone refuses. That `tools` names what is registered is checked where
+tools are known.
 
 A field that is absent has the default that stands here. What is not understood
 does not load: an unknown key, a value of another type, a profile by another name.
@@ -12,42 +14,31 @@ Also here:
 - The files of a plane that hold prompt contracts: which they are, and their digests.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import asdict, replace
 
 from paddock import limits
-from paddock.plane.dual_gate import TOOL_PROFILES, ToolProfile
-from paddock.plane.layout import LedgerName, PlaneLayout
-from paddock.plane.strict_json import Fields, parse_object
+from paddock.plane.dual_gate import ToolProfile
+from paddock.plane.json_files import JsonFile, parse_file, write_object
+from paddock.plane.layout import PlaneLayout
 from paddock.storage.atomic import host_errors, read_file, require_private
-from paddock.text.show import quote
+from paddock.text.json import Strict, Way
 from paddock.values.calls import Json
 from paddock.values.decisions import Permissions
 from paddock.values.entries import digest_of
 from paddock.values.models import BudgetMode
 
-BUDGET_MODES: Final = tuple(BudgetMode)
 ModelApi = Literal["responses", "chat"]
-MODEL_APIS: Final[tuple[ModelApi, ...]] = ("responses", "chat")
-Fallback = Literal["skip", "fail"]
-FALLBACKS: Final[tuple[Fallback, ...]] = ("skip", "fail")
-StageKind = Literal["tier", "ledger"]
-STAGE_KINDS: Final[tuple[StageKind, ...]] = ("tier", "ledger")
-STAGE_LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
+StageLedger = Literal["governance", "ho2m", "ho1m"]
 Tier = Literal["HOT", "HO2", "HO1", "hot", "ho2", "ho1"]
-TIERS: Final[tuple[Tier, ...]] = ("HOT", "HO2", "HO1", "hot", "ho2", "ho1")
 
 ID_CHARS_MAX: Final = 64
 NAME_CHARS_MAX: Final = 200
-URL_PREFIXES: Final = ("http://", "https://")
 
-DEFAULT_AGENT_ID: Final = "admin"
-DEFAULT_AGENT_CLASS: Final = "ADMIN"
-DEFAULT_FRAMEWORK_ID: Final = "FMWK-000"
-DEFAULT_TIER: Final[Tier] = "HOT"
 DEFAULT_PERMISSIONS: Final = Permissions(forbidden=("HOT/kernel/*", "HOT/scripts/*"))
 DEFAULT_SYSTEM_PROMPT: Final = (
     "You are the admin agent of a Paddock control plane. You inspect its ledgers, files, "
@@ -56,89 +47,128 @@ DEFAULT_SYSTEM_PROMPT: Final = (
 )
 
 
-class Stage(Struct, frozen=True):
-    """One piece of context that is added to a turn: the tier's name, or a ledger query."""
-
-    kind: StageKind
-    ledger: LedgerName = LedgerName.GOVERNANCE
-    event_type: str | None = None
-    max_entries: int = 10
+_Id = Annotated[str, Meta(min_length=1, max_length=ID_CHARS_MAX)]
+_Count = Annotated[int, Meta(ge=1, le=limits.json_integer_max)]
+_Patterns = Annotated[tuple[str, ...], Meta(extra_json_schema={"uniqueItems": True})]
 
 
-class Attention(Struct, frozen=True):
+class TierStage(Strict, frozen=True, tag_field="type", tag="tier"):
+    """The tier's name."""
+
+
+class LedgerStage(Strict, frozen=True, tag_field="type", tag="ledger"):
+    ledger: Annotated[StageLedger, Meta(description="Which ledger.")] = "governance"
+    event_type: Annotated[_Id, Meta(description="Only entries of this type; absent: of any.")] = ""
+    max_entries: Annotated[
+        int, Meta(ge=1, le=limits.attention_entries_max, description="The newest so many.")
+    ] = 10
+
+
+Stage = TierStage | LedgerStage
+
+
+class Attention(Strict, frozen=True):
     """What context the supervisor adds to a turn, and within which budget."""
 
-    template_id: str = "ATT-ADMIN-001"
-    stages: tuple[Stage, ...] = (
-        Stage("tier"),
-        Stage("ledger", LedgerName.HO2M, "TURN_RECORDED", 5),
+    template_id: Annotated[_Id, Meta(description="The template that lays it out.")] = (
+        "ATT-ADMIN-001"
     )
-    token_budget: int = 4_000
-    fallback: Fallback = "skip"
-    """Where a stage cannot be made: leave it out, or fail the turn."""
+    stages: tuple[Stage, ...] = (TierStage(), LedgerStage("ho2m", "TURN_RECORDED", 5))
+    token_budget: Annotated[_Count, Meta(description="Tokens of all stages together.")] = 4_000
+    fallback: Annotated[
+        Literal["skip", "fail"],
+        Meta(description="Where a stage cannot be made: leave it out, or fail the turn."),
+    ] = "skip"
 
 
-class BudgetTable(Struct, frozen=True):
+class BudgetTable(Strict, frozen=True):
     """Tokens of a session, a turn and a work order; each draws on the one before."""
 
-    session_tokens: int = 1_000_000
-    turn_tokens: int = 200_000
-    order_tokens: int = 100_000
-    mode: BudgetMode = BudgetMode.ENFORCE
+    session_tokens: _Count = 1_000_000
+    turn_tokens: _Count = 200_000
+    order_tokens: _Count = 100_000
+    mode: Annotated[BudgetMode, Meta(description="What happens when one is used up.")] = (
+        BudgetMode.ENFORCE
+    )
 
 
-class ModelChoice(Struct, frozen=True):
+class ModelChoice(Strict, frozen=True):
     """Which model answers. Whether there is such a provider, the gateway says."""
 
-    provider: str = "builtin"
-    name: str | None = None
-    base_url: str | None = None
+    provider: Annotated[_Id, Meta(description="builtin, anthropic, openai, or your own.")] = (
+        "builtin"
+    )
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)] | None = None
+    # ECMA 262 and Python read this expression alike; `$` they do not.
+    base_url: Annotated[str, Meta(pattern=r"^https?://(?=[\s\S])(?![\s\S]*[^!-~])")] | None = None
     api: ModelApi | None = None
 
 
-class DeclaredTool(Struct, frozen=True):
-    """An entry of `tools`. It has to equal what is registered under that name."""
+class DeclaredTool(Strict, frozen=True):
+    """An entry of `tools`: one core tool, exactly as it is registered under that name."""
 
-    tool_id: str
+    tool_id: _Id
     description: str
     parameters: dict[str, Json]
-    handler: str | None
-    place: str
-    """Where it stands, for a message."""
+    handler: str = ""
 
 
-class PackageTool(Struct, frozen=True):
+class PackageTool(Strict, frozen=True):
     """An entry of `package_tools`: a tool that an installed package brings."""
 
-    tool_id: str
-    package_id: str
-    place: str
-    """Where it stands, for a message."""
+    tool_id: Annotated[_Id, Meta(description="The tool's name, which its file has too.")]
+    package_id: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=limits.package_id_chars_max,
+            description="The package that brings it.",
+        ),
+    ]
 
 
-class AdminConfig(Struct, frozen=True):
+class AdminTable(Strict, frozen=True):
+    """The admin agent of a bare plane. An absent field has its default."""
+
+    agent_id: Annotated[_Id, Meta(description="Who the agent is in records.")] = "admin"
+    agent_class: Annotated[_Id, Meta(description="What kind of agent it is.")] = "ADMIN"
+    framework_id: Annotated[_Id, Meta(description="The framework that governs it.")] = "FMWK-000"
+    tier: Annotated[Tier, Meta(description="The tier that it belongs to.")] = "HOT"
+    tool_profile: Annotated[
+        ToolProfile,
+        Meta(description="Half of the dual gate; development tools need the environment's too."),
+    ] = "production"
+    system_prompt: Annotated[str, Meta(description="What the model is told first.")] = (
+        DEFAULT_SYSTEM_PROMPT
+    )
+    attention: Attention = field(default_factory=Attention)
+    tools: Annotated[
+        tuple[DeclaredTool, ...] | UnsetType,
+        Meta(description="Core tools that the model is offered; absent: all that are registered."),
+    ] = UNSET
+    package_tools: Annotated[
+        tuple[PackageTool, ...],
+        Meta(description="Tools of packages: code that runs in Paddock's own process."),
+    ] = ()
+    classify: Annotated[
+        bool, Meta(description="Whether a message is classified before it is answered.")
+    ] = True
+    budget: BudgetTable = field(default_factory=BudgetTable)
+    model: ModelChoice = field(default_factory=ModelChoice)
+    permissions: Permissions = DEFAULT_PERMISSIONS
+
+
+class AdminConfig(AdminTable, frozen=True, kw_only=True):
     """The configuration as it was read once: what is decided is decided on this value."""
 
     file: Path
     digest: str
     """`sha256:` and the digest of the file's bytes."""
-    agent_id: str = DEFAULT_AGENT_ID
-    agent_class: str = DEFAULT_AGENT_CLASS
-    framework_id: str = DEFAULT_FRAMEWORK_ID
-    tier: Tier = DEFAULT_TIER
-    tool_profile: ToolProfile = "production"
-    system_prompt: str = DEFAULT_SYSTEM_PROMPT
-    attention: Attention = field(default_factory=Attention)
-    tools: tuple[DeclaredTool, ...] | None = None
-    """None where the file has no such list: then every core tool is allowed."""
-    package_tools: tuple[PackageTool, ...] = ()
-    """Tools to be loaded from packages, where these are installed and unchanged."""
-    classify: bool = True
-    budget: BudgetTable = field(default_factory=BudgetTable)
-    model: ModelChoice = field(default_factory=ModelChoice)
-    permissions: Permissions = DEFAULT_PERMISSIONS
     text: bytes = b""
-    """The file's bytes, in which a rule's line is looked up."""
+    """The file's bytes, in which a line is looked up."""
+
+    def place(self, way: Way) -> str:
+        return JsonFile(str(self.file), {}, self.text).place(way)
 
     def tightened(self) -> "AdminConfig":
         """What holds of the file of a plane that nobody accepted: only what narrows.
@@ -149,8 +179,8 @@ class AdminConfig(Struct, frozen=True):
         """
         forbidden = dict.fromkeys((*DEFAULT_PERMISSIONS.forbidden, *self.permissions.forbidden))
         return AdminConfig(
-            self.file,
-            self.digest,
+            file=self.file,
+            digest=self.digest,
             # Told as it stands there: the gate opens for an accepted plane alone.
             tool_profile=self.tool_profile,
             tools=self.tools,
@@ -183,180 +213,30 @@ def parse_admin_config(content: bytes, file: Path) -> AdminConfig:
         ConfigError: with file, line and field: not strict JSON, an unknown key, a
             wrong type or value.
     """
-    fields = parse_object(content, str(file))
-    fields.require_only(frozenset(KEYS))
-    absent = AdminConfig(file, "")
+    given = parse_file(content, str(file))
+    table = given.with_whole_numbers().convert(AdminTable)
+    permissions = table.permissions
+    given.require_once_each("permissions", permissions)
+    if "forbidden" not in cast("Mapping[str, Json]", given.members.get("permissions", {})):
+        permissions = replace(permissions, forbidden=DEFAULT_PERMISSIONS.forbidden)
+    fields: dict[str, Any] = asdict(replace(table, permissions=permissions))
     return AdminConfig(
+        **fields,
         file=file,
         digest=digest_of(content),
-        agent_id=fields.short_text("agent_id", absent.agent_id, ID_CHARS_MAX),
-        agent_class=fields.short_text("agent_class", absent.agent_class, ID_CHARS_MAX),
-        framework_id=fields.short_text("framework_id", absent.framework_id, ID_CHARS_MAX),
-        tier=fields.choice("tier", TIERS, absent.tier),
-        tool_profile=fields.choice("tool_profile", TOOL_PROFILES, absent.tool_profile),
-        system_prompt=_system_prompt(fields),
-        attention=_attention(fields.table("attention")),
-        tools=_tools(fields),
-        package_tools=_package_tools(fields),
-        classify=fields.flag("classify", default=absent.classify),
-        budget=_budget(fields.table("budget")),
-        model=_model(fields.table("model")),
-        permissions=_permissions(fields.table("permissions")),
         text=content,
     )
 
 
-KEYS: Final = (
-    "agent_id",
-    "agent_class",
-    "framework_id",
-    "tier",
-    "tool_profile",
-    "system_prompt",
-    "attention",
-    "tools",
-    "package_tools",
-    "classify",
-    "budget",
-    "model",
-    "permissions",
-)
-ATTENTION_KEYS: Final = ("template_id", "stages", "token_budget", "fallback")
-LEDGER_STAGE_KEYS: Final = ("type", "ledger", "event_type", "max_entries")
-BUDGET_KEYS: Final = ("session_tokens", "turn_tokens", "order_tokens", "mode")
-MODEL_KEYS: Final = ("provider", "name", "base_url", "api")
-PERMISSION_KEYS: Final = ("read", "write", "forbidden")
-PACKAGE_TOOL_KEYS: Final = ("tool_id", "package_id")
-TOOL_KEYS: Final = ("tool_id", "description", "handler", "parameters")
+def admin_config_schema() -> dict[str, Json]:
+    from msgspec import json  # noqa: PLC0415 - a new plane alone needs it
+
+    made = json.decode(json.encode(json.schema(AdminTable)))  # defaults are values of ours
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 
-def _system_prompt(fields: Fields) -> str:
-    if "system_prompt" not in fields.members:
-        return DEFAULT_SYSTEM_PROMPT
-    return fields.text("system_prompt")
-
-
-def _attention(fields: Fields) -> Attention:
-    fields.require_only(frozenset(ATTENTION_KEYS))
-    absent = Attention()
-    stages = absent.stages
-    if "stages" in fields.members:
-        stages = tuple(_stage(stage) for stage in fields.tables("stages"))
-    return Attention(
-        template_id=fields.short_text("template_id", absent.template_id, ID_CHARS_MAX),
-        stages=stages,
-        token_budget=fields.count("token_budget", absent.token_budget, limits.json_integer_max),
-        fallback=fields.choice("fallback", FALLBACKS, absent.fallback),
-    )
-
-
-def _stage(fields: Fields) -> Stage:
-    fields.text("type")
-    kind: StageKind = fields.choice("type", STAGE_KINDS, STAGE_KINDS[0])
-    if kind == "tier":
-        fields.require_only(frozenset({"type"}))
-        return Stage(kind)
-    fields.require_only(frozenset(LEDGER_STAGE_KEYS))
-    event_type = None
-    if "event_type" in fields.members:
-        event_type = fields.short_text("event_type", "", ID_CHARS_MAX)
-    return Stage(
-        kind,
-        fields.choice("ledger", STAGE_LEDGERS, LedgerName.GOVERNANCE),
-        event_type,
-        fields.count("max_entries", Stage(kind).max_entries, limits.attention_entries_max),
-    )
-
-
-def _tools(fields: Fields) -> tuple[DeclaredTool, ...] | None:
-    if "tools" not in fields.members:
-        return None
-    return tuple(_tool(each) for each in fields.tables("tools"))
-
-
-def _tool(fields: Fields) -> DeclaredTool:
-    fields.require_only(frozenset(TOOL_KEYS))
-    fields.text("tool_id")
-    if "parameters" not in fields.members:
-        raise fields.error("parameters", "'parameters' is missing", "write the tool's schema")
-    return DeclaredTool(
-        tool_id=fields.short_text("tool_id", "", ID_CHARS_MAX),
-        description=fields.text("description"),
-        parameters=dict(fields.table("parameters").members),
-        handler=fields.text("handler") if "handler" in fields.members else None,
-        place=fields.place("tool_id"),
-    )
-
-
-def _package_tools(fields: Fields) -> tuple[PackageTool, ...]:
-    if "package_tools" not in fields.members:
-        return ()
-    return tuple(_package_tool(each) for each in fields.tables("package_tools"))
-
-
-def _package_tool(fields: Fields) -> PackageTool:
-    fields.require_only(frozenset(PACKAGE_TOOL_KEYS))
-    fields.text("tool_id")
-    fields.text("package_id")
-    return PackageTool(
-        fields.short_text("tool_id", "", ID_CHARS_MAX),
-        fields.short_text("package_id", "", limits.package_id_chars_max),
-        fields.place("tool_id"),
-    )
-
-
-def _budget(fields: Fields) -> BudgetTable:
-    fields.require_only(frozenset(BUDGET_KEYS))
-    absent, most = BudgetTable(), limits.json_integer_max
-    return BudgetTable(
-        session_tokens=fields.count("session_tokens", absent.session_tokens, most),
-        turn_tokens=fields.count("turn_tokens", absent.turn_tokens, most),
-        order_tokens=fields.count("order_tokens", absent.order_tokens, most),
-        mode=fields.choice("mode", BUDGET_MODES, absent.mode),
-    )
-
-
-def _model(fields: Fields) -> ModelChoice:
-    fields.require_only(frozenset(MODEL_KEYS))
-    absent = ModelChoice()
-    name = None
-    if fields.members.get("name") is not None:
-        name = fields.short_text("name", "", NAME_CHARS_MAX)
-    return ModelChoice(
-        provider=fields.short_text("provider", absent.provider, ID_CHARS_MAX),
-        name=name,
-        base_url=_base_url(fields),
-        api=_api(fields),
-    )
-
-
-def _api(fields: Fields) -> ModelApi | None:
-    if fields.members.get("api") is None:
-        return None
-    api: ModelApi = fields.choice("api", MODEL_APIS, MODEL_APIS[0])
-    return api
-
-
-def _base_url(fields: Fields) -> str | None:
-    url = fields.text_or_null("base_url")
-    if url is None:
-        return None
-    rest = next((url.removeprefix(each) for each in URL_PREFIXES if url.startswith(each)), "")
-    if not rest or not all("!" <= character <= "~" for character in url):
-        raise fields.error(
-            "base_url", f"{quote(url)} is no http or https address", "for example https://host/v1"
-        )
-    return url
-
-
-def _permissions(fields: Fields) -> Permissions:
-    fields.require_only(frozenset(PERMISSION_KEYS))
-    absent = DEFAULT_PERMISSIONS
-    return Permissions(
-        read=fields.texts("read", absent.read),
-        write=fields.texts("write", absent.write),
-        forbidden=fields.texts("forbidden", absent.forbidden),
-    )
+def admin_config_schema_bytes() -> bytes:
+    return write_object(admin_config_schema())
 
 
 def contract_names(directory: Path) -> list[str]:

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field, to_builtins
 
 from paddock.errors import ConfigError
 from paddock.pattern import lazy_pattern
+from paddock.plane.json_files import JsonFile, parse_file, write_object
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.decisions import Agent, Permissions
 from paddock.values.entries import digest_of
@@ -16,10 +17,6 @@ from paddock.values.entries import digest_of
 DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
 
 _NAME: Final = lazy_pattern(r"[a-z0-9][a-z0-9._-]{0,63}")
-_KEYS: Final = frozenset(
-    {"name", "profile", "workspace", "parent", "toolsets", "permissions", "declared_in"}
-)
-_PERMISSION_KEYS: Final = frozenset({"read", "write", "forbidden"})
 NAME_HINT: Final = "1 to 64 characters of a-z 0-9 . _ -, the first a letter or digit"
 
 
@@ -34,6 +31,16 @@ class AgentRecord(Struct, frozen=True):
     """`sha256:` and the digest of the file's bytes."""
     declared_in: str = ""
     """The policy file that declares it; empty where a person made it."""
+
+
+class _AgentFile(Strict, frozen=True):
+    name: str
+    profile: str
+    workspace: str | None = None
+    parent: str | None = None
+    toolsets: tuple[str, ...] = DEFAULT_TOOLSETS
+    permissions: Permissions = field(default_factory=Permissions)
+    declared_in: str | None = None
 
 
 def is_agent_name(name: str) -> bool:
@@ -82,27 +89,58 @@ def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
         ConfigError: with file and field: not strict JSON, unknown key, wrong type,
             a name that is none or not the directory's, an unknown toolset.
     """
-    fields = parse_object(content, str(file))
-    fields.require_only(_KEYS)
-    name = _parse_name(fields, file)
-    workspace = _parse_workspace(fields)
+    given = parse_file(content, str(file))
+    read = given.convert(_AgentFile)
+    _require_sound(given, read, file)
     agent = Agent(
-        name=name,
-        profile=_parse_profile(fields),
-        toolsets=_parse_toolsets(fields),
-        permissions=_parse_permissions(fields),
-        parent=_parse_parent(fields, name),
+        name=read.name,
+        profile=read.profile,
+        toolsets=read.toolsets,
+        permissions=read.permissions,
+        parent=read.parent,
         source=str(file),
         declaration=content,
     )
     return AgentRecord(
         agent=agent,
-        workspace=workspace or layout.agent_workspace(name),
-        owns_workspace=workspace is None,
+        workspace=layout.agent_workspace(read.name)
+        if read.workspace is None
+        else Path(read.workspace),
+        owns_workspace=read.workspace is None,
         file=file,
         digest=digest_of(content),
-        declared_in=fields.text_or_null("declared_in") or "",
+        declared_in=read.declared_in or "",
     )
+
+
+def _require_sound(given: JsonFile, read: _AgentFile, file: Path) -> None:
+    for name, text in (("name", read.name), ("parent", read.parent)):
+        if text is not None and not is_agent_name(text):
+            raise given.error(name, name_problem(text), NAME_HINT)
+    if read.name != file.parent.name:
+        raise given.error(
+            "name",
+            f"the file of agent {quote(file.parent.name)} declares {quote(read.name)}",
+            "the name is the directory's name",
+        )
+    if read.parent == read.name:
+        said = f"{quote(read.name)} is its own parent"
+        raise given.error("parent", said, "name another or null")
+    problem = profile_problem(read.profile)
+    if problem:
+        raise given.error("profile", problem, "for example standard")
+    path = Path(read.workspace or "/")
+    if not path.is_absolute() or ".." in path.parts or "\0" in str(path) or read.workspace == "":
+        raise given.error(
+            "workspace",
+            f"{quote(read.workspace)} is not an absolute path without '..'",
+            "write the directory's real path, or null for the agent's own",
+        )
+    given.require_once("toolsets", read.toolsets)
+    problems = toolset_problem(read.toolsets)
+    if problems is not None:
+        raise given.error("toolsets", *problems)
+    given.require_once_each("permissions", read.permissions)
 
 
 def write_agent(agent: Agent, workspace: Path | None, declared_in: str = "") -> bytes:
@@ -113,83 +151,13 @@ def write_agent(agent: Agent, workspace: Path | None, declared_in: str = "") -> 
             "workspace": None if workspace is None else str(workspace),
             "parent": agent.parent,
             "toolsets": list(agent.toolsets),
-            "permissions": {
-                "read": list(agent.permissions.read),
-                "write": list(agent.permissions.write),
-                "forbidden": list(agent.permissions.forbidden),
-            },
+            "permissions": to_builtins(agent.permissions),
             **({"declared_in": declared_in} if declared_in else {}),
         }
     )
 
 
-def _parse_name(fields: Fields, file: Path) -> str:
-    name = fields.text("name")
-    if not is_agent_name(name):
-        raise fields.error("name", name_problem(name), NAME_HINT)
-    if name != file.parent.name:
-        raise fields.error(
-            "name",
-            f"the file of agent {quote(file.parent.name)} declares {quote(name)}",
-            "the name is the directory's name",
-        )
-    return name
-
-
-def _parse_profile(fields: Fields) -> str:
-    profile = fields.text("profile")
-    problem = profile_problem(profile)
-    if problem:
-        raise fields.error("profile", problem, "for example standard")
-    return profile
-
-
-def _parse_workspace(fields: Fields) -> Path | None:
-    text = fields.text_or_null("workspace")
-    if text is None:
-        return None
-    path = Path(text)
-    if not path.is_absolute() or ".." in path.parts or "\0" in text:
-        raise fields.error(
-            "workspace",
-            f"{quote(text)} is not an absolute path without '..'",
-            "write the directory's real path, or null for the agent's own",
-        )
-    return path
-
-
-def _parse_parent(fields: Fields, name: str) -> str | None:
-    parent = fields.text_or_null("parent")
-    if parent is None:
-        return None
-    if not is_agent_name(parent):
-        raise fields.error("parent", name_problem(parent), NAME_HINT)
-    if parent == name:
-        raise fields.error("parent", f"{quote(name)} is its own parent", "name another or null")
-    return parent
-
-
-def _parse_toolsets(fields: Fields) -> tuple[str, ...]:
-    toolsets = fields.texts("toolsets", DEFAULT_TOOLSETS)
-    problem = toolset_problem(toolsets)
-    if problem is not None:
-        raise fields.error("toolsets", *problem)
-    return toolsets
-
-
-def _parse_permissions(fields: Fields) -> Permissions:
-    lists = fields.table("permissions")
-    lists.require_only(_PERMISSION_KEYS)
-    absent = Permissions()
-    return Permissions(
-        read=lists.texts("read", absent.read),
-        write=lists.texts("write", absent.write),
-        forbidden=lists.texts("forbidden", absent.forbidden),
-    )
-
-
 def missing_parent(name: str, file: Path) -> ConfigError:
-    """The error for a parent that `file` names and that isn't there."""
     return ConfigError(
         f"there is no agent {quote(name)}",
         where=f"{file}, field 'parent'",

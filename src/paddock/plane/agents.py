@@ -123,7 +123,6 @@ def _require_apart(
 
 
 def _require_no_client_folder(record: AgentRecord, real: Path, environment: Environment) -> None:
-    """Refuse a folder of a coding agent's client, and what lies in it but for work trees."""
     for directory in (real, *real.parents):
         if not _is_client_folder(directory, environment):
             continue

@@ -115,7 +115,6 @@ def _read(pid: int) -> tuple[ClientProcess, int] | None:
 
 
 def _name(pid: int) -> bytes:
-    """What a process calls itself, and the file that it runs."""
     told = b""
     with suppress(OSError):
         told = Path(f"/proc/{pid}/comm").read_bytes()

@@ -62,11 +62,9 @@ class ClientFileEdit(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether anything is different afterwards."""
         return self.content != self.file.content
 
     def shown(self) -> str:
-        """The change as a person looks at it."""
         before = (self.file.content or b"").decode("utf-8", "replace").splitlines()
         after = (self.content or b"").decode("utf-8", "replace").splitlines()
         name = str(self.file.path)

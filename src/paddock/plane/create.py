@@ -162,8 +162,6 @@ _PUBLIC_FILE_MODE: Final = 0o666
 
 
 class InitResult(Struct, frozen=True):
-    """What `init` found and made."""
-
     root: ProjectRoot
     plane: OpenedPlane
     policy_file: Path
@@ -175,7 +173,6 @@ class InitResult(Struct, frozen=True):
 
     @property
     def already(self) -> bool:
-        """Everything was there, and nothing was changed."""
         return not self.made and self.trust is None
 
 
@@ -248,7 +245,6 @@ def _require_apart_from_planes(root: Path, environment: Environment) -> None:
 
 
 def _is_ours_untrusted(root: ProjectRoot, environment: Environment) -> bool:
-    """Whether the policy that stands there is what `init` writes, and nobody trusts it yet."""
     own = read_own_policy(root, environment)
     return own is not None and own.content == POLICY_TEMPLATE and not own.trusted
 
@@ -390,7 +386,6 @@ def _require_no_plane_above(root: Path) -> None:
 
 
 def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:
-    """Refuse a directory with anything but what a stopped `init` left, and what may be there."""
     above = _above(blueprint.beside)
     known = _above(blueprint.files) | set(blueprint.directories)
     for path in _entries(root):
@@ -407,7 +402,6 @@ def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) 
 
 
 def _is_bytecode(relative: str, above: set[str]) -> bool:
-    """Whether an interpreter left it beside a source that may stand there."""
     folder, found, _ = relative.partition("/__pycache__")
     return bool(found) and folder in above
 
@@ -424,7 +418,6 @@ def _entries(directory: Path) -> Iterator[Path]:
 
 
 def _above(names: Iterable[str]) -> set[str]:
-    """Every directory on the way to these files."""
     return {parent.as_posix() for name in names for parent in PurePath(name).parents}
 
 

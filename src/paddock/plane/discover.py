@@ -17,8 +17,8 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError, HostError
 from paddock.plane.environment import Environment, real_directory, real_path, require_utf8
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
-from paddock.plane.strict_json import parse_object, write_object
 from paddock.storage.atomic import (
     host_errors,
     make_directories,
@@ -26,6 +26,7 @@ from paddock.storage.atomic import (
     replace_file,
     require_private,
 )
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.decisions import PlaneKind
 
@@ -93,20 +94,22 @@ FORMAT: Final = 1
 
 
 class PlaneIdentity(Struct, frozen=True):
-    """Which project a plane governs."""
-
     root: Path
     """Real absolute path of the project."""
     id: str
     """`layout.path_id` of the root."""
 
     def to_bytes(self) -> bytes:
-        """The content of `plane.json`."""
-        return write_object({"format": FORMAT, "root": str(self.root), "id": self.id})
+        return write_object(_IdentityFile(FORMAT, str(self.root), self.id))
+
+
+class _IdentityFile(Strict, frozen=True):
+    format: int
+    root: str
+    id: str
 
 
 def identity_of(root: Path) -> PlaneIdentity:
-    """The identity of the plane of the project at the real path `root`."""
     return PlaneIdentity(root, path_id(root))
 
 
@@ -126,18 +129,17 @@ def parse_identity(content: bytes, file: str) -> PlaneIdentity:
     Raises:
         ConfigError: as `read_identity`.
     """
-    fields = parse_object(content, file)
-    fields.require_only(frozenset({"format", "root", "id"}))
-    if fields.number("format") != FORMAT:
-        raise fields.error(
+    given = parse_file(content, file)
+    read = given.convert(_IdentityFile)
+    if read.format != FORMAT:
+        raise given.error(
             "format",
-            f"the plane has format {quote(fields.number('format'))}, this Paddock knows {FORMAT}",
+            f"the plane has format {quote(read.format)}, this Paddock knows {FORMAT}",
             "use the Paddock that made it",
         )
-    root = fields.text("root")
-    if not root.startswith("/") or "\0" in root:
-        raise fields.error("root", f"{quote(root)} is not an absolute path", "restore the file")
-    return PlaneIdentity(Path(root), fields.text("id"))
+    if not read.root.startswith("/") or "\0" in read.root:
+        raise given.error("root", f"{quote(read.root)} is not an absolute path", "restore the file")
+    return PlaneIdentity(Path(read.root), read.id)
 
 
 def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
@@ -173,7 +175,7 @@ def register_bare_plane(root: Path, environment: Environment) -> bool:
     record = _record_path(root, environment)
     make_directories(record.parent)
     require_private(record.parent)
-    replace_file(record, write_object({"format": _FORMAT, "path": str(root)}))
+    replace_file(record, write_object(_PlaneRecord(_FORMAT, str(root))))
     return True
 
 
@@ -218,14 +220,16 @@ def registry_directory(environment: Environment) -> Path:
 
 
 def _read_record(record: Path) -> Path | None:
-    """The plane that a record is about; raises ConfigError where it does not load."""
     content = read_file(record, limits.plane_record_bytes_max)
     if content is None:
         return None
-    fields = parse_object(content, str(record))
-    fields.require_only(frozenset({"format", "path"}))
-    root = Path(fields.text("path"))
-    return root if fields.number("format") == _FORMAT else None
+    read = parse_file(content, str(record)).convert(_PlaneRecord)
+    return Path(read.path) if read.format == _FORMAT else None
+
+
+class _PlaneRecord(Strict, frozen=True):
+    format: int
+    path: str
 
 
 def _record_path(root: Path, environment: Environment) -> Path:
@@ -406,7 +410,6 @@ def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Enviro
 
 
 def _candidates(directory: Path, environment: Environment) -> tuple[Path, ...]:
-    """`directory`, and those of its parents that could be a root: see `find_root`."""
     home = real_path(environment.home)
     around_home = {home, *home.parents}
     parents = [
@@ -434,7 +437,6 @@ def _is_project(directory: Path) -> bool:
 
 
 def _is_planted(directory: Path) -> bool:
-    """Whether somebody else may have made `directory` a project: see `find_root`."""
     status = _lstat(directory)
     ours = (os.geteuid(), 0)
     if status is None:

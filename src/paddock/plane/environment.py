@@ -92,7 +92,6 @@ class Environment(Struct, frozen=True):
 
     @property
     def planes(self) -> Path:
-        """The directory of all projects' planes."""
         return self.paddock_home / "planes"
 
     @property

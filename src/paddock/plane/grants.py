@@ -58,8 +58,6 @@ class Grant(Struct, frozen=True):
 
 
 class _Held(Struct, frozen=True):
-    """What holds without the file."""
-
     name: str
     paths: PathsTable
     profiles: Mapping[str, Profile]
@@ -153,7 +151,6 @@ def _read(file: PolicyFile, held: _Held) -> PolicyDocument:
 def _path_lists(
     document: PolicyDocument, held: PathsTable
 ) -> Iterator[tuple[str, tuple[PathPattern, ...] | None, tuple[PathPattern, ...] | None]]:
-    """The lists that close paths or warn: their names, as they hold, and as given."""
     given = document.paths
     yield "protected", held.protected, given.protected
     yield "generated", held.generated, given.generated
@@ -178,7 +175,6 @@ def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
 
 
 def _behind(patterns: tuple[PathPattern, ...], exception: str) -> set[str]:
-    """What a list adds behind the last such `!`, which takes nothing out of it."""
     texts = [pattern.text for pattern in patterns]
     start = len(texts) - texts[::-1].index(exception) if exception in texts else 0
     return {pattern.text for pattern in patterns[start:] if not pattern.negated}
@@ -208,7 +204,6 @@ def _added(
 
 
 def _profile_grants(profile: Profile, held: _Held, shell: ShellSettings) -> Iterator[Grant]:
-    """`shell` is `[shell]` as it holds with the file."""
     before = held.profile(profile.name)
     name = f"profile {show_name(profile.name)}"
     known = {(rule.pattern.text, rule.outcome, rule.network) for rule in before.rules}
@@ -452,7 +447,6 @@ def _repeats(profile: Profile, replaced: Profile) -> bool:
 
 
 def _unnamed_answer(profile: Profile) -> str:
-    """Say what it answers where no rule of it matches, the strictest first: of two that wins."""
     parts: list[str] = []
     for outcome in reversed(Outcome):
         heads = [entry.head for entry in profile.otherwise if entry.outcome is outcome]

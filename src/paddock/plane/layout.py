@@ -37,22 +37,18 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def hot(self) -> Path:
-        """Governance tier."""
         return self.root / "HOT"
 
     @property
     def ho2(self) -> Path:
-        """Session tier."""
         return self.root / "HO2"
 
     @property
     def ho1(self) -> Path:
-        """Execution tier."""
         return self.root / "HO1"
 
     @property
     def config(self) -> Path:
-        """Configuration of the governance tier."""
         return self.hot / "config"
 
     @property
@@ -62,12 +58,10 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def registries(self) -> Path:
-        """Registries, keys and approvals."""
         return self.hot / "registries"
 
     @property
     def installed(self) -> Path:
-        """Manifests and receipts of installed packages."""
         return self.hot / "installed"
 
     @property
@@ -76,7 +70,6 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def objects(self) -> Path:
-        """The content-addressed store."""
         return self.root / "objects"
 
     @property

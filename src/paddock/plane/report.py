@@ -18,8 +18,6 @@ MADE_WITH_DEV: Final = "made with --dev: nobody approves what changes this plane
 
 
 class WhereReport(Struct, frozen=True):
-    """Root, plane, policy files in force, ledgers, the user's configuration."""
-
     root: Path
     plane: Path
     policy: tuple[Path, ...] | None

@@ -186,7 +186,6 @@ def _opened(root: Path) -> Generator[int]:
 
 
 def _made(name: str, parent: int) -> int:
-    """A descriptor of a directory under another, made where it is missing."""
     try:
         os.mkdir(name, dir_fd=parent)
     except FileExistsError:

@@ -4,13 +4,16 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from paddock.errors import UsageError
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout, path_id
 from paddock.storage.atomic import host_errors, make_directories
-from paddock.storage.locks import leads_to, try_lock
+from paddock.storage.locks import open_locked
 from paddock.text.show import quote
+
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 @contextmanager
@@ -22,9 +25,7 @@ def session_lock(
     The lock's file stands with the user's own state, where no agent works. flock(2)
     goes with the descriptor, so a killed holder leaves none behind.
 
-    Raises:
-        UsageError: it is open in another process, or a second time in this one.
-        HostError: the lock's file cannot be made.
+    Raises: UsageError, open in another process or a second time in this one; HostError.
     """
     directory = environment.paddock_home / "sessions"
     file = directory / f"{path_id(layout.root)}-{session_id}.lock"
@@ -42,13 +43,11 @@ def session_lock(
 def _acquire(file: Path) -> int:
     while True:
         with host_errors("locking", file):
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            if not try_lock(descriptor):
-                os.close(descriptor)
-                raise UsageError(
-                    f"the session {quote(file.stem)} is open in another process",
-                    hint="end that one first, or open a new session",
-                )
-            if leads_to(None, file, descriptor):
+            if (descriptor := open_locked(None, file, _FLAGS)) is not None:
                 return descriptor
-        os.close(descriptor)
+        # Gone: its holder has just ended, and removed it.
+        if os.path.lexists(file):
+            raise UsageError(
+                f"the session {quote(file.stem)} is open in another process",
+                hint="end that one first, or open a new session",
+            )

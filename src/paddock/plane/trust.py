@@ -20,8 +20,8 @@ from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.discover import ProjectRoot, bare_planes_below
 from paddock.plane.environment import Environment, real_path
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout, path_id
-from paddock.plane.strict_json import parse_object, write_object
 from paddock.storage.atomic import (
     make_directories,
     read_file,
@@ -31,6 +31,7 @@ from paddock.storage.atomic import (
     require_private,
     trusted_owners,
 )
+from paddock.text.json import Strict
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import PlaneKind
 from paddock.values.entries import digest_of
@@ -38,20 +39,14 @@ from paddock.values.entries import digest_of
 if TYPE_CHECKING:
     from paddock.plane.admin import AdminConfig
 
-_KEYS: Final = frozenset({"path", "digest", "trusted_at"})
-
 
 class TrustAnswer(Struct, frozen=True):
-    """Whether a file is trusted, and why not."""
-
     trusted: bool
     reason: str = ""
     """Empty exactly when `trusted`."""
 
 
 class TrustRecord(Struct, frozen=True):
-    """What the user accepted."""
-
     path: Path
     digest: str
     trusted_at: str
@@ -110,7 +105,7 @@ def write_trust(record: TrustRecord, environment: Environment) -> None:
     digest, trusted_at = record.digest, record.trusted_at
     replace_file(
         path,
-        write_object({"path": str(record.path), "digest": digest, "trusted_at": trusted_at}),
+        write_object(_TrustFile(str(record.path), digest, trusted_at)),
     )
 
 
@@ -120,9 +115,14 @@ def parse_trust(content: bytes, file: str) -> TrustRecord:
     Raises:
         ConfigError: it does not load.
     """
-    fields = parse_object(content, file)
-    fields.require_only(_KEYS)
-    return TrustRecord(Path(fields.text("path")), fields.text("digest"), fields.text("trusted_at"))
+    read = parse_file(content, file).convert(_TrustFile)
+    return TrustRecord(Path(read.path), read.digest, read.trusted_at)
+
+
+class _TrustFile(Strict, frozen=True):
+    path: str
+    digest: str
+    trusted_at: str
 
 
 def _read_record(real: Path, environment: Environment) -> TrustRecord | None:
@@ -133,7 +133,6 @@ def _read_record(real: Path, environment: Environment) -> TrustRecord | None:
 
 
 def trust_record_path(file: Path, environment: Environment) -> Path:
-    """Where the record of the trust in `file` stands, or would stand."""
     return _record_path(_real(file), environment)
 
 
@@ -161,7 +160,6 @@ class PolicyFile(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """`sha256:` and the digest of the content."""
         return digest_of(self.content)
 
 

@@ -1,13 +1,13 @@
 """Where a value stands: TOML and JSON texts as values, with the line of each key.
 
-`tomllib` and `json` are the truth for values. A syntax tree (tree-sitter) is walked beside
-them for lines alone; what it does not know has the line of the table around it.
+`tomllib` and `json` are the truth for values. A syntax tree (tree-sitter; of JSON our own
+scanner) is walked beside them for lines alone; what it does not know has the line of the table
+around it.
 
 Every text that is no document is one `ConfigError`: not UTF-8, a syntax error, a key given
 twice, NaN, nesting too deep, a number too long, a lone surrogate, no table at the top.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
@@ -17,6 +17,13 @@ from msgspec import Struct
 from paddock.errors import ConfigError
 from paddock.limits import message_value_chars_max, policy_bytes_max
 from paddock.pattern import lazy_pattern
+from paddock.text.json import (
+    BrokenJsonError,
+    find_lines,
+    has_half_character,
+    read_json,
+    repeated_line,
+)
 from paddock.text.show import cut
 from paddock.values.calls import Json
 
@@ -154,7 +161,7 @@ def parse_document(file: str, text: bytes) -> Document:
     text = text.removeprefix(b"\xef\xbb\xbf")
     source = _decode(file, text)
     if file.endswith(".json"):
-        return Document(file, _json_values(file, source), dict(_json_lines(text)))
+        return Document(file, _json_values(file, source), find_lines(source))
     values = _toml_values(file, source)
     return Document(file, values, {each.key: each.line for each in _toml_lines(text)})
 
@@ -194,48 +201,21 @@ def _toml_values(file: str, source: str) -> dict[str, Json]:
 
 def _json_values(file: str, source: str) -> dict[str, Json]:
     try:
-        values: Json = json.loads(
-            source, object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant
-        )
-        # json accepts "\ud800"; nothing that is written or compared later could.
-        json.dumps(values, ensure_ascii=False).encode("utf-8")
-    except json.JSONDecodeError as error:
-        message = f"not JSON: {_lowered(error.msg)}"
-        _refuse(file, error.lineno, message, "correct the syntax", error)
-    except _RepeatedKeyError as error:
-        line = _repeated_line(source.encode("utf-8"), error.key)
-        _refuse(
-            file, line, f"the key {quote_toml(error.key)} is given twice", "keep one of them", error
-        )
-    except RecursionError as error:
-        _refuse(file, 1, "the nesting is too deep", "a policy needs four levels", error)
-    except UnicodeEncodeError as error:
-        _refuse(file, 1, "a string holds a lone surrogate", "write the character itself", error)
-    except ValueError as error:
-        _refuse(file, 1, f"not JSON: {_lowered(str(error))}", "correct the value", error)
+        values = read_json(source)
+    except BrokenJsonError as error:
+        if error.kind == "syntax":
+            _refuse(file, error.line, f"not JSON: {error.what}", "correct the syntax", error)
+        if error.kind == "twice":
+            said = f"the key {quote_toml(error.what)} is given twice"
+            _refuse(file, repeated_line(source), said, "keep one of them", error)
+        if error.kind == "depth":
+            _refuse(file, 1, "the nesting is too deep", "a policy needs four levels", error)
+        _refuse(file, 1, f"not JSON: {_lowered(error.what)}", "correct the value", error)
+    if has_half_character(values):
+        _refuse(file, 1, "a string holds a lone surrogate", "write the character itself", None)
     if not isinstance(values, dict):
         _refuse(file, 1, "the top of a policy is a table", "write an object: { … }", None)
     return cast(dict[str, Json], values)
-
-
-class _RepeatedKeyError(ValueError):
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-
-
-def _unique_pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    table: dict[str, Json] = {}
-    for key, value in pairs:
-        if key in table:
-            # Threat: two readers that keep different ones see different policies.
-            raise _RepeatedKeyError(key)
-        table[key] = value
-    return table
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _refuse(file: str, line: int, message: str, hint: str, cause: BaseException | None) -> NoReturn:
@@ -346,57 +326,3 @@ def _toml_name(text: str) -> str:
         return next(iter(tomllib.loads(f"{text} = 0")))
     except tomllib.TOMLDecodeError:
         return text
-
-
-# JSON -----------------------------------------------------------------------
-
-
-def _json_lines(text: bytes) -> Iterator[tuple[Key, int]]:
-    stack: list[tuple[Key, Node]] = [((), _json_root(text))]
-    while stack:
-        key, node = stack.pop()
-        if node.type == "pair":
-            name, value = node.child_by_field_name("key"), node.child_by_field_name("value")
-            if name is not None and value is not None:
-                way = (*key, _json_name(name))
-                yield way, _line_of(name)
-                stack.append((way, value))
-        elif node.type == "array":
-            elements = [child for child in node.named_children if child.type != "comment"]
-            for position, child in enumerate(elements):
-                yield (*key, position), _line_of(child)
-                stack.append(((*key, position), child))
-        else:
-            stack.extend((key, child) for child in node.named_children)
-
-
-def _json_root(text: bytes) -> "Node":
-    import tree_sitter  # noqa: PLC0415 - only a file of a project pays for the grammar
-    import tree_sitter_json  # noqa: PLC0415 - as above
-
-    language = tree_sitter.Language(tree_sitter_json.language())
-    return tree_sitter.Parser(language).parse(text).root_node
-
-
-def _json_name(node: "Node") -> str:
-    try:
-        return str(json.loads(node.text or b'""'))
-    except ValueError:
-        return ""
-
-
-def _repeated_line(text: bytes, key: str) -> int:
-    stack = [_json_root(text)]
-    while stack:
-        node = stack.pop()
-        lines = [
-            _line_of(name)
-            for child in node.named_children
-            if node.type == "object" and child.type == "pair"
-            for name in [child.child_by_field_name("key")]
-            if name is not None and _json_name(name) == key
-        ]
-        if len(lines) > 1:
-            return lines[1]
-        stack.extend(node.named_children)
-    return 1

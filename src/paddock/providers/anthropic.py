@@ -227,7 +227,6 @@ def request_body(request: ModelRequest, model: str, issued: str) -> dict[str, Js
 
 
 def _native_schema(output: OutputSchema) -> Json:
-    """The schema in the API's subset: closed objects, and no keyword that it refuses."""
     # With the request, and not with this module: the SDK takes a second to load.
     from anthropic import transform_schema
 
@@ -249,7 +248,6 @@ def _tool(tool: ToolSchema) -> dict[str, Json]:
 
 
 def _messages(messages: tuple[Message, ...]) -> list[Json]:
-    """Roles take turns on this wire: what the user's side says in a row is one message."""
     found: list[dict[str, Json]] = []
     for message in messages:
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
@@ -385,8 +383,6 @@ _CACHED: Final[Mapping[str, Json]] = {"cache_control": {"type": "ephemeral"}}
 
 
 class _Wire(AnthropicWire, frozen=True):
-    """The API's words, and where they are sent."""
-
     base_url: str
     transport: "httpx2.AsyncBaseTransport | None"
     takes_ambient: bool

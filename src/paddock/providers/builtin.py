@@ -433,8 +433,6 @@ _MARKED: Final = lazy_pattern(r"<user_message>(.*?)</user_message>", re.DOTALL)
 
 
 class _Reply(Struct, frozen=True):
-    """What it does next: say something, or make a call."""
-
     text: str
     call: Wish | None = None
 
@@ -478,7 +476,6 @@ class BuiltinModel:
 
 
 def _asked(request: ModelRequest) -> tuple[str, list[AssistantMessage | ToolAnswers]]:
-    """The user's last words, and what has happened since."""
     since: list[AssistantMessage | ToolAnswers] = []
     for message in reversed(request.messages):
         if isinstance(message, UserMessage):

@@ -10,16 +10,16 @@ here; the key is scrubbed from every text as well, in case it was repeated.
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import httpx2
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import Key
 from paddock.providers.ports import Provider, TextSink
-from paddock.providers.wire import as_count, as_map, as_text
+from paddock.text.json import BrokenJsonError, read_json
 from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn
 
@@ -54,30 +54,37 @@ def parse_cassette(content: str, file: str) -> tuple[RecordedRequest, ...]:
         if not line.strip():
             continue
         try:
-            row = as_map(json.loads(line))
-        except ValueError as error:
-            raise _no_cassette(f"this is not JSON: {error}", f"{file}, line {number}") from None
-        except RecursionError:
-            raise _no_cassette("it is nested too deep", f"{file}, line {number}") from None
-        request, response = as_map(row.get("request")), as_map(row.get("response"))
-        if not request or not response:
-            raise _no_cassette("no request, or no response", f"{file}, line {number}")
-        headers = {name: as_text(value) for name, value in as_map(response.get("headers")).items()}
+            row = convert(read_json(line), _Line)
+        except (BrokenJsonError, ValidationError, UnicodeEncodeError) as error:
+            raise ConfigError(
+                f"the cassette does not load: {error}",
+                where=f"{file}, line {number}",
+                hint="record it again",
+            ) from None
+        asked, answer = row.request, row.response
         found.append(
             RecordedRequest(
-                as_text(request.get("method")),
-                as_text(request.get("path")),
-                request.get("body"),
-                as_count(response.get("status")),
-                headers,
-                as_text(response.get("body")),
+                asked.method, asked.path, asked.body, answer.status, answer.headers, answer.body
             )
         )
     return tuple(found)
 
 
-def _no_cassette(what: str, where: str) -> ConfigError:
-    return ConfigError(f"the cassette does not load: {what}", where=where, hint="record it again")
+class _Asked(Struct, frozen=True):
+    method: str
+    path: str
+    body: Any = None
+
+
+class _Answer(Struct, frozen=True):
+    status: int
+    headers: dict[str, str] = {}
+    body: str = ""
+
+
+class _Line(Struct, frozen=True):
+    request: _Asked
+    response: _Answer
 
 
 class CassetteRecorder:
@@ -155,8 +162,6 @@ class RecordingTransport(httpx2.AsyncBaseTransport):
 
 
 class _Listening(httpx2.AsyncByteStream):
-    """A response's body on its way to whoever reads it."""
-
     def __init__(
         self,
         response: httpx2.Response,

@@ -241,8 +241,6 @@ def _of_body(body: Mapping[str, Json], text: str, key: Key, provider: str) -> Pr
 
 
 class _Reported(NamedTuple):
-    """What an error's body says of itself: its code and type, and a text for people."""
-
     words: tuple[str, str]
     message: str
 
@@ -269,7 +267,6 @@ def _of_status(error: Any, key: Key, provider: str) -> ProviderError:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds from `retry-after-ms`, or from `retry-after` (RFC 9110, 10.2.3)."""
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -27,8 +27,6 @@ async def cut_error(response: httpx2.Response) -> None:
 
 
 class _Beginning(httpx2.AsyncByteStream):
-    """The first bytes of a response's body, unpacked."""
-
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
 
@@ -42,5 +40,4 @@ class _Beginning(httpx2.AsyncByteStream):
                     return
 
     async def aclose(self) -> None:
-        """Close the response, whatever is left of it."""
         await self._response.aclose()

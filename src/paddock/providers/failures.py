@@ -193,8 +193,6 @@ class CancelToken:
 
 
 class _Removal:
-    """Undoes one `on_cancel`."""
-
     def __init__(self, token: CancelToken, key: int) -> None:
         self._token = token
         self._key = key

@@ -252,8 +252,6 @@ DEFAULT_MODEL: Final = "gpt-6.1-terra"
 
 
 class _Server(Struct, frozen=True):
-    """Where requests go, and by which way."""
-
     base_url: str
     transport: "httpx2.AsyncBaseTransport | None"
     takes_ambient: bool

@@ -142,8 +142,6 @@ def _call(call_id: str, name: str, arguments: Json) -> Json:
 
 
 class _OpenCall(Struct):
-    """A call whose parts arrive."""
-
     id: str
     name: str = ""
     pieces: list[Json] = field(default_factory=list[Json])
@@ -249,7 +247,6 @@ class ChatWire(Struct, frozen=True):
         )
 
     def assembly(self) -> ChatAssembly:
-        """For one streamed reply."""
         return ChatAssembly()
 
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:

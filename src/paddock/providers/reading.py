@@ -10,8 +10,8 @@ from paddock import limits
 from paddock.errors import InvalidArgumentsError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.structured import Answer, AnswerNames, find_structured
-from paddock.providers.wire import has_half_character, read_object
-from paddock.text.json import json_name
+from paddock.providers.wire import read_object
+from paddock.text.json import has_half_character, json_name
 from paddock.text.show import text_of
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import (

@@ -223,7 +223,6 @@ def _stream(text: str, on_text: TextSink | None, cancel: Cancel | None) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The text in pieces that each end after a space."""
     pieces = [f"{word} " for word in text.split(" ")]
     pieces[-1] = pieces[-1][:-1]
     return [piece for piece in pieces if piece]

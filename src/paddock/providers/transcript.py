@@ -1,19 +1,14 @@
 """Conversations as JSON and back: for sessions that are resumed, for digests and scripts."""
 
-import json
-from collections.abc import Mapping
-from typing import cast
+from msgspec import ValidationError, convert
 
 from paddock.errors import ConfigError
-from paddock.providers.wire import as_map, as_maps, as_text
-from paddock.text.show import quote
-from paddock.values.calls import Json, Refusal
+from paddock.text.json import canonical_json
+from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.values.models import (
-    AssistantMessage,
     Message,
     ModelRequest,
-    Native,
     ToolAnswer,
     ToolAnswers,
     ToolUse,
@@ -41,23 +36,14 @@ def message_from_json(value: Json, where: str) -> Message:
 
     Raises: ConfigError for anything else.
     """
-    members = as_map(value)
-    role = members.get("role")
-    if role == "user":
-        return UserMessage(_text(members, "text", where))
-    if role == "tools":
-        given = _objects(members, "answers", where)
-        return ToolAnswers(tuple(_answer_from_json(each, where) for each in given))
-    if role != "assistant":
-        raise _unreadable(f"no message has the role {quote(role)}", where)
-    calls = _objects(members, "tool_calls", where) if "tool_calls" in members else []
-    native = as_map(members.get("native"))
-    blocks: Json = native.get("blocks")
-    return AssistantMessage(
-        _text(members, "text", where),
-        tuple(_call_from_json(call, where) for call in calls),
-        Native(_text(native, "dialect", where), tuple(blocks)) if native else None,
-    )
+    try:
+        return convert(value, Message)
+    except (ValidationError, UnicodeEncodeError) as error:
+        raise ConfigError(
+            f"this is no message of a conversation: {error}",
+            where=where,
+            hint="it was written by something else, or changed",
+        ) from None
 
 
 def _answer_as_json(answer: ToolAnswer) -> dict[str, Json]:
@@ -67,15 +53,6 @@ def _answer_as_json(answer: ToolAnswer) -> dict[str, Json]:
         "content": answer.content,
         "is_error": answer.is_error,
     }
-
-
-def _answer_from_json(members: Mapping[str, Json], where: str) -> ToolAnswer:
-    return ToolAnswer(
-        _text(members, "call_id", where),
-        _text(members, "tool", where),
-        _text(members, "content", where),
-        members.get("is_error") is True,
-    )
 
 
 def _call_as_json(call: ToolUse) -> dict[str, Json]:
@@ -93,48 +70,6 @@ def _call_as_json(call: ToolUse) -> dict[str, Json]:
             "hint": problem.hint,
         }
     return shown
-
-
-def _call_from_json(members: Mapping[str, Json], where: str) -> ToolUse:
-    arguments: Json = members.get("arguments")
-    if not isinstance(arguments, Mapping):
-        raise _unreadable("a call's arguments are not an object", where)
-    problem = as_map(members.get("problem"))
-    return ToolUse(
-        _text(members, "id", where),
-        _text(members, "name", where),
-        cast("Mapping[str, Json]", arguments),
-        _problem(problem) if problem else None,
-        as_text(members.get("raw")),
-    )
-
-
-def _problem(members: Mapping[str, Json]) -> Refusal:
-    return Refusal(
-        as_text(members.get("code")), as_text(members.get("error")), as_text(members.get("hint"))
-    )
-
-
-def _text(members: Mapping[str, Json], name: str, where: str) -> str:
-    value = members.get(name)
-    if not isinstance(value, str):
-        raise _unreadable(f"{quote(name)} is not text", where)
-    return value
-
-
-def _objects(members: Mapping[str, Json], name: str, where: str) -> list[Mapping[str, Json]]:
-    value: Json = members.get(name)
-    if not isinstance(value, list):
-        raise _unreadable(f"{quote(name)} is not a list", where)
-    return as_maps(cast("list[Json]", value))
-
-
-def _unreadable(what: str, where: str) -> ConfigError:
-    return ConfigError(
-        f"this is no message of a conversation: {what}",
-        where=where,
-        hint="it was written by something else, or changed",
-    )
 
 
 def request_as_json(request: ModelRequest) -> dict[str, Json]:
@@ -158,10 +93,7 @@ def request_as_json(request: ModelRequest) -> dict[str, Json]:
 
 
 def request_text(request: ModelRequest) -> str:
-    """The request in one form: compact JSON, members in order of their names."""
-    return json.dumps(
-        request_as_json(request), ensure_ascii=False, sort_keys=True, separators=(",", ":")
-    )
+    return canonical_json(request_as_json(request))
 
 
 def request_digest(request: ModelRequest) -> str:

@@ -129,17 +129,7 @@ def whole_characters(message: Mapping[str, Json]) -> Mapping[str, Json]:
     return message
 
 
-def has_half_character(value: Mapping[str, Json]) -> bool:
-    """Whether a text in it holds half of a surrogate pair, which JSON can write as an escape."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 def as_map(value: Json) -> Mapping[str, Json]:
-    """The members where `value` is an object; none otherwise."""
     return cast("Mapping[str, Json]", value) if isinstance(value, Mapping) else {}
 
 

@@ -5,15 +5,12 @@ plane's owner (mode 0600), and ledgers hold only the digest.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from paddock.errors import (
     ApprovalExpiredError,
-    ConfigError,
     DirectoryNotEmptyError,
     FileChangedError,
     PathError,
@@ -25,13 +22,14 @@ from paddock.errors import (
     SpecialFileError,
     StorageFullError,
 )
-from paddock.plane.strict_json import Fields, parse_object
+from paddock.plane.json_files import JsonFile, parse_file
 from paddock.policy.settings import Git
 from paddock.runtime.approvals import ApprovalRequest
 from paddock.sandbox.changes.commit import Footing
 from paddock.sandbox.changes.parking import ParkedSet, digests_of
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import Journal
+from paddock.text.json import Strict
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema
 from paddock.tools.effects import change_json, changes_of, within_entry
@@ -53,7 +51,6 @@ FORMAT: Final = 1
 State = Literal["waiting", "granted", "refused"]
 _TIME_MAX: Final = 253_402_300_799
 """The end of the year 9999: no calendar here goes further."""
-STATES: Final[tuple[State, ...]] = ("waiting", "granted", "refused")
 
 
 class Parked(Struct, frozen=True):
@@ -122,81 +119,74 @@ def write_parked(parked: Parked) -> bytes:
     return json.dumps(members, ensure_ascii=True, indent=1).encode("ascii") + b"\n"
 
 
-_KEYS: Final = frozenset(
-    "format id state agent tool actions reason rule digest policy_digest target_digest call_id "
-    "session_id parked_at expires_at answered_by note arguments filled diff changes "
-    "has_changes warnings".split()
-)
+_Time = Annotated[int, Meta(ge=0, le=_TIME_MAX)]
+
+
+class _ParkedFile(Strict, frozen=True, kw_only=True):
+    format: int
+    id: str
+    state: State = "waiting"
+    agent: str
+    tool: str
+    actions: tuple[str, ...]
+    reason: str
+    rule: str
+    digest: str
+    policy_digest: str
+    target_digest: str
+    call_id: str
+    session_id: str
+    parked_at: _Time
+    expires_at: _Time
+    answered_by: str
+    note: str
+    diff: str
+    has_changes: Any = None
+    # An older version says neither what policy warned of, nor what was filled in; its digest is
+    # none of ours either.
+    warnings: tuple[str, ...] = ()
+
+
+_OF_THE_CALL: Final = ("arguments", "filled")
 
 
 def parse_parked(content: bytes, file: str) -> Parked:
-    """The request that a file holds; `file` is for messages. Raises: ConfigError: it is none."""
-    fields = parse_object(content, file)
-    fields.require_only(_KEYS)
-    if fields.number("format") != FORMAT:
-        raise fields.error("format", "this Paddock does not know the format", "remove the file")
+    """The request that a file holds; `file` is for messages.
+
+    Raises: ConfigError: it is none.
+    """
+    given = parse_file(content, file)
+    # What the call brought may hold half of a surrogate pair, and the rest not.
+    brought = {name: given.members.get(name, {}) for name in (*_OF_THE_CALL, "changes")}
+    rest = {name: each for name, each in given.members.items() if name not in brought}
+    read = JsonFile(file, rest, content).convert(_ParkedFile)
+    if read.format != FORMAT:
+        raise given.error("format", "this Paddock does not know the format", "remove the file")
+    for name in _OF_THE_CALL:
+        if not isinstance(brought[name], dict) or "arguments" not in given.members:
+            raise given.error(name, f"the {name} are no object", "remove the file")
     request = ApprovalRequest(
-        digest=fields.text("digest"),
-        tool=fields.text("tool"),
-        arguments=_arguments(fields, "arguments"),
-        actions=_texts(fields, "actions"),
-        agent=fields.text("agent"),
-        reason=fields.text("reason"),
-        rule=fields.text("rule"),
-        policy_digest=fields.text("policy_digest"),
-        target_digest=fields.text("target_digest"),
-        call_id=fields.text("call_id"),
-        session_id=fields.text("session_id"),
-        # Of an older version there are none, and its digest is none of ours either.
-        filled=_arguments(fields, "filled") if "filled" in fields.members else {},
-        # Nor does an older one say what policy warned of.
-        warnings=_texts(fields, "warnings") if "warnings" in fields.members else (),
-        diff=fields.text("diff"),
+        **{
+            name: getattr(read, name)
+            for name in ApprovalRequest.__struct_fields__
+            if name in read.__struct_fields__
+        },
+        **cast("Any", {name: brought[name] for name in _OF_THE_CALL}),
     )
     return Parked(
-        id=fields.text("id"),
+        id=read.id,
         request=request,
-        parked_at=_time(fields, "parked_at"),
-        expires_at=_time(fields, "expires_at"),
-        state=fields.choice("state", STATES, "waiting"),
-        answered_by=fields.text("answered_by"),
-        note=fields.text("note"),
-        changes=fields.members.get("changes"),
+        parked_at=read.parked_at,
+        expires_at=read.expires_at,
+        state=read.state,
+        answered_by=read.answered_by,
+        note=read.note,
+        changes=given.members.get("changes"),
     )
-
-
-def _time(fields: Fields, name: str) -> int:
-    seconds = fields.number(name)
-    if not 0 <= seconds <= _TIME_MAX:
-        raise fields.error(
-            name, f"{quote(name)} is no time: {quote(str(seconds))}", f"write 0 to {_TIME_MAX}"
-        )
-    return seconds
-
-
-def _texts(fields: Fields, name: str) -> tuple[str, ...]:
-    """As the call brought them: one may stand there twice."""
-    value: Json = fields.members.get(name)
-    if not isinstance(value, list):
-        raise fields.error(name, f"{quote(name)} is not a list", "write a list of strings")
-    texts = cast("list[Json]", value)
-    found = tuple(text for text in texts if isinstance(text, str))
-    if len(found) != len(texts):
-        raise fields.error(name, f"{quote(name)} holds what is no text", "write strings alone")
-    return found
 
 
 def digest_of_changes(changes: Json) -> str:
     return digest_of_json(changes)
-
-
-def _arguments(fields: Fields, name: str) -> Mapping[str, Json]:
-    value: Json = fields.members.get(name)
-    if not isinstance(value, dict):
-        raise ConfigError(
-            f"the {name} are no object", where=fields.place(name), hint="remove the file"
-        )
-    return cast("dict[str, Json]", value)
 
 
 # It is a tool that no model has, as undo is: bound, recorded before it acts and after, kept
@@ -221,7 +211,6 @@ _USED_UP: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class CommitArguments(ArgumentType):
     request: str = needed_text("The request whose changes are committed.")
     agent: str = needed_text("The agent whose command made them.")

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.errors import UsageError
-from paddock.ledger.format.encoding import format_timestamp
+from paddock.ledger.format.line import format_timestamp
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import FoundEffects
 from paddock.storage.notes import Note

@@ -95,10 +95,10 @@ def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
         )
     try:
         return Tool(spec, EmbeddedTool(name, handler))
-    except (AttributeError, KeyError, TypeError):
+    except TypeError:
         raise ConfigError(
             f"the argument type of {quote(name)} cannot be used",
-            hint="a frozen dataclass with slots, its fields made with needed_text and its kin",
+            hint="a subclass of ArgumentType, its fields made with needed_text and its kin",
         ) from None
 
 

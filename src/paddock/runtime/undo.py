@@ -8,7 +8,6 @@ import contextlib
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct, field
@@ -40,8 +39,8 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.move import DIRECTORY_VERSION
 from paddock.workspace.paths import escapes_root, join_parts, parse_asked
+from paddock.workspace.single import DIRECTORY_VERSION
 
 # A path is taken back only if what the call left still stands there, which the set checks
 # again under its locks: each change says at which version the path must be.
@@ -301,7 +300,6 @@ def _listed(named: Sequence[str]) -> str:
 _ROWS_MAX: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
 class UndoArguments(ArgumentType):
     call: str = needed_text("The call to undo.")
     agent: str = needed_text("The agent whose workspace it changed.")

@@ -23,8 +23,7 @@ from paddock.sandbox.git.index import LINK_MODE, SUBMODULE_MODE
 from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.sandbox.values import ShownFile
-from paddock.storage.atomic import host_error
-from paddock.workspace.resolve import held_open
+from paddock.storage.atomic import held_open, host_error
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREFIX: Final = "launcher-"

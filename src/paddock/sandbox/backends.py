@@ -42,9 +42,9 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import BackendVerdict, CommandRequest, Ending, Enforced, Enforcement
+from paddock.storage.atomic import held_open
 from paddock.values.decisions import Agent
 from paddock.workspace import detect_resolution
-from paddock.workspace.resolve import held_open
 
 __all__ = ["LANDLOCK", "NO_BACKEND", "STAGE", "Attempt", "Backends", "attempt_here"]
 

@@ -20,9 +20,8 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import HostError
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, remove_tree
-from paddock.storage.atomic import host_errors
+from paddock.storage.atomic import held_open, host_errors
 from paddock.storage.locks import shared, try_locked
-from paddock.workspace.resolve import held_open
 
 FOLDER: Final = "caches"
 _TREE: Final = "tree"

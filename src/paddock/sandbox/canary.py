@@ -29,7 +29,7 @@ from paddock.sandbox.values import (
     Enforcement,
     SandboxPlan,
 )
-from paddock.workspace.resolve import held_open
+from paddock.storage.atomic import held_open
 
 BACKEND: Final = "stage"
 _TIMEOUT_S: Final = 10.0

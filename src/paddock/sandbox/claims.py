@@ -14,9 +14,9 @@ from typing import Final
 
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.inside.stages import remove_tree
+from paddock.storage.atomic import held_open
 from paddock.storage.disk import DIRECTORY
-from paddock.storage.locks import leads_to, try_lock
-from paddock.workspace.resolve import held_open
+from paddock.storage.locks import open_locked
 
 _PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _TOKEN: Final = lazy_pattern("[0-9a-f]{16}")
@@ -53,8 +53,8 @@ def claim(parent: int, prefix: str) -> Claim:
     for _ in range(_TRIES_MAX):
         name = prefix + secrets.token_hex(8)
         os.mkdir(name, 0o700, dir_fd=parent)
-        fd = _hold(parent, name)
-        if fd >= 0:
+        fd = open_locked(parent, name, DIRECTORY)
+        if fd is not None:
             return Claim(parent, name, fd)
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -83,8 +83,8 @@ def sweep(parent: int, prefix: str) -> None:
         with contextlib.suppress(OSError):
             if os.stat(name, dir_fd=parent, follow_symlinks=False).st_uid != os.geteuid():
                 continue
-            fd = _hold(parent, name)
-            if fd >= 0:
+            fd = open_locked(parent, name, DIRECTORY)
+            if fd is not None:
                 Claim(parent, name, fd).release()
 
 
@@ -92,18 +92,3 @@ def _claimed(names: list[str], prefix: str) -> Iterator[str]:
     for name in names:
         if name.startswith(prefix) and _TOKEN.fullmatch(name.removeprefix(prefix)):
             yield name
-
-
-def _hold(parent: int, name: str) -> int:
-    try:
-        fd = os.open(name, DIRECTORY, dir_fd=parent)
-    except FileNotFoundError:
-        return -1
-    try:
-        if try_lock(fd) and leads_to(parent, name, fd):
-            return fd
-    except BaseException:
-        os.close(fd)
-        raise
-    os.close(fd)
-    return -1

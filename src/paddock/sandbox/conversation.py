@@ -16,8 +16,8 @@ from paddock.sandbox.capture import Capture, Spool
 from paddock.sandbox.inside import orders
 from paddock.sandbox.inside.orders import CommandReport, Start
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, OnOutput, Progress
+from paddock.storage.atomic import held_open
 from paddock.values.calls import Cancel
-from paddock.workspace.resolve import held_open
 
 HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for git's configuration, gone afterwards."""

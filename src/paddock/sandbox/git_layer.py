@@ -34,8 +34,9 @@ from paddock.sandbox.launcher import GitLayer
 from paddock.sandbox.plan import Closing, NameJudge
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.values import RefusedChange, SandboxPlan
+from paddock.storage.atomic import held_open
 from paddock.text.show import quote
-from paddock.workspace.resolve import Beside, detect_resolution, held_open
+from paddock.workspace.resolve import Beside, detect_resolution
 
 _LEADS_OUT: Final = "it leads to the repository of the workspace, which stands outside, and stays"
 _CHANGED: Final = "was changed while the command ran, by somebody else"

@@ -31,8 +31,8 @@ from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.plan import Closing, NameJudge
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
-from paddock.storage.atomic import host_error
-from paddock.workspace.resolve import PASS, READ_DIRECTORY, Resolution, detect_resolution, held_open
+from paddock.storage.atomic import held_open, host_error
+from paddock.workspace.resolve import PASS, READ_DIRECTORY, Resolution, detect_resolution
 
 BACKEND: Final = "landlock"
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.ledger.format.encoding import encode_json
+from paddock.ledger.format.line import encode_json
 from paddock.pattern import lazy_pattern
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer

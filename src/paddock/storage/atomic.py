@@ -34,6 +34,15 @@ _NO_HARD_LINKS: Final = frozenset(
 
 
 @contextmanager
+def held_open(fd: int) -> Generator[int]:
+    """A descriptor that is closed with the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
 def host_errors(act: str, path: Path) -> Generator[None, None, None]:
     """What the system refuses inside becomes a `HostError` that says `act` and `path`."""
     try:
@@ -61,11 +70,6 @@ def read_file(path: Path, bytes_max: int) -> bytes | None:
     Threat: a FIFO would block the reader for ever and a link would make a file
     from elsewhere count as this one. The last component is never followed, the
     open never waits, and the type is taken from the descriptor.
-
-    Raises:
-        ConfigError: a link, a directory, a special file, unreadable, or more than
-            `bytes_max` bytes.
-        HostError: the system failed to read.
     """
     return _read(path, bytes_max, os.O_NOFOLLOW)
 
@@ -79,8 +83,6 @@ def read_private_file(path: Path, bytes_max: int, owners: Collection[int]) -> by
     """As `read_file_through_links`, of a file that only `owners` can write.
 
     What a link leads to is judged by the descriptor, as it was opened.
-
-    Raises: as `read_file`. ConfigError: somebody else's, or writable for a group or everybody.
     """
     return _read(path, bytes_max, 0, owners)
 
@@ -251,11 +253,8 @@ def make_directories(path: Path) -> None:
 
 def sync_directory(directory: Path) -> None:
     """Make the names in `directory` durable: fsync(2) on the directory itself."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with held_open(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
@@ -263,10 +262,6 @@ def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
 
     Threat: whoever can put files here can answer for the user: trust a policy,
     declare an agent, swap a ledger.
-
-    Raises:
-        ConfigError: a link, not a directory, another user's, or writable for a
-            group or everybody. A missing directory is fine.
     """
     status = _lstat(directory)
     if status is None:
@@ -288,8 +283,6 @@ def require_own_link(path: Path) -> None:
 
     Threat: where others can make names, a link of theirs leads to files of the user's own
     that were never meant for this.
-
-    Raises: ConfigError.
     """
     status = _lstat(path)
     if status is None or not stat.S_ISLNK(status.st_mode):

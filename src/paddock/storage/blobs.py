@@ -46,23 +46,15 @@ class BlobStore:
         """Keep a content under a new salt; its salted digest, 64 hexadecimal digits.
 
         On the device, and found by others, after the next `sync`.
-
-        Raises: StorageFullError, HostError, ConfigError.
         """
         digest = self._open().put_bytes(self._randomness(SALT_BYTES) + content)
         return digest.removeprefix(DIGEST_PREFIX)
 
     def sync(self) -> None:
-        """Wait until what was put is on the device. Raises: as `put`."""
         self._open().sync()
 
     def read(self, digest: str) -> bytes | None:
-        """The content of a salted digest; None where it is not there (any more).
-
-        Raises:
-            IntegrityError: it is damaged, or `digest` is none.
-            HostError: it cannot be read.
-        """
+        """The content of a salted digest; None where it is not there (any more)."""
         if not self._is_made():
             return None
         store, name = self._open(), DIGEST_PREFIX + digest
@@ -74,18 +66,13 @@ class BlobStore:
         return kept[SALT_BYTES:]
 
     def has(self, digest: str) -> bool:
-        """Whether the content is there; raises as `read`."""
         return self._is_made() and self._open().has(DIGEST_PREFIX + digest)
 
     def erase(self, digest: str) -> bool:
-        """Remove content and salt, durably; whether they were there.
-
-        Raises: IntegrityError where `digest` is none; HostError.
-        """
+        """Remove content and salt, durably; whether they were there."""
         return self._is_made() and self._open().forget(DIGEST_PREFIX + digest)
 
     def close(self) -> None:
-        """Let the store go; a second time does nothing."""
         with self._mutex:
             opened, self._opened = self._opened, None
         if opened is not None:

@@ -1,19 +1,22 @@
 """Every call that changes a disk, each acting on one component; and what its failure means.
 
 One small object, so that a test can make any one of them fail (`paddock.testing`), and
-so that a reader sees at one glance what a write can do to a file system. No method
-takes a path, only a descriptor and a single name under it; but for `take`.
+so that a reader sees at one glance what a write can do to a file system. No method takes
+a path, only a descriptor and a name under it; but for `take`, and where no agent can move it.
 """
 
 import errno
+import fcntl
 import functools
+import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import Final
 
 from paddock.errors import HostError, StorageFullError
 from paddock.kernel.files import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2, syncfs
+from paddock.values.entries import DIGEST_PREFIX
 
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -29,7 +32,7 @@ _NO_KERNEL_COPY: Final = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_CHUNK_BYTES: Final = 1 << 20
+CHUNK_BYTES: Final = 1 << 19
 _READ_BYTES_MAX: Final = 65_536
 """What is read and written costs less than a copy by the kernel up to here."""
 _SYNCED_ONE_BY_ONE_MAX: Final = 4
@@ -68,11 +71,12 @@ class Disk:
         flags = _WRITE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         return os.open(name, flags, mode, dir_fd=dir_fd)
 
-    def write(self, fd: int, content: bytes | memoryview) -> None:
+    def write(self, fd: int, content: bytes | memoryview) -> int:
         # write(2) takes at most 0x7ffff000 bytes at a time and may take less.
         rest = memoryview(content)
         while rest:
             rest = rest[os.write(fd, rest) :]
+        return len(content)
 
     def copy(self, from_fd: int, to_fd: int, size_bytes: int) -> int:
         """The first `size_bytes` of one file behind another's; how many there were."""
@@ -88,7 +92,7 @@ class Disk:
             if failure.errno not in _NO_KERNEL_COPY:
                 raise
         while done < size_bytes:
-            chunk = os.pread(from_fd, min(_CHUNK_BYTES, size_bytes - done), done)
+            chunk = os.pread(from_fd, min(CHUNK_BYTES, size_bytes - done), done)
             if not chunk:
                 break
             self.write(to_fd, chunk)
@@ -98,7 +102,6 @@ class Disk:
     # Waiting for the device
 
     def sync(self, fd: int) -> None:
-        """Wait until the file or the directory is on the device."""
         os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> None:
@@ -132,8 +135,7 @@ class Disk:
         """
         os.link(f"{_BY_DESCRIPTOR}/{fd}", name, dst_dir_fd=dir_fd, follow_symlinks=True)
 
-    def link(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
-        """A second name for a file; EEXIST if anything has it."""
+    def link(self, from_fd: int | None, name: str, to_fd: int | None, to: str) -> None:
         os.link(name, to, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
 
     def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
@@ -183,22 +185,19 @@ class Disk:
         """
         os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
-    def replace(self, from_fd: int, name: str, to_fd: int, over: str) -> None:
+    def replace(self, from_fd: int | None, name: str, to_fd: int | None, over: str) -> None:
         os.rename(name, over, src_dir_fd=from_fd, dst_dir_fd=to_fd)
 
-    def unlink(self, dir_fd: int, name: str) -> None:
-        """Remove a name that is no directory."""
+    def unlink(self, dir_fd: int | None, name: str) -> None:
         os.unlink(name, dir_fd=dir_fd)
 
     def make_directory(self, dir_fd: int | None, name: str, mode: int = 0o777) -> None:
-        """A new directory, `mode` less the umask; EEXIST if anything has the name."""
         os.mkdir(name, mode, dir_fd=dir_fd)
 
     def remove_directory(self, dir_fd: int, name: str) -> None:
         os.rmdir(name, dir_fd=dir_fd)
 
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
-        """A symbolic link with that text: a whole record in one call."""
         os.symlink(text, name, dir_fd=dir_fd)
 
     # Metadata
@@ -234,6 +233,36 @@ class Disk:
             times = (modified_ns, modified_ns)
             os.utime(name, dir_fd=dir_fd, follow_symlinks=False, ns=times)
 
+    def open(self, path: str, flags: int, mode: int = PRIVATE_MODE) -> int:
+        return os.open(path, flags, mode)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        return os.pread(fd, size_bytes, offset)
+
+    def pwrite(self, fd: int, content: bytes, offset: int) -> int:
+        return os.pwrite(fd, content, offset)
+
+    def ftruncate(self, fd: int, size_bytes: int) -> None:
+        os.ftruncate(fd, size_bytes)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def allocate(self, fd: int, size_bytes: int) -> None:
+        os.posix_fallocate(fd, 0, size_bytes)
+
+    def lock(self, fd: int, operation: int) -> None:
+        fcntl.flock(fd, operation)
+
+    def listdir(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def stat(self, path: str | int) -> os.stat_result:
+        return os.stat(path)
+
 
 def _reach(fd: int) -> str | int:
     """By /proc where it is: fchmod(2) and futimens(3) refuse a descriptor that is O_PATH."""
@@ -247,16 +276,50 @@ def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
         disk.sync_file_system(fd)
 
 
+# Reading
+
+
+def read_bytes(fd: int, size_bytes: int, offset: int = 0) -> bytes:
+    """So many bytes of an open file; fewer only where it ends, or was cut shorter meanwhile."""
+    # One read takes at most 0x7ffff000 bytes, and may take less.
+    content = os.pread(fd, size_bytes, offset) if size_bytes > 0 else b""
+    while content and len(content) < size_bytes:
+        more = os.pread(fd, size_bytes - len(content), offset + len(content))
+        if not more:
+            break
+        content += more
+    return content
+
+
+def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:
+    """An open file's first bytes, in pieces of CHUNK_BYTES; it may end before."""
+    offset = 0
+    while chunk := read_bytes(fd, min(CHUNK_BYTES, size_bytes - offset), offset):
+        yield chunk
+        offset += len(chunk)
+
+
+def digest_of_file(fd: int, size_bytes: int) -> str:
+    digest = hashlib.sha256()
+    for chunk in chunks_of(fd, size_bytes):
+        digest.update(chunk)
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
+def write_chunks(chunks: Iterable[bytes], disk: Disk, fd: int) -> str:
+    """Write the pieces to an open file; the digest of them all."""
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+        disk.write(fd, chunk)
+    return DIGEST_PREFIX + digest.hexdigest()
+
+
 # Failures
 
 
 class converting:  # noqa: N801 - used as a statement; a generator would cost thrice as much
-    """Convert whatever `OSError` the block raises; `act` is what was about to be done.
-
-    Raises:
-        StorageFullError: no space or no quota: nothing is changed that cannot be kept.
-        HostError: anything else.
-    """
+    """Convert whatever `OSError` the block raises; `act` is what was about to be done."""
 
     __slots__ = ("_act",)
 

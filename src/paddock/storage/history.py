@@ -5,32 +5,28 @@
     kept.settle()                    or, if the act did not happen, kept.release()
 
 A write whose old content cannot be kept does not happen: keeping comes first and raises.
-
-Also here:
-
-- Looking at a history without touching it: nothing is made, tidied or opened for writing.
 """
 
 import contextlib
 import os
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import HostError, StorageFullError
-from paddock.storage.atomic import require_private
-from paddock.storage.disk import READ, Disk, converting
+from paddock.storage.atomic import held_open, require_private
+from paddock.storage.disk import READ, Disk, converting, digest_of_file
 from paddock.storage.locks import call_after_fork
 from paddock.storage.notes import CallMark, Doing, Note, Notes
 from paddock.storage.objects import HeldFile, ObjectStore
 from paddock.storage.prune import mark_newest
-from paddock.storage.shelf import OpenObject, Shelf, digest_of_file
+from paddock.storage.shelf import OpenObject, Shelf
 
 
 class Kept:
@@ -42,18 +38,10 @@ class Kept:
     __slots__ = ()
 
     def require_untouched(self) -> None:
-        """Asked last before the act.
-
-        Raises:
-            FileChangedError: somebody wrote to it since it was kept.
-        """
+        """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
 
     def settle(self) -> None:
-        """The act took place.
-
-        Raises:
-            FileChangedError: somebody wrote to what lost its place; put it back.
-        """
+        """The act took place. FileChangedError: what lost its place was written to; put it back."""
 
     def release(self) -> None:
         """The act did not take place, or was undone. A second time does nothing."""
@@ -65,30 +53,20 @@ NOTHING_KEPT: Final = Kept()
 class Keeper:
     """Keeps what is about to be replaced; this one, of a workspace without a history, nothing.
 
-    Raises, each method: StorageFullError, HostError; then the act must not happen.
+    Where it raises (StorageFullError, HostError), the act must not happen.
     """
 
     __slots__ = ()
 
     def keep_file(self, doing: Doing, fd: int) -> Kept:
-        """A file's content, `doing.before` being its version."""
         return NOTHING_KEPT
 
     def keep_link(self, doing: Doing, text: bytes) -> Kept:
-        """A symbolic link's text, `doing.before` being its version."""
         return NOTHING_KEPT
 
     def note(self, doing: Doing) -> Kept:
         """An act that replaces no content: creating, moving, deleting an empty directory."""
         return NOTHING_KEPT
-
-
-class Exempt(Protocol):
-    """Which paths are not kept: what only commands write, and can make again."""
-
-    def is_exempt(self, path: str) -> bool:
-        """By the path relative to the workspace."""
-        ...
 
 
 class Running(Struct):
@@ -195,12 +173,10 @@ class History(CallHistory):
 
     @property
     def store(self) -> ObjectStore:
-        """The contents. Raises: ConfigError, StorageFullError, HostError."""
         return self._open()[0]
 
     @property
     def notes(self) -> Notes:
-        """What calls noted; raises as `store` does."""
         return self._open()[1]
 
     def _open(self) -> tuple[ObjectStore, Notes]:
@@ -226,10 +202,7 @@ class History(CallHistory):
             _RUNNING.reset(token)
 
     def note_all(self, running: Running, doings: Sequence[Doing]) -> None:
-        """Note a set of changes that another keeps: all of them, with one sync.
-
-        Raises: StorageFullError, HostError.
-        """
+        """Note a set of changes that another keeps: all of them, with one sync."""
         running.notes += self.notes.write(running.mark, *doings)
         running.kept |= {doing.before for doing in doings if doing.before is not None}
 
@@ -266,10 +239,7 @@ class History(CallHistory):
             mark_newest(store.shelf, kept)
 
     def keep_for_ledger(self, content: bytes) -> str:
-        """Keep what a ledger entry is about to name, however full the store is; its digest.
-
-        Raises: StorageFullError, HostError.
-        """
+        """Keep what a ledger entry is about to name, however full the store is; its digest."""
         store = self.store
         with store.held():
             digest = store.put_bytes(content)
@@ -277,14 +247,14 @@ class History(CallHistory):
             store.pin(f"{_LEDGER_PIN}{digest.partition(':')[2]}", (digest,))
         return digest
 
-    def keeper(self, exempt: Exempt | None = None) -> "HistoryKeeper":
-        """What a workspace is opened with."""
-        return HistoryKeeper(self, exempt)
+    def keeper(self, is_exempt: Callable[[str], bool] | None = None) -> "HistoryKeeper":
+        """`is_exempt`: of what only commands write, and can make again, nothing is kept."""
+        return HistoryKeeper(self, is_exempt)
 
 
 class HistoryKeeper(Struct, Keeper, frozen=True):
     history: History
-    exempt: Exempt | None = None
+    is_exempt: Callable[[str], bool] | None = None
 
     def keep_file(self, doing: Doing, fd: int) -> Kept:
         if doing.before is None or self._is_exempt(doing):
@@ -310,7 +280,7 @@ class HistoryKeeper(Struct, Keeper, frozen=True):
         return self._noted(doing, None)
 
     def _is_exempt(self, doing: Doing) -> bool:
-        return self.exempt is not None and self.exempt.is_exempt(doing.path)
+        return self.is_exempt is not None and self.is_exempt(doing.path)
 
     def _noted(self, doing: Doing, held: HeldFile | None) -> Kept:
         running = current_call()
@@ -349,18 +319,12 @@ class SeenStore(ObjectStore):
 
     @classmethod
     def look(cls, directory: str) -> Self:
-        """Look at the store in `directory`; where none is, there is nothing in it.
-
-        Raises:
-            ConfigError: a link or no directory stands there, or others may write to it.
-            HostError: it cannot be opened.
-        """
+        """Look at the store in `directory`; where none is, there is nothing in it."""
         require_private(Path(directory))
         with converting("read the history"):
             return cls(Shelf.look(Disk(), directory, _NOWHERE), 0)
 
     def notes(self) -> tuple[Note, ...]:
-        """See `Notes.read_all`. Raises: HostError."""
         return Notes.look(self.shelf)
 
     def _find(self, digest: str) -> OpenObject | None:
@@ -384,10 +348,9 @@ def _held_by_digest(shelf: Shelf) -> dict[str, str]:
     """The names of what is held, each read once."""
     found: dict[str, str] = {}
     for name in shelf.held_names():
-        with contextlib.suppress(FileNotFoundError):
-            fd = os.open(name, READ, dir_fd=shelf.incoming_fd)
-            try:
-                found[digest_of_file(fd, os.fstat(fd).st_size)] = name
-            finally:
-                os.close(fd)
+        with (
+            contextlib.suppress(FileNotFoundError),
+            held_open(os.open(name, READ, dir_fd=shelf.incoming_fd)) as fd,
+        ):
+            found[digest_of_file(fd, os.fstat(fd).st_size)] = name
     return found

@@ -26,10 +26,6 @@ Rules kept here:
 
 An owner's forked child shares the lock, so an entry of a killed owner waits for such a
 child to end or to execute another program.
-
-Also here:
-
-- What stands in one entry of the journal, and how it is told from what a crash tore.
 """
 
 import contextlib
@@ -40,16 +36,29 @@ import secrets
 from collections.abc import Generator
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
 from paddock import limits
-from paddock.errors import HostError, IntegrityError, PaddockError, StorageFullError
+from paddock.errors import (
+    HostError,
+    IntegrityError,
+    InternalError,
+    PaddockError,
+    StorageFullError,
+)
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import require_private
-from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, Disk, converting
-from paddock.storage.locks import leads_to, try_lock, unlock
+from paddock.storage.disk import (
+    DIRECTORY,
+    PRIVATE_DIRECTORY_MODE,
+    Disk,
+    converting,
+    read_bytes,
+)
+from paddock.storage.locks import leads_to, open_locked, try_lock, unlock
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -84,14 +93,12 @@ _DIGEST_CHARS: Final = 64
 
 
 class MarkKind(StrEnum):
-    """What can stand at a path and be replaced."""
-
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
 
 
-class EntryMark(Struct, frozen=True):
+class EntryMark(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One entry, so that it can be told from any other: equal as long as nobody changed it."""
 
     kind: MarkKind
@@ -103,7 +110,7 @@ class EntryMark(Struct, frozen=True):
     """Of a directory: the digest of all that it holds."""
 
 
-class SwapStep(Struct, frozen=True):
+class SwapStep(Struct, frozen=True, array_like=True, tag="swap", forbid_unknown_fields=True):
     """What stands at a path and what stands under a temporary name beside it change places.
 
     Either of them may be nothing: then it is a creation, or a removal.
@@ -118,14 +125,16 @@ class SwapStep(Struct, frozen=True):
     new: EntryMark | None
 
 
-class Metadata(Struct, frozen=True):
+class Metadata(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Permission bits, all twelve, and perhaps a modification time."""
 
     mode: int
     modified_ns: int | None
 
 
-class MetadataStep(Struct, frozen=True):
+class MetadataStep(
+    Struct, frozen=True, array_like=True, tag="metadata", forbid_unknown_fields=True
+):
     directory: str
     name: str
     inode: int
@@ -136,7 +145,7 @@ class MetadataStep(Struct, frozen=True):
 Step = SwapStep | MetadataStep
 
 
-class SecondRoot(Struct, frozen=True):
+class SecondRoot(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A directory elsewhere that stands for a name at the root."""
 
     name: str
@@ -145,7 +154,7 @@ class SecondRoot(Struct, frozen=True):
     root_inode: int
 
 
-class Intent(Struct, frozen=True):
+class Intent(Struct, frozen=True, tag_field="record", tag="intent"):
     """Where the steps will be: all that is needed to find what a dead owner left."""
 
     root: str
@@ -158,6 +167,21 @@ class Intent(Struct, frozen=True):
     beside: SecondRoot | None = None
 
 
+class CommitRecord(Struct, frozen=True, tag_field="record", tag="commit"):
+    steps: tuple[Step, ...]
+
+
+class UndoRecord(Struct, frozen=True, tag_field="record", tag="undo"):
+    pass
+
+
+class EndRecord(Struct, frozen=True, tag_field="record", tag="end"):
+    pass
+
+
+Record = Intent | CommitRecord | UndoRecord | EndRecord
+
+
 class Records(Struct, frozen=True):
     intent: Intent | None = None
     """None: the owner died before it began."""
@@ -166,55 +190,31 @@ class Records(Struct, frozen=True):
     is_undone: bool = False
     is_ended: bool = False
 
-
-class RecordKind(StrEnum):
-    """The four kinds of record, by their place in an entry."""
-
-    INTENT = "intent"
-    COMMIT = "commit"
-    UNDO = "undo"
-    END = "end"
-
-
-def intent_payload(intent: Intent) -> Json:
-    beside = intent.beside
-    more: dict[str, Json] = {}
-    if beside is not None:
-        more["beside"] = [beside.name, beside.root, beside.root_inode]
-    return {
-        "format": FORMAT if beside is None else FORMAT_BESIDE,
-        "record": RecordKind.INTENT,
-        "root": intent.root,
-        "root_inode": intent.root_inode,
-        "token": intent.token,
-        "directories": list(intent.directories),
-        "label": intent.label,
-        **more,
-    }
+    def followed_by(self, record: Record) -> "Records | None":
+        """With one more; None where it comes out of order."""
+        if isinstance(record, Intent):
+            return Records(record) if self.intent is None else None
+        if isinstance(record, CommitRecord):
+            is_next = self.intent is not None and self.steps is None
+            return Records(self.intent, record.steps) if is_next else None
+        if self.steps is None or (isinstance(record, UndoRecord) and self.is_ended):
+            return None
+        if isinstance(record, UndoRecord):
+            return replace(self, is_undone=True)
+        return replace(self, is_ended=True)
 
 
-def commit_payload(steps: tuple[Step, ...]) -> Json:
-    return {"record": RecordKind.COMMIT, "steps": [_step_payload(step) for step in steps]}
+def payload_of(record: Record) -> dict[str, Json]:
+    fields = to_builtins(record)
+    if isinstance(record, Intent):
+        fields["format"] = _format_of(record)
+        if record.beside is None:
+            del fields["beside"]
+    return fields
 
 
-def mark_payload(kind: RecordKind) -> Json:
-    """The JSON of a record that says only its kind: undo, end."""
-    return {"record": kind}
-
-
-def _step_payload(step: Step) -> Json:
-    if isinstance(step, MetadataStep):
-        before: list[Json] = [step.old.mode, step.old.modified_ns]
-        after: list[Json] = [step.new.mode, step.new.modified_ns]
-        return ["metadata", step.directory, step.name, step.inode, before, after]
-    old, new = _mark_payload(step.old), _mark_payload(step.new)
-    return ["swap", step.directory, step.name, step.number, old, new]
-
-
-def _mark_payload(mark: EntryMark | None) -> Json:
-    if mark is None:
-        return None
-    return [mark.kind, mark.inode, mark.size_bytes, mark.modified_ns, mark.held]
+def _format_of(intent: Intent) -> str:
+    return FORMAT if intent.beside is None else FORMAT_BESIDE
 
 
 def encode_line(previous: str, payload: Json) -> tuple[bytes, str]:
@@ -239,9 +239,8 @@ class Decoded(Struct, frozen=True):
 def decode(name: str, content: bytes) -> Decoded:
     """The whole lines of an entry called `name`; what was torn is left out.
 
-    Raises:
-        IntegrityError: a whole line that does not say what a record says, or comes out
-            of order: no crash makes one. Or another format.
+    IntegrityError: a whole line that does not say what a record says, or comes out of order,
+    which no crash makes; or another format.
     """
     records, previous, offset = Records(), name, 0
     while True:
@@ -257,81 +256,20 @@ def decode(name: str, content: bytes) -> Decoded:
 
 def _with_record(name: str, records: Records, text: bytes) -> Records:
     try:
-        payload: Json = json.loads(text)
-        fields = _of(dict, payload)
-        kind = RecordKind(_of(str, fields["record"]))
-        if kind is RecordKind.INTENT and records.intent is None:
-            return Records(_intent(fields))
-        if kind is RecordKind.COMMIT and records.intent is not None and records.steps is None:
-            steps = tuple(_step(_of(list, step)) for step in _of(list, fields["steps"]))
-            return Records(records.intent, steps)
-        if kind is RecordKind.UNDO and records.steps is not None and not records.is_ended:
-            return Records(records.intent, records.steps, is_undone=True)
-        if kind is RecordKind.END and records.steps is not None:
-            return Records(records.intent, records.steps, records.is_undone, is_ended=True)
-    except (ValueError, KeyError, TypeError, RecursionError) as failure:
+        fields = json.loads(text)
+        record = convert(fields, Record)
+    except (ValueError, RecursionError, ValidationError) as failure:
         raise _unreadable(name) from failure
-    raise _unreadable(name)
+    found = records.followed_by(record)
+    if found is None or (isinstance(record, Intent) and fields.get("format") != _format_of(record)):
+        raise _unreadable(name)
+    return found
 
 
 def _unreadable(name: str) -> IntegrityError:
     return IntegrityError(
         f"journal entry {name} has a whole line that is no record of {FORMAT}",
         hint="was it written by a newer paddock?",
-    )
-
-
-_T = TypeVar("_T", dict[str, Json], list[Json], str, int)
-
-
-def _of(kind: type[_T], value: Json) -> _T:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(kind.__name__)
-    return value
-
-
-def _intent(fields: dict[str, Json]) -> Intent:
-    beside = None
-    if fields["format"] == FORMAT_BESIDE:
-        name, root, inode = _of(list, fields["beside"])
-        beside = SecondRoot(_of(str, name), _of(str, root), _of(int, inode))
-    elif fields["format"] != FORMAT:
-        raise ValueError("format")
-    return Intent(
-        root=_of(str, fields["root"]),
-        root_inode=_of(int, fields["root_inode"]),
-        token=_of(str, fields["token"]),
-        directories=tuple(_of(str, name) for name in _of(list, fields["directories"])),
-        label=_of(str, fields["label"]),
-        beside=beside,
-    )
-
-
-def _step(fields: list[Json]) -> Step:
-    kind, directory, name, number, one, other = fields
-    place = (_of(str, directory), _of(str, name), _of(int, number))
-    if kind == "metadata":
-        return MetadataStep(*place, _metadata(one), _metadata(other))
-    if kind != "swap":
-        raise ValueError("step")
-    return SwapStep(*place, _mark(one), _mark(other))
-
-
-def _metadata(value: Json) -> Metadata:
-    mode, modified_ns = _of(list, value)
-    return Metadata(_of(int, mode), None if modified_ns is None else _of(int, modified_ns))
-
-
-def _mark(value: Json) -> EntryMark | None:
-    if value is None:
-        return None
-    kind, inode, size_bytes, modified_ns, held = _of(list, value)
-    return EntryMark(
-        MarkKind(_of(str, kind)),
-        _of(int, inode),
-        _of(int, size_bytes),
-        _of(int, modified_ns),
-        _of(str, held),
     )
 
 
@@ -358,12 +296,7 @@ class JournalEntry:
         self._offset = 0
 
     def load(self) -> None:
-        """Read what the owner before us wrote, and put it on the device.
-
-        Raises:
-            IntegrityError: it cannot be read; see `decode`.
-            HostError: the disk fails.
-        """
+        """Read what the owner before us wrote, and put it on the device."""
         with converting("read the journal"):
             size_bytes = os.fstat(self._fd).st_size
             if size_bytes > limits.journal_entry_bytes_max:
@@ -371,7 +304,7 @@ class JournalEntry:
                     f"journal entry {self.name} has {size_bytes} bytes, "
                     f"over {limits.journal_entry_bytes_max}"
                 )
-            decoded = decode(self.name, _read_all(self._fd, size_bytes))
+            decoded = decode(self.name, read_bytes(self._fd, size_bytes))
             self._disk.sync(self._fd)
         self.records = decoded.records
         self._last_digest = decoded.last_digest
@@ -379,42 +312,27 @@ class JournalEntry:
 
     def begin(self, intent: Intent) -> None:
         """Say where we will act. Nothing may be done in the tree before this returns."""
-        line, digest = encode_line(self._last_digest, intent_payload(intent))
-        self._append(line, len(line), digest)
-        self._sync_directory()
-        self.records = Records(intent)
+        self._append(intent)
+        with converting("write the journal"):
+            self._disk.sync(self._dir_fd)
 
     def commit(self, steps: tuple[Step, ...]) -> None:
-        """The commit point: when this returns, the set is complete or undone as a whole.
-
-        Raises:
-            StorageFullError, HostError: it is not committed, and `abandon` is to follow.
-        """
-        line, digest = encode_line(self._last_digest, commit_payload(steps))
-        if self._offset + len(line) + len(RESERVE) > limits.journal_entry_bytes_max:
-            raise StorageFullError(
-                f"the set of {len(steps)} steps is too large for one journal entry",
-                hint="change less at once",
-            )
+        """The commit point: when this returns, the set is complete or undone as a whole."""
         try:
-            self._append(line + RESERVE, len(line), digest)
+            self._append(CommitRecord(steps), RESERVE)
         except PaddockError:
             # The record may be there, whole, though its sync failed: nobody must find it.
             with contextlib.suppress(OSError):
                 os.pwrite(self._fd, _VOID, self._offset)
             raise
-        self.records = Records(self.records.intent, steps)
 
     def undo(self) -> None:
         """Whoever comes after us undoes the set, and does not complete it."""
-        self._mark(RecordKind.UNDO)
-        self.records = Records(self.records.intent, self.records.steps, is_undone=True)
+        self._append(UndoRecord())
 
     def end(self) -> None:
         """Nothing is left to decide. Only now what was displaced may be removed."""
-        self._mark(RecordKind.END)
-        old = self.records
-        self.records = Records(old.intent, old.steps, old.is_undone, is_ended=True)
+        self._append(EndRecord())
 
     def forget(self) -> None:
         """Remove the entry: nothing that it speaks of is left in the tree."""
@@ -435,23 +353,24 @@ class JournalEntry:
             fd, self._fd = self._fd, -1
             unlock(fd)
 
-    def _mark(self, kind: RecordKind) -> None:
-        line, digest = encode_line(self._last_digest, mark_payload(kind))
-        self._append(line, len(line), digest)
-
-    def _append(self, content: bytes, line_bytes: int, digest: str) -> None:
+    def _append(self, record: Record, reserve: bytes = b"") -> None:
+        records = self.records.followed_by(record)
+        if records is None:
+            raise InternalError(f"a journal entry goes on with {record!r}")
+        line, digest = encode_line(self._last_digest, payload_of(record))
+        if self._offset + len(line) + len(reserve) > limits.journal_entry_bytes_max:
+            raise StorageFullError(
+                "the set is too large for one journal entry", hint="change less at once"
+            )
         # write → sync, each record. After a failed write or sync the place of the next
         # record stays: what stands there then is a torn record, and is written over.
         with converting("write the journal"):
             os.lseek(self._fd, self._offset, os.SEEK_SET)
-            self._disk.write(self._fd, content)
+            self._disk.write(self._fd, line + reserve)
             self._disk.sync(self._fd)
-        self._offset += line_bytes
+        self._offset += len(line)
         self._last_digest = digest
-
-    def _sync_directory(self) -> None:
-        with converting("write the journal"):
-            self._disk.sync(self._dir_fd)
+        self.records = records
 
 
 class UnclaimedEntry(Struct, frozen=True):
@@ -472,12 +391,7 @@ class Journal:
 
     @classmethod
     def open(cls, directory: str, disk: Disk) -> Self:
-        """Open the journal in `directory`, which is made where it is missing; its parent is not.
-
-        Raises:
-            ConfigError: a link or no directory stands there, or others may write to it.
-            HostError: it cannot be opened.
-        """
+        """Open the journal in `directory`, which is made where it is missing; its parent is not."""
         with converting(f"open the journal {quote(directory)}"):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(directory, PRIVATE_DIRECTORY_MODE)
@@ -493,17 +407,12 @@ class Journal:
         self.close()
 
     def close(self) -> None:
-        """Let the directory go; a second time does nothing."""
         if self._dir_fd >= 0:
             fd, self._dir_fd = self._dir_fd, -1
             os.close(fd)
 
     def new_entry(self) -> JournalEntry:
-        """An empty entry, ours; its `begin` comes next.
-
-        Raises:
-            StorageFullError, HostError.
-        """
+        """An empty entry, ours; its `begin` comes next."""
         with converting("write the journal"):
             for _ in range(_NAMES_TRIED_MAX):
                 name = secrets.token_hex(16) + _SUFFIX
@@ -520,9 +429,6 @@ class Journal:
         Nothing of them was read yet; see `JournalEntry.load`. An entry that the caller
         neither forgets nor releases is released when the next one is asked for. What
         cannot be opened is told, and stops nobody.
-
-        Raises:
-            HostError: the journal cannot be listed.
         """
         with converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))
@@ -540,20 +446,10 @@ class Journal:
         # Threat: one entry that we may not open (root's, in a plane of another user), or what
         # is none (a link, a device) would keep every later set from being made.
         try:
-            fd = os.open(name, _CLAIM, dir_fd=self._dir_fd)
-        except FileNotFoundError:
-            return None  # its owner lived, and was done
+            fd = open_locked(self._dir_fd, name, _CLAIM)
         except OSError as failure:
             return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
-        try:
-            # Looked at again under the lock: it may have been forgotten before we had it.
-            if try_lock(fd) and leads_to(self._dir_fd, name, fd):
-                return JournalEntry(self._disk, self._dir_fd, name, fd)
-        except OSError as failure:
-            os.close(fd)
-            return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
-        os.close(fd)
-        return None
+        return None if fd is None else JournalEntry(self._disk, self._dir_fd, name, fd)
 
 
 def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:
@@ -566,12 +462,3 @@ def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:
         f"the journal entry {name} belongs to user {owner} and cannot be opened: {said}; "
         "it is settled when that user opens the plane"
     )
-
-
-def _read_all(fd: int, size_bytes: int) -> bytes:
-    pieces: list[bytes] = []
-    offset = 0
-    while piece := os.pread(fd, size_bytes - offset, offset):
-        pieces.append(piece)
-        offset += len(piece)
-    return b"".join(pieces)

@@ -9,13 +9,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.storage.atomic import host_errors
+from paddock.storage.atomic import held_open, host_errors
 from paddock.text.show import quote
 
 T = TypeVar("T")
@@ -23,11 +23,9 @@ _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
 
 Identity = tuple[int, int]
-"""Device and inode."""
 
 
 def identity_of(fd: int) -> Identity:
-    """What a descriptor stands for."""
     status = os.fstat(fd)
     return status.st_dev, status.st_ino
 
@@ -65,6 +63,25 @@ def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
     return True
 
 
+def open_locked(dir_fd: int | None, name: str | Path, flags: int) -> int | None:
+    """Open a file or directory and take its lock; None where another has it, or it is gone."""
+    try:
+        fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
+    except FileNotFoundError:
+        if flags & os.O_CREAT:
+            raise
+        return None
+    try:
+        # Looked at again under the lock: its holder may have removed it before we had it.
+        if try_lock(fd) and leads_to(dir_fd, name, fd):
+            return fd
+    except BaseException:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
 def unlock(fd: int) -> None:
     """Give the lock up and close; a child forked meanwhile holds a copy, and would keep it."""
     try:
@@ -73,65 +90,51 @@ def unlock(fd: int) -> None:
         os.close(fd)
 
 
-@contextmanager
-def locked(directory: Path) -> Generator[None, None, None]:
-    """Hold the exclusive lock of `directory`.
+def locked(directory: Path) -> AbstractContextManager[None]:
+    """Hold the exclusive lock of `directory`. HostError: not in path_lock_timeout_s."""
+    return _waited(directory, fcntl.LOCK_EX)
 
-    Raises:
-        HostError: not had within `limits.path_lock_timeout_s`.
-    """
-    with _opened(directory) as fd:
-        _acquire(fd, directory, fcntl.LOCK_EX)
+
+def shared(directory: Path) -> AbstractContextManager[None]:
+    """Keep whoever wants the exclusive lock out; any number may at once."""
+    return _waited(directory, fcntl.LOCK_SH)
+
+
+def try_locked(directory: Path) -> AbstractContextManager[bool]:
+    """As `locked` without waiting: whether the lock is ours."""
+    return _tried(directory, fcntl.LOCK_EX)
+
+
+def try_shared(directory: Path) -> AbstractContextManager[bool]:
+    return _tried(directory, fcntl.LOCK_SH)
+
+
+@contextmanager
+def _waited(directory: Path, kind: int) -> Generator[None]:
+    with held_open(_open(directory)) as fd:
+        with host_errors("locking", directory):
+            is_ours = wait_for_lock(fd, kind)
+        if not is_ours:
+            raise HostError(
+                f"{quote(str(directory))} was locked by another process"
+                f" for {limits.path_lock_timeout_s:g} s",
+                where=str(directory),
+                hint="end the other paddock process, then try again",
+            )
         yield
 
 
 @contextmanager
-def try_locked(directory: Path) -> Generator[bool, None, None]:
-    """The same without waiting: whether the lock is ours. Raises: HostError."""
-    with _opened(directory) as fd:
-        yield _try(fd, directory, fcntl.LOCK_EX)
+def _tried(directory: Path, kind: int) -> Generator[bool]:
+    with held_open(_open(directory)) as fd:
+        with host_errors("locking", directory):
+            is_ours = try_lock(fd, kind)
+        yield is_ours
 
 
-@contextmanager
-def shared(directory: Path) -> Generator[None, None, None]:
-    """Keep whoever wants the exclusive lock out; any number may at once. Raises: as `locked`."""
-    with _opened(directory) as fd:
-        _acquire(fd, directory, fcntl.LOCK_SH)
-        yield
-
-
-@contextmanager
-def try_shared(directory: Path) -> Generator[bool, None, None]:
-    """The same without waiting: False where somebody has the exclusive lock. Raises: HostError."""
-    with _opened(directory) as fd:
-        yield _try(fd, directory, fcntl.LOCK_SH)
-
-
-@contextmanager
-def _opened(directory: Path) -> Generator[int, None, None]:
+def _open(directory: Path) -> int:
     with host_errors("locking", directory):
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _try(fd: int, directory: Path, kind: int) -> bool:
-    with host_errors("locking", directory):
-        return try_lock(fd, kind)
-
-
-def _acquire(fd: int, directory: Path, kind: int) -> None:
-    with host_errors("locking", directory):
-        is_ours = wait_for_lock(fd, kind)
-    if not is_ours:
-        raise HostError(
-            f"{quote(str(directory))} was locked by another process"
-            f" for {limits.path_lock_timeout_s:g} s",
-            where=str(directory),
-            hint="end the other paddock process, then try again",
-        )
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 _anew: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.WeakKeyDictionary()

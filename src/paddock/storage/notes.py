@@ -19,11 +19,11 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Final, Literal, Self, TypeAlias, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field, to_builtins
 
-from paddock.storage.disk import DIRECTORY, READ, Disk, converting
-from paddock.storage.locks import call_after_fork, try_lock
-from paddock.storage.shelf import Shelf, chunks_of, names_in, open_directory
+from paddock.storage.disk import DIRECTORY, READ, Disk, converting, read_bytes
+from paddock.storage.locks import call_after_fork, open_locked
+from paddock.storage.shelf import Shelf, names_in, open_directory
 from paddock.values.calls import Json
 
 _NOTES: Final = "notes"
@@ -35,7 +35,7 @@ _RUNNING_S_MAX: Final = 86_400
 """No call runs for a day; an older note holds nothing back from being pruned."""
 
 
-class CallMark(Struct, frozen=True):
+class CallMark(Struct, frozen=True, array_like=True):
     """Which call is at work, as its ledger entries name it.
 
     Threat: a model chooses `call_id`, and may give one twice; what tells a call from
@@ -54,12 +54,10 @@ class CallMark(Struct, frozen=True):
 DoingKind: TypeAlias = Literal[
     "created", "overwritten", "edited", "moved", "deleted", "mode", "touched"
 ]
-"""What is done to an entry, as notes, the ledger and a call's result tell it."""
 DoingEntry: TypeAlias = Literal["file", "link", "directory"]
-"""What it is done to."""
 
 
-class Doing(Struct, frozen=True):
+class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What is about to be done to one entry of a workspace.
 
     `before` and `after` are versions, None for absence.
@@ -121,10 +119,7 @@ class Notes:
             os.close(self._dir_fd)
 
     def write(self, call: CallMark, *doings: Doing) -> list[int]:
-        """Note what is about to be done, durably; the notes' numbers, for `over`.
-
-        Raises: StorageFullError, HostError.
-        """
+        """Note what is about to be done, durably; the notes' numbers, for `over`."""
         with self._mutex, converting("note a call in the history"):
             own = self._file
             if own is None:
@@ -174,10 +169,12 @@ class Notes:
                 self._remove_if_ended(name, ended)
 
     def _remove_if_ended(self, name: str, ended: Collection[Note]) -> None:
-        fd = os.open(name, READ, dir_fd=self._dir_fd)
+        fd = open_locked(self._dir_fd, name, READ)
+        if fd is None:
+            return
         try:
             # Read under the lock: its process may have noted more before it went.
-            if try_lock(fd) and all(note in ended for note in _read(self._dir_fd, name)):
+            if all(note in ended for note in _read(self._dir_fd, name)):
                 self._disk.unlink(self._dir_fd, name)
         finally:
             os.close(fd)
@@ -207,12 +204,11 @@ class _OwnFile(Struct):
 
     def write(self, call: CallMark, doings: Sequence[Doing]) -> list[int]:
         first = self.last_number + 1
-        mark = [call.call_id, call.tool, call.agent, call.session_id, call.intent]
-        head = f'"at":{time.time()},"call":{_encode(mark)},"doing":'
-        text = "".join(
-            f'{{"note":{number},{head}{_encode([getattr(doing, name) for name in _DOING])}}}\n'
-            for number, doing in enumerate(doings, first)
-        ).encode("ascii")
+        lines = [
+            _Line(number, time.time(), call, doing) for number, doing in enumerate(doings, first)
+        ]
+        # ASCII only, so that names that are not UTF-8 come back as they were.
+        text = "".join(f"{_encode(to_builtins(line))}\n" for line in lines).encode("ascii")
         try:
             self.disk.write(self.fd, text)
             self.disk.sync(self.fd)
@@ -251,25 +247,16 @@ class _OwnFile(Struct):
         os.close(self.fd)
 
 
-_DOING: Final = (
-    "path",
-    "kind",
-    "entry",
-    "before",
-    "after",
-    "to",
-    "mode",
-    "made",
-    "entry_after",
-    "is_kept",
-    "mode_after",
-)
-_DOING_OPTIONAL: Final = 1
-"""So many at the end are missing in notes of a version that did not write them."""
+class _Line(Struct, frozen=True):
+    note: int
+    at: float
+    call: CallMark
+    doing: Doing
 
 
+_DOING_MEMBERS_MIN: Final = 10
+"""The last one is missing in notes of a version that did not write it."""
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
-"""ASCII only, so that names that are not UTF-8 come back as they were."""
 
 
 def _read_all(dir_fd: int) -> tuple[Note, ...]:
@@ -288,14 +275,16 @@ def _read(dir_fd: int, name: str) -> list[Note]:
     finally:
         os.close(fd)
     notes: dict[int, Note] = {}
-    for line in text.splitlines():
+    for text_line in text.splitlines():
         try:
-            record = cast("dict[str, Json]", json.loads(line))
+            record = cast("dict[str, Json]", json.loads(text_line))
             for number in record.get("over", ()):
                 notes.pop(number, None)
             if "note" in record:
-                notes[record["note"]] = _note_of(name, record)
-        except (ValueError, TypeError, LookupError, AttributeError):
+                line = convert(record, _Line)
+                if len(record["doing"]) >= _DOING_MEMBERS_MIN:
+                    notes[line.note] = Note(name, line.at, line.call, line.doing)
+        except (ValueError, TypeError, LookupError, AttributeError, ValidationError):
             continue  # torn by a kill, before the act that it is about
     return list(notes.values())
 
@@ -304,16 +293,7 @@ def _end_of(fd: int) -> bytes:
     """The newest lines: of too many, it is the calls at work that are to be found."""
     size_bytes = os.fstat(fd).st_size
     if size_bytes <= _FILE_BYTES_MAX:
-        return b"".join(chunks_of(fd, size_bytes))
+        return read_bytes(fd, size_bytes)
     # One byte more: it tells whether the first line is whole.
-    text = os.pread(fd, _FILE_BYTES_MAX + 1, size_bytes - _FILE_BYTES_MAX - 1)
+    text = read_bytes(fd, _FILE_BYTES_MAX + 1, size_bytes - _FILE_BYTES_MAX - 1)
     return text[text.find(b"\n") + 1 :]
-
-
-def _note_of(file: str, record: dict[str, Json]) -> Note:
-    kept = cast("list[Json]", record["doing"])
-    if not len(_DOING) - _DOING_OPTIONAL <= len(kept) <= len(_DOING):
-        raise ValueError(f"a note of {len(kept)} members")
-    doing = dict(zip(_DOING, kept, strict=False))
-    doing["made"] = tuple(doing["made"])
-    return Note(file, float(record["at"]), CallMark(*record["call"]), Doing(**doing))

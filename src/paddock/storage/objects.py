@@ -12,10 +12,6 @@ what was put, which costs less than checking it.
 Where a file system lacks O_TMPFILE the file has a name in `incoming/` meanwhile, which
 the next user of the store removes. See `HeldFile` for large files, `prune` for the size.
 
-Also here:
-
-- Keeping a large file without copying it: the file that is displaced becomes the object.
-
 Dangers: whoever can write to the store can forge what undo brings back, so every object
 is checked against its name when it is read; undo writes through the workspace like any
 tool, so it reaches nothing that the fence does not.
@@ -36,8 +32,8 @@ from typing import Final, Self
 from msgspec import Struct
 
 from paddock.errors import FileChangedError, HostError, StorageFullError
-from paddock.storage.atomic import require_private
-from paddock.storage.disk import READ, Disk, converting
+from paddock.storage.atomic import held_open, require_private
+from paddock.storage.disk import PRIVATE_MODE, READ, Disk, converting, digest_of_file
 from paddock.storage.locks import call_after_fork
 from paddock.storage.prune import pinned, prune, remove, remove_pin, write_pin
 from paddock.storage.shelf import (
@@ -46,12 +42,10 @@ from paddock.storage.shelf import (
     Staged,
     StoreLock,
     add_usage,
-    content_of,
-    digest_of_file,
     name_of,
     open_object,
-    read_usage,
 )
+from paddock.text.show import quote
 from paddock.values.entries import digest_of
 
 #     link to incoming/ → fsync → (the writer exchanges the files) → nobody has it open for
@@ -72,36 +66,13 @@ _NOT_HERE: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOENT}
 )
 """link(2): another file system or mount, no hard links there, no /proc."""
-_PRIVATE_MODE: Final = 0o600
-
-
-def can_be_held(fd: int) -> bool:
-    """Whether an open file could become an object once it has lost its place."""
-    status = os.fstat(fd)
-    return (
-        stat.S_ISREG(status.st_mode)
-        and status.st_size >= HELD_BYTES_MIN
-        and status.st_nlink == 1
-        and status.st_uid == os.geteuid()
-    )
-
-
-def hold(shelf: Shelf, fd: int) -> tuple[str, int] | None:
-    """See `Shelf.hold`; None where the file gets no second name."""
-    try:
-        return shelf.hold(fd)
-    except OSError as failure:
-        if failure.errno in _NOT_HERE:
-            return None
-        raise
 
 
 class HeldFile(Struct):
     """A large file that is about to lose its place. End it with `settle` or `release`."""
 
-    shelf: Shelf
-    lock: StoreLock
     store: "ObjectStore"
+    share: int
     digest: str
     name: str | None
     """In `incoming/`; None once it is over."""
@@ -109,12 +80,8 @@ class HeldFile(Struct):
     """The file's change time when it got that name."""
 
     def require_untouched(self) -> None:
-        """Asked before the file loses its place: its digest is known from before.
-
-        Raises:
-            FileChangedError: somebody has written to it.
-        """
-        name, incoming_fd = self.name, self.shelf.incoming_fd
+        """Asked before the file loses its place, since its digest is known from before."""
+        name, incoming_fd = self.name, self.store.shelf.incoming_fd
         if name is None:
             return
         if os.stat(name, dir_fd=incoming_fd, follow_symlinks=False).st_ctime_ns != self.changed_ns:
@@ -123,11 +90,8 @@ class HeldFile(Struct):
     def settle(self) -> None:
         """The file has lost its place: it becomes the object, durably.
 
-        Where that fails it keeps its name in `incoming/`, and is made an object by the
-        next who sweeps: it is kept in any case.
-
-        Raises:
-            FileChangedError: somebody writes to it, and it is not what was read any more.
+        Where that fails it keeps its name in `incoming/`, and whoever sweeps next makes it
+        one. FileChangedError: somebody writes to it, and it is not what was read any more.
         """
         if self.name is None:
             return
@@ -137,12 +101,11 @@ class HeldFile(Struct):
         except (OSError, StorageFullError, HostError):
             return
         finally:
-            self.lock.release()
+            self.store.lock.release(self.share)
 
     def _make_object(self, held: str) -> None:
-        shelf = self.shelf
-        fd = os.open(held, READ, dir_fd=shelf.incoming_fd)
-        try:
+        shelf = self.store.shelf
+        with held_open(os.open(held, READ, dir_fd=shelf.incoming_fd)) as fd:
             if _nobody_writes(fd):
                 self._rename(held, fd)
                 return
@@ -150,17 +113,15 @@ class HeldFile(Struct):
                 raise _changed()
             self.store.sync()
             shelf.disk.unlink(shelf.incoming_fd, held)
-        finally:
-            os.close(fd)
 
     def _rename(self, held: str, fd: int) -> None:
-        shelf, name = self.shelf, name_of(self.digest)
+        shelf, name = self.store.shelf, name_of(self.digest)
         more = os.fstat(fd).st_size - shelf.size_of(name)
         shelf.disk.replace(shelf.incoming_fd, held, shelf.fd, name)
         shelf.disk.sync(shelf.fd)
         # Its age is that of the file that it was, and its mode may let others in.
         shelf.disk.touch(shelf.fd, name)
-        shelf.disk.set_mode(fd, _PRIVATE_MODE)
+        shelf.disk.set_mode(fd, PRIVATE_MODE)
         self.store.count(more)
 
     def release(self) -> None:
@@ -169,11 +130,11 @@ class HeldFile(Struct):
             return
         held, self.name = self.name, None
         try:
-            self.shelf.disk.unlink(self.shelf.incoming_fd, held)
+            self.store.shelf.disk.unlink(self.store.shelf.incoming_fd, held)
         except OSError:
             return  # swept later: it is one more copy of a content, and no less of any
         finally:
-            self.lock.release()
+            self.store.lock.release(self.share)
 
 
 def _changed() -> FileChangedError:
@@ -198,8 +159,6 @@ def _nobody_writes(fd: int) -> bool:
 
 _STAGED_MAX: Final = 64
 """Puts that wait for `sync` at most, each holding a descriptor."""
-_UNCOUNTED_MAX: Final = 64
-_UNCOUNTED_BYTES_MAX: Final = 4_000_000
 _KEEP: Final = "keep what is about to be replaced"
 
 
@@ -208,33 +167,29 @@ class ObjectStore:
 
     What is put is on the device, and found by others, after the next `sync`. One object
     serves any number of threads, and any number of processes may have one store open.
-
-    Raises, each method: StorageFullError (no space), HostError (anything else of the host).
     """
 
     __slots__ = (
         "__weakref__",
         "_bytes_max",
-        "_lock",
         "_mutex",
-        "_shelf",
+        "_share",
         "_staged",
         "_swept",
-        "_told_at_bytes",
-        "_uncounted",
-        "_uncounted_bytes",
         "_usage_bytes",
+        "lock",
+        "shelf",
     )
 
     def __init__(self, shelf: Shelf, bytes_max: int) -> None:
-        self._shelf = shelf
+        self.shelf = shelf
         self._bytes_max = bytes_max
-        self._lock = StoreLock(shelf.fd)
+        self.lock = StoreLock(shelf.fd)
         self._mutex = threading.RLock()
         self._staged: dict[str, Staged] = {}
         self._swept = False
-        self._uncounted = self._uncounted_bytes = self._usage_bytes = 0
-        self._told_at_bytes = min(_UNCOUNTED_BYTES_MAX, bytes_max // 16)
+        self._share: int | None = None
+        self._usage_bytes = 0
         call_after_fork(self, ObjectStore._after_fork)
 
     def _after_fork(self) -> None:
@@ -243,15 +198,11 @@ class ObjectStore:
         staged, self._staged = self._staged, {}
         for draft in staged.values():
             os.close(draft.fd)
-        self._uncounted = self._uncounted_bytes = 0
+        self._share = None
 
     @classmethod
     def open(cls, directory: str, *, bytes_max: int, disk: Disk | None = None) -> Self:
-        """Open the store in `directory`, made if it is missing; its parent is there.
-
-        Raises:
-            ConfigError: a link or no directory stands there, or others may write to it.
-        """
+        """Open the store in `directory`, made if it is missing; its parent is there."""
         require_private(Path(directory))
         with converting("open the history"):
             return cls(Shelf.open(disk or Disk(), directory), bytes_max)
@@ -266,15 +217,8 @@ class ObjectStore:
         """Let the store go, and what was put and not synced. Nothing works afterwards."""
         with self._mutex, converting("close the history"):
             self._drop()
-            try:
-                self._tell()
-            finally:
-                self._lock.close()
-                self._shelf.close()
-
-    @property
-    def shelf(self) -> Shelf:
-        return self._shelf
+            self.lock.close()
+            self.shelf.close()
 
     # Putting
 
@@ -285,7 +229,7 @@ class ObjectStore:
             if digest not in self._staged:
                 draft = self._new_draft()
                 try:
-                    self._shelf.disk.write(draft.fd, content)
+                    self.shelf.disk.write(draft.fd, content)
                 except BaseException:
                     self._abandon(draft)
                     raise
@@ -297,9 +241,6 @@ class ObjectStore:
         """Keep an open file's content, from its first byte; its digest.
 
         With a `digest` that is known the bytes are only copied, by the kernel where it can.
-
-        Raises:
-            HostError: the file became shorter meanwhile.
         """
         with converting(_KEEP):
             size_bytes = os.fstat(fd).st_size
@@ -308,7 +249,7 @@ class ObjectStore:
                 if known not in self._staged:
                     draft = self._new_draft()
                     try:
-                        draft.size_bytes = self._shelf.disk.copy(fd, draft.fd, size_bytes)
+                        draft.size_bytes = self.shelf.disk.copy(fd, draft.fd, size_bytes)
                         if draft.size_bytes != size_bytes:
                             raise HostError("a file became shorter while the history kept it")
                     except BaseException:
@@ -323,7 +264,7 @@ class ObjectStore:
         The caller's to close. None where the file system lacks O_TMPFILE.
         """
         with converting(_KEEP):
-            return self._shelf.disk.open_unnamed(self._shelf.fd)
+            return self.shelf.disk.open_unnamed(self.shelf.fd)
 
     def adopt(self, fd: int, digest: str) -> None:
         """Keep a filled draft of `open_draft`: it becomes the object itself, nothing is copied.
@@ -348,13 +289,13 @@ class ObjectStore:
     def _new_draft(self) -> Staged:
         self._begin_draft()
         try:
-            return self._shelf.draft()
+            return self.shelf.draft()
         except BaseException:
             self._end()
             raise
 
     def _abandon(self, draft: Staged) -> None:
-        self._shelf.discard(draft)
+        self.shelf.discard(draft)
         self._end()
 
     def hold_file(self, fd: int, digest: str) -> HeldFile | None:
@@ -364,41 +305,46 @@ class ObjectStore:
         pruned until what is returned is over; it is kept for good when that is settled.
         """
         with converting(_KEEP):
-            if not can_be_held(fd):
+            status = os.fstat(fd)
+            is_large = stat.S_ISREG(status.st_mode) and status.st_size >= HELD_BYTES_MIN
+            if not is_large or status.st_nlink != 1 or status.st_uid != os.geteuid():
                 return None
             with self._mutex:
                 self._begin()
                 try:
-                    held = hold(self._shelf, fd)
-                    if held is None:
+                    name, changed_ns = self.shelf.hold(fd)
+                    share = self.lock.acquire()
+                except OSError as failure:
+                    if failure.errno in _NOT_HERE:
                         return None
-                    self._lock.acquire()
+                    raise
                 finally:
                     self._end()
-            return HeldFile(self._shelf, self._lock, self, digest, *held)
+            return HeldFile(self, share, digest, name, changed_ns)
 
     def recover(self) -> None:
         """Keep what killed processes were about to. The first put does it."""
         with self._mutex, converting("keep what a killed process left"):
             self._swept = True
-            with self._lock.alone() as is_alone:
+            with self.lock.alone() as is_alone:
                 if is_alone:
-                    self.count(self._shelf.sweep())
+                    self.count(self.shelf.sweep())
 
     def _begin(self) -> None:
         """Share the lock from the first put on until `sync`."""
         if not self._swept:
             self.recover()
-        if not self._staged:
-            self._lock.acquire()
+        if self._share is None:
+            self._share = self.lock.acquire()
 
     def _end(self) -> None:
-        if not self._staged:
-            self._lock.release()
+        if not self._staged and self._share is not None:
+            self.lock.release(self._share)
+            self._share = None
 
     def sync(self) -> None:
         """Give everything that was put its name, and wait until it is on the device."""
-        shelf = self._shelf
+        shelf = self.shelf
         with self._mutex, converting(_KEEP):
             try:
                 if self._staged:
@@ -415,21 +361,17 @@ class ObjectStore:
             drafts = list(self._staged.values())
             self._staged.clear()
             for draft in drafts:
-                self._shelf.discard(draft)
-            self._lock.release()
+                self.shelf.discard(draft)
+        self._end()
 
     def held(self) -> AbstractContextManager[None]:
         """While it lasts no process prunes: until what was put is named by something."""
-        return self._lock.shared()
+        return self.lock.shared()
 
     # Reading
 
     def has(self, digest: str) -> bool:
-        """Whether the content is there; it is not read.
-
-        Raises:
-            IntegrityError: `digest` is none.
-        """
+        """Whether the content is there; it is not read."""
         if digest in self._staged:
             return True
         with converting("read the history"):
@@ -451,16 +393,9 @@ class ObjectStore:
                 os.close(found.fd)
 
     def read(self, digest: str) -> bytes:
-        """The content.
-
-        Raises:
-            IntegrityError: it is damaged; the message names it.
-            HostError: it is not there (any more).
-        """
         return b"".join(self._content(digest))
 
     def verify(self, digest: str) -> None:
-        """Read the content and throw it away; raises as `read` does."""
         for _ in self._content(digest):
             continue
 
@@ -470,41 +405,36 @@ class ObjectStore:
         What was written when it raises is to be thrown away.
         """
         for piece in self._content(digest):
-            self._shelf.disk.write(fd, piece)
+            self.shelf.disk.write(fd, piece)
 
     def _find(self, digest: str) -> OpenObject | None:
-        return open_object(self._shelf.fd, digest)
+        return open_object(self.shelf.fd, digest)
 
     def _content(self, digest: str) -> Generator[bytes]:
         if digest in self._staged:
             self.sync()
         with converting("read the history"):
-            yield from content_of(self._find(digest), digest)
+            found = self._find(digest)
+            if found is None:
+                raise HostError(
+                    f"the history does not keep the content {quote(digest)} any more",
+                    hint="it was pruned to keep to [history] bytes_max",
+                )
+            try:
+                yield from found.content()
+            finally:
+                os.close(found.fd)
 
     # Size
 
     def count(self, size_bytes: int) -> None:
-        """So many bytes more are there. Told to others now and then, for it costs a lock."""
-        with self._mutex:
-            self._uncounted_bytes += size_bytes
-            self._uncounted += 1
-            if self._uncounted > _UNCOUNTED_MAX or self._uncounted_bytes > self._told_at_bytes:
-                self._tell()
-
-    def _tell(self) -> None:
-        more, self._uncounted_bytes, self._uncounted = self._uncounted_bytes, 0, 0
-        if more:
-            self._usage_bytes = add_usage(self._shelf.fd, more)
-
-    @property
-    def bytes_max(self) -> int:
-        return self._bytes_max
+        """So many bytes more are there."""
+        if size_bytes:
+            self._usage_bytes = add_usage(self.shelf.fd, size_bytes)
 
     def usage_bytes(self) -> int:
-        """What the objects take together on the disk."""
         with self._mutex, converting("read the history"):
-            self._tell()
-            return read_usage(self._shelf.fd)
+            return add_usage(self.shelf.fd, 0)
 
     def is_over(self) -> bool:
         """Whether `prune` would do something, by what was known when it was told last."""
@@ -515,30 +445,23 @@ class ObjectStore:
 
         `until_s`: in seconds since 1970, after which the pin is nothing; None: until
         `unpin`. To be called inside the `held` in which the contents were put, or found.
-
-        Raises:
-            IntegrityError: one of them is no digest.
         """
         self.sync()
         with self.held(), converting(_KEEP):
-            write_pin(self._shelf, name, digests, until_s)
+            write_pin(self.shelf, name, digests, until_s)
 
     def unpin(self, name: str) -> None:
-        """What was pinned under this name may be pruned; no such pin is fine."""
         with converting("let a content go"):
-            remove_pin(self._shelf, name)
+            remove_pin(self.shelf, name)
 
     def forget(self, digest: str) -> bool:
         """Remove this content, durably, whether it is pinned or not; whether it was there.
 
         Its name goes. What a device, a snapshot or a backup still holds of it, stays there.
-
-        Raises:
-            IntegrityError: `digest` is none.
         """
         self.sync()
         with self._mutex, converting("remove a content"):
-            freed = remove(self._shelf, digest)
+            freed = remove(self.shelf, digest)
             self.count(-(freed or 0))
         return freed is not None
 
@@ -548,11 +471,10 @@ class ObjectStore:
         `keep`: digests that stay, whatever the size, as what is pinned does. Does nothing, and
         frees 0, while anybody else is putting: the next one prunes.
         """
-        with self._mutex, converting("prune the history"), self._lock.alone() as is_alone:
+        with self._mutex, converting("prune the history"), self.lock.alone() as is_alone:
             if not is_alone:
                 return 0
-            self._uncounted_bytes = self._uncounted = 0
-            spared = pinned(self._shelf, time.time())
-            freed = prune(self._shelf, self._bytes_max, keep, spared)
-            self._usage_bytes = read_usage(self._shelf.fd)
+            spared = pinned(self.shelf, time.time())
+            freed = prune(self.shelf, self._bytes_max, keep, spared)
+            self._usage_bytes = add_usage(self.shelf.fd, 0)
             return freed

@@ -10,11 +10,6 @@ Rules kept here:
 A content that alone is larger than the bound is kept all the same: a write whose old
 content cannot be brought back would be worse than a store that is too large for a
 while. It is the first to go once something newer is kept.
-
-Also here:
-
-- What the newest call replaced: it stays, however full the store is.
-- Contents that are not pruned though no call at work needs them: what waits for an answer.
 """
 
 import contextlib
@@ -28,21 +23,21 @@ from typing import Final
 
 from paddock.errors import InternalError
 from paddock.pattern import lazy_pattern
-from paddock.storage.disk import READ
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import READ, read_bytes
 from paddock.storage.shelf import (
     PACKED,
     PACKED_BYTES_MAX,
     PACKED_BYTES_MIN,
     ObjectRow,
     Shelf,
-    chunks_of,
+    add_usage,
     list_objects,
     name_of,
     names_in,
     open_directory,
     pack,
     pays,
-    reset_usage,
 )
 from paddock.text.show import quote
 
@@ -67,36 +62,24 @@ def mark_newest(shelf: Shelf, digests: Collection[str]) -> None:
     """Say that the newest call replaced these. Raises: OSError; then what stood there stays."""
     content = "".join(f"{name_of(digest)}\n" for digest in sorted(digests)).encode("ascii")
     own = f"{time.time_ns():0{_TIME_DIGITS}d}-{secrets.token_hex(8)}"
-    dir_fd = open_directory(shelf.disk, shelf.fd, _NEWEST)
-    try:
-        fd = shelf.disk.create(dir_fd, own)
-        try:
+    with held_open(open_directory(shelf.disk, shelf.fd, _NEWEST)) as dir_fd:
+        with held_open(shelf.disk.create(dir_fd, own)) as fd:
             shelf.disk.write(fd, content)
-        finally:
-            os.close(fd)
         for name in names_in(dir_fd):
             if name < own:
                 with contextlib.suppress(FileNotFoundError):
                     shelf.disk.unlink(dir_fd, name)
-    finally:
-        os.close(dir_fd)
 
 
 def newest(shelf: Shelf) -> set[str]:
     """The names of the objects that stay. Raises: OSError: then nothing may be pruned."""
-    dir_fd = open_directory(shelf.disk, shelf.fd, _NEWEST)
-    try:
+    with held_open(open_directory(shelf.disk, shelf.fd, _NEWEST)) as dir_fd:
         return {line for name in names_in(dir_fd) for line in _lines(dir_fd, name)}
-    finally:
-        os.close(dir_fd)
 
 
 def _lines(dir_fd: int, name: str) -> list[str]:
-    fd = os.open(name, READ, dir_fd=dir_fd)
-    try:
-        text = b"".join(chunks_of(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX)))
-    finally:
-        os.close(fd)
+    with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
+        text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
     return text.decode("ascii", "replace").splitlines()
 
 
@@ -122,15 +105,12 @@ def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collectio
             spared = {*map(name_of, keep), *pinned, *newest(shelf)}
             total -= _forget_oldest(shelf, rows, total - goal, spared)
         shelf.disk.sync(shelf.fd)
-    reset_usage(shelf.fd, total)
+    add_usage(shelf.fd, 0, total)
     return before - total
 
 
 def remove(shelf: Shelf, digest: str) -> int | None:
-    """Remove one object, durably; how many bytes that freed, None where it was not there.
-
-    Raises: IntegrityError where `digest` is none; OSError.
-    """
+    """Remove one object, durably; how many bytes that freed, None where it was not there."""
     name, freed = name_of(digest), None
     for stands in (name, name + PACKED):
         with contextlib.suppress(FileNotFoundError):
@@ -151,14 +131,11 @@ def _pack_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int) -> int:
             PACKED_BYTES_MIN <= row.size_bytes <= PACKED_BYTES_MAX
         ):
             continue
-        fd = os.open(row.name, READ, dir_fd=shelf.fd)
-        try:
+        with held_open(os.open(row.name, READ, dir_fd=shelf.fd)) as fd:
             left -= _SAMPLED_BYTES
             if pays(fd):
                 left -= row.size_bytes
                 freed += _packed(shelf, row, fd)
-        finally:
-            os.close(fd)
     return freed
 
 
@@ -210,53 +187,38 @@ _FOR_EVER: Final = "-"
 
 
 def write_pin(shelf: Shelf, name: str, digests: Collection[str], until_s: float | None) -> None:
-    """Pin these under a name, whatever it held before; see `ObjectStore.pin`. Raises: OSError."""
     _require_name(name)
     for digest in digests:
         name_of(digest)  # IntegrityError where it is none
     until = _FOR_EVER if until_s is None else str(int(until_s) + 1)
     content = "".join(f"{line}\n" for line in (until, *sorted(digests))).encode("ascii")
-    dir_fd = open_directory(shelf.disk, shelf.fd, _PINS)
-    try:
+    with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
         draft = secrets.token_hex(16) + _DRAFT
         try:
-            fd = shelf.disk.create(dir_fd, draft)
-            try:
+            with held_open(shelf.disk.create(dir_fd, draft)) as fd:
                 shelf.disk.write(fd, content)
                 shelf.disk.sync(fd)
-            finally:
-                os.close(fd)
             shelf.disk.replace(dir_fd, draft, dir_fd, name)
         except BaseException:
             with contextlib.suppress(OSError):
                 shelf.disk.unlink(dir_fd, draft)
             raise
         shelf.disk.sync(dir_fd)
-    finally:
-        os.close(dir_fd)
 
 
 def remove_pin(shelf: Shelf, name: str) -> None:
-    """Unpin; no such pin is fine. Raises: OSError."""
     _require_name(name)
-    dir_fd = open_directory(shelf.disk, shelf.fd, _PINS)
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            shelf.disk.unlink(dir_fd, name)
-    finally:
-        os.close(dir_fd)
+    pins = held_open(open_directory(shelf.disk, shelf.fd, _PINS))
+    with pins as dir_fd, contextlib.suppress(FileNotFoundError):
+        shelf.disk.unlink(dir_fd, name)
 
 
 def pinned(shelf: Shelf, now_s: float) -> set[str]:
     """The names of the objects that are pinned now; pins whose time is over go.
 
     To be called by whoever has the store's lock alone: a draft is a dead process's then.
-
-    Raises:
-        OSError: a pin cannot be read: then nothing may be pruned.
     """
-    dir_fd = open_directory(shelf.disk, shelf.fd, _PINS)
-    try:
+    with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
         found: set[str] = set()
         for name in names_in(dir_fd):
             kept = None if name.endswith(_DRAFT) else _read(dir_fd, name, now_s)
@@ -265,18 +227,11 @@ def pinned(shelf: Shelf, now_s: float) -> set[str]:
             else:
                 found |= kept
         return found
-    finally:
-        os.close(dir_fd)
 
 
 def _read(dir_fd: int, name: str, now_s: float) -> set[str] | None:
     """Of one pin; None where its time is over. What is no digest in it pins nothing."""
-    fd = os.open(name, READ, dir_fd=dir_fd)
-    try:
-        text = b"".join(chunks_of(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX)))
-    finally:
-        os.close(fd)
-    until, *digests = text.decode("ascii", "replace").splitlines() or [_FOR_EVER]
+    until, *digests = _lines(dir_fd, name) or [_FOR_EVER]
     if until.isdecimal() and int(until) <= now_s:
         return None
     return {digest.partition(":")[2] for digest in digests}

@@ -7,13 +7,6 @@ What stands there:
     usage, notes/, pins/     see there
     incoming/<random>.part   a draft, where the file system lacks O_TMPFILE
     incoming/<random>.held   a second name of a large file that is about to be replaced
-
-Also here:
-
-- How an object stands on the disk: as it is, or packed by zlib under a name that says so.
-- Reading one object, checked against its name.
-- How many bytes the store holds, without counting them each time.
-- Who may change the store when: many put at once, one prunes alone.
 """
 
 import contextlib
@@ -21,9 +14,8 @@ import fcntl
 import hashlib
 import os
 import secrets
-import threading
 import zlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final, Self
 
@@ -32,7 +24,17 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import HostError, IntegrityError
 from paddock.pattern import lazy_pattern
-from paddock.storage.disk import DIRECTORY, PRIVATE_DIRECTORY_MODE, READ, Disk, converting
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import (
+    CHUNK_BYTES,
+    DIRECTORY,
+    PRIVATE_DIRECTORY_MODE,
+    READ,
+    Disk,
+    chunks_of,
+    converting,
+    write_chunks,
+)
 from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lock
 from paddock.text.show import quote
 from paddock.values.entries import DIGEST_PREFIX
@@ -50,47 +52,15 @@ PACKED_BYTES_MAX: Final = 64_000_000
 _SAMPLE_BYTES: Final = 65_536
 _PAYS_BELOW: Final = 0.8
 _LEVEL: Final = 6
-_CHUNK_BYTES: Final = 1 << 20
 
 
 def name_of(digest: str) -> str:
-    """The name under which the content with this digest stands, as it is.
-
-    Raises:
-        IntegrityError: it is no digest. Threat: one read from a record that somebody
-            wrote could be a path.
-    """
+    """The name under which the content with this digest stands, as it is."""
     found = _DIGEST.fullmatch(digest)
+    # Threat: one read from a record that somebody wrote could be a path.
     if found is None:
         raise IntegrityError(f"{quote(digest)} is no digest of an object")
     return found[1]
-
-
-def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:
-    """An open file's first bytes, piece by piece; fewer if it ends before."""
-    offset = 0
-    while offset < size_bytes:
-        chunk = os.pread(fd, min(_CHUNK_BYTES, size_bytes - offset), offset)
-        if not chunk:
-            return
-        yield chunk
-        offset += len(chunk)
-
-
-def written(pieces: Iterable[bytes], disk: Disk, fd: int) -> str:
-    """Write the pieces to an open file; the digest of them all."""
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-        disk.write(fd, piece)
-    return DIGEST_PREFIX + digest.hexdigest()
-
-
-def digest_of_file(fd: int, size_bytes: int) -> str:
-    digest = hashlib.sha256()
-    for piece in chunks_of(fd, size_bytes):
-        digest.update(piece)
-    return DIGEST_PREFIX + digest.hexdigest()
 
 
 def pays(fd: int) -> bool:
@@ -111,18 +81,14 @@ def pack(disk: Disk, from_fd: int, to_fd: int, size_bytes: int) -> str:
 
 
 def unpacked(fd: int) -> Generator[bytes]:
-    """The content of a packed object, piece by piece.
-
-    Raises:
-        ValueError: it is not what zlib made, is cut, or holds more than PACKED_BYTES_MAX.
-    """
+    """The content of a packed object, piece by piece."""
     unpacker = zlib.decompressobj()
     total = 0
     for chunk in chunks_of(fd, os.fstat(fd).st_size):
         rest = chunk
         while rest and not unpacker.eof:
             try:
-                piece = unpacker.decompress(rest, _CHUNK_BYTES)
+                piece = unpacker.decompress(rest, CHUNK_BYTES)
             except zlib.error as failure:
                 raise ValueError(str(failure)) from failure
             total += len(piece)
@@ -157,7 +123,6 @@ class Shelf(Struct, frozen=True):
 
     @classmethod
     def open(cls, disk: Disk, directory: str) -> Self:
-        """Open them, made where they are missing. Raises: OSError."""
         fd = open_directory(disk, None, directory)
         try:
             return cls(disk, fd, open_directory(disk, fd, _INCOMING))
@@ -167,10 +132,7 @@ class Shelf(Struct, frozen=True):
 
     @classmethod
     def look(cls, disk: Disk, directory: str, nowhere: str) -> Self:
-        """Open them for reading; what is missing is not made: `nowhere` stands for it.
-
-        Raises: OSError.
-        """
+        """Open them for reading; what is missing is not made: `nowhere` stands for it."""
         fd = _open_or(nowhere, directory, None)
         try:
             return cls(disk, fd, _open_or(nowhere, _INCOMING, fd))
@@ -183,7 +145,6 @@ class Shelf(Struct, frozen=True):
         os.close(self.fd)
 
     def draft(self) -> Staged:
-        """A new file that nobody sees."""
         fd = self.disk.open_unnamed(self.fd)
         if fd is not None:
             return Staged(fd, None)
@@ -217,7 +178,6 @@ class Shelf(Struct, frozen=True):
         return more
 
     def size_of(self, name: str) -> int:
-        """The bytes of one object on the disk; 0 where there is none."""
         try:
             return os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size
         except FileNotFoundError:
@@ -253,12 +213,11 @@ class Shelf(Struct, frozen=True):
         return more
 
     def _keep_held(self, name: str) -> int:
-        fd = os.open(name, READ, dir_fd=self.incoming_fd)
-        try:
+        with held_open(os.open(name, READ, dir_fd=self.incoming_fd)) as fd:
             size_bytes = os.fstat(fd).st_size
             staged = self.draft()
             try:
-                digest = written(chunks_of(fd, size_bytes), self.disk, staged.fd)
+                digest = write_chunks(chunks_of(fd, size_bytes), self.disk, staged.fd)
                 staged.size_bytes = size_bytes
                 self.disk.sync(staged.fd)
                 more = self.place(staged, name_of(digest))
@@ -266,8 +225,6 @@ class Shelf(Struct, frozen=True):
                 return more
             finally:
                 self.discard(staged)
-        finally:
-            os.close(fd)
 
 
 def _open_or(nowhere: str, directory: str, dir_fd: int | None) -> int:
@@ -279,11 +236,8 @@ def _open_or(nowhere: str, directory: str, dir_fd: int | None) -> int:
 
 def names_in(dir_fd: int) -> list[str]:
     # Opened anew: a descriptor that threads share has one place in the listing for all.
-    fd = os.open(".", DIRECTORY, dir_fd=dir_fd)
-    try:
+    with held_open(os.open(".", DIRECTORY, dir_fd=dir_fd)) as fd:
         return os.listdir(fd)
-    finally:
-        os.close(fd)
 
 
 def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
@@ -297,11 +251,8 @@ def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
             return os.open(name, DIRECTORY, dir_fd=dir_fd)
     fd = os.open(name, DIRECTORY, dir_fd=dir_fd)
     try:
-        parent = os.open("..", DIRECTORY, dir_fd=fd)
-        try:
+        with held_open(os.open("..", DIRECTORY, dir_fd=fd)) as parent:
             disk.sync(parent)
-        finally:
-            os.close(parent)
     except BaseException:
         os.close(fd)
         raise
@@ -316,42 +267,29 @@ class OpenObject(Struct, frozen=True):
     is_packed: bool
 
     def content(self) -> Generator[bytes]:
-        """The content, piece by piece.
-
-        Raises:
-            IntegrityError: at the end, if it is not what the digest says.
-        """
+        """The content, piece by piece."""
         hashed = hashlib.sha256()
-        pieces = unpacked(self.fd) if self.is_packed else chunks_of(self.fd, _size(self.fd))
+        pieces = (
+            unpacked(self.fd) if self.is_packed else chunks_of(self.fd, os.fstat(self.fd).st_size)
+        )
         try:
             for piece in pieces:
                 hashed.update(piece)
                 yield piece
         except ValueError as failure:
-            raise damaged(self.digest, str(failure)) from failure
+            raise self._damaged(str(failure)) from failure
         if DIGEST_PREFIX + hashed.hexdigest() != self.digest:
-            raise damaged(self.digest, "its content has another digest")
+            raise self._damaged("its content has another digest")
 
-
-def _size(fd: int) -> int:
-    return os.fstat(fd).st_size
-
-
-def damaged(digest: str, why: str) -> IntegrityError:
-    """The refusal of an object that is not what its name says."""
-    return IntegrityError(
-        f"the object {digest} of the history is damaged: {why}",
-        hint="restore it from a backup; what refers to it cannot be undone",
-    )
+    def _damaged(self, why: str) -> IntegrityError:
+        return IntegrityError(
+            f"the object {self.digest} of the history is damaged: {why}",
+            hint="restore it from a backup; what refers to it cannot be undone",
+        )
 
 
 def open_object(dir_fd: int, digest: str) -> OpenObject | None:
-    """The object with this digest, None where there is none.
-
-    Raises:
-        IntegrityError: `digest` is none.
-        OSError: the disk fails.
-    """
+    """The object with this digest, None where there is none."""
     name = name_of(digest)
     # Packing names the packed object before it removes the other, so a second look at
     # the first would find no more than one at the second does.
@@ -363,102 +301,64 @@ def open_object(dir_fd: int, digest: str) -> OpenObject | None:
     return None
 
 
-def content_of(found: OpenObject | None, digest: str) -> Generator[bytes]:
-    """The content with this digest, as it was found, piece by piece, checked at the end.
-
-    Raises:
-        IntegrityError: it is damaged.
-        HostError: it is not there.
-    """
-    if found is None:
-        raise HostError(
-            f"the history does not keep the content {quote(digest)} any more",
-            hint="it was pruned to keep to [history] bytes_max",
-        )
-    try:
-        yield from found.content()
-    finally:
-        os.close(found.fd)
-
-
 class StoreLock:
-    """flock(2) on the store's directory, which a put shares until its content has a name.
+    """flock(2) on the store's directory: whoever puts shares it, whoever prunes has it alone.
 
-    flock belongs to the open file, so a process has one of its own for this, which its
-    threads share and count; a forked child opens another.
+    Each share has an open file of its own, since a lock belongs to that. A forked child lets
+    go of its parent's, which would last as long as the child.
     """
 
-    __slots__ = ("__weakref__", "_count", "_dir_fd", "_fd", "_mutex")
+    __slots__ = ("__weakref__", "_dir_fd", "_shares")
 
     def __init__(self, dir_fd: int) -> None:
         self._dir_fd = dir_fd
-        self._mutex = threading.Lock()
-        self._count = 0
-        self._fd = -1
+        self._shares: set[int] = set()
         call_after_fork(self, StoreLock._after_fork)
 
     def _after_fork(self) -> None:
-        # The parent keeps its lock, with all the shares in it.
-        self._mutex = threading.Lock()
-        fd, self._fd, self._count = self._fd, -1, 0
-        if fd >= 0:
-            os.close(fd)
+        while self._shares:
+            os.close(self._shares.pop())
 
     def close(self) -> None:
-        with self._mutex:
-            if self._fd >= 0:
-                fd, self._fd = self._fd, -1
-                unlock(fd)
+        while self._shares:
+            unlock(self._shares.pop())
 
     @contextmanager
     def shared(self) -> Generator[None]:
         """While it lasts nothing is pruned. May be taken again inside itself."""
-        self.acquire()
+        share = self.acquire()
         try:
             yield
         finally:
-            self.release()
+            self.release(share)
 
-    def acquire(self) -> None:
-        """Share the lock until `release`. Raises: HostError, not in time."""
-        with self._mutex:
-            if self._count == 0:
-                self._open()
-                with converting("lock the history"):
-                    wait_for_store(self._fd, fcntl.LOCK_SH)
-            self._count += 1
+    def acquire(self) -> int:
+        """Share the lock until what is returned is released. Raises: HostError, not in time."""
+        with converting("lock the history"):
+            fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
+            try:
+                wait_for_store(fd, fcntl.LOCK_SH)
+            except BaseException:
+                os.close(fd)
+                raise
+        self._shares.add(fd)
+        return fd
 
-    def release(self) -> None:
-        """Give one share back."""
-        with self._mutex:
-            # None is left where a child was forked while it had this one.
-            self._count = max(0, self._count - 1)
-            if self._count == 0:
-                self._unlock()
+    def release(self, share: int) -> None:
+        # It is not there in a child that was forked while its parent had it.
+        if share in self._shares:
+            self._shares.remove(share)
+            unlock(share)
 
     @contextmanager
     def alone(self) -> Generator[bool]:
         """The lock for ourselves if it is free right now: whether it was."""
-        with self._mutex:
-            is_alone = not self._count and self._try_alone()
-            try:
-                yield is_alone
-            finally:
-                if is_alone:
-                    self._unlock()
-
-    def _open(self) -> None:
-        if self._fd < 0:
-            with converting("lock the history"):
-                self._fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
-
-    def _try_alone(self) -> bool:
-        self._open()
-        return try_lock(self._fd)
-
-    def _unlock(self) -> None:
-        if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        with converting("lock the history"):
+            fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
+        try:
+            yield try_lock(fd)
+        finally:
+            unlock(fd)
 
 
 def wait_for_store(fd: int, kind: int) -> None:
@@ -478,31 +378,15 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIGITS: Final = 20
 
 
-def add_usage(dir_fd: int, size_bytes: int) -> int:
-    """Move the number by `size_bytes`, which may be negative; return what it is then."""
-    return _set(dir_fd, size_bytes, None)
-
-
-def read_usage(dir_fd: int) -> int:
-    """The number as it stands; counted if there is none."""
-    return _set(dir_fd, 0, None)
-
-
-def reset_usage(dir_fd: int, size_bytes: int) -> None:
-    _set(dir_fd, 0, size_bytes)
-
-
-def _set(dir_fd: int, more: int, counted: int | None) -> int:
-    fd = os.open(_NAME, _FLAGS, 0o600, dir_fd=dir_fd)
-    try:
+def add_usage(dir_fd: int, size_bytes: int, counted: int | None = None) -> int:
+    """Move the number by `size_bytes`, from what was `counted`; return what it is then."""
+    with held_open(os.open(_NAME, _FLAGS, 0o600, dir_fd=dir_fd)) as fd:
         wait_for_store(fd, fcntl.LOCK_EX)
         base = _parsed(os.pread(fd, _DIGITS + 1, 0)) if counted is None else counted
         # When it is counted, what is added stands there already.
-        total = count_usage(dir_fd) if base is None else max(0, base + more)
+        total = count_usage(dir_fd) if base is None else max(0, base + size_bytes)
         os.pwrite(fd, f"{total:0{_DIGITS}d}\n".encode(), 0)
         return total
-    finally:
-        os.close(fd)
 
 
 def _parsed(text: bytes) -> int | None:

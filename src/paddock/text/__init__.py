@@ -3,7 +3,7 @@
     edit       a new text in the place of an old one: found, put in, shown with the lines round it
     changes    what changed between two texts
     show       text as somebody sees it
-    json       strict JSON from callers, with its places; pieces put in and taken out
+    json       one strict reader, where values stand, the writers; pieces put in and taken out
 
 Rules kept here:
   * a line ends with LF; a CR right before it belongs to the line's end, a lone

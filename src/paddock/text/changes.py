@@ -58,7 +58,6 @@ def _lines(content: bytes) -> list[bytes]:
 
 
 def _content_rows(mark: str, lines: Sequence[bytes]) -> Iterator[str]:
-    """A row for each, and what there is to say about it in a row of its own."""
     for line in lines:
         text = line.removesuffix(b"\n").decode("utf-8", "backslashreplace")
         # Cut before it is escaped: a line may be as long as the whole content.
@@ -139,7 +138,6 @@ class _BoundedMatcher(SequenceMatcher[bytes]):
 
 
 def _same(old: Sequence[bytes], new: Sequence[bytes], places: range, shift: int) -> int:
-    """How many lines at the first of `places` stand `shift` lines on in `new`, too."""
     for count, at in enumerate(places):
         if old[at] != new[at + shift]:
             return count

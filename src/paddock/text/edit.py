@@ -107,7 +107,6 @@ def _advance(content: bytes, at: int, count: int) -> int:
 
 
 def _has_ends(found: bytes, pieces: list[bytes]) -> bool:
-    """Whether each CRLF that the sought `pieces` spell out is one in what was found."""
     return not pieces or all(
         piece in (sought, sought + _CR_LOCATE)
         for piece, sought in zip(found.split(_LF_LOCATE), pieces, strict=True)
@@ -212,7 +211,6 @@ class _Change:
         self._adapts = b"\r\n" not in old and _BARE_NEWLINE.search(self._inserted) is not None
 
     def at(self, content: bytes, place: Span, ends: "_LineEnds") -> tuple[Span, bytes]:
-        """The bytes that go, and those that come, where old stands at `place`."""
         old, front, back = self._old, self._front, self._back
         start = place.start + _width(content, place.start, old[:front])
         end = place.end - _width_back(content, place.end, old[len(old) - back :])
@@ -271,7 +269,6 @@ def _follows_cr(text: bytes, count: int) -> bool:
 
 
 def _shared_length(left: bytes, right: bytes) -> int:
-    """Length of the common prefix of two byte strings of equal length."""
     if left == right:
         return len(left)
     low, high = 0, len(left)
@@ -404,7 +401,6 @@ def _agreed(lines: list[str], wanted: list[str], begin: int, left: int) -> tuple
 
 
 def _most_similar(wanted: str, lines: list[str]) -> list[int]:
-    """The indices of the most similar lines, nearest first."""
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted.strip())
     scored: list[tuple[float, int]] = []
@@ -480,7 +476,6 @@ def _back_lines(content: bytes, at: int, count: int) -> int:
 
 
 def _forward_lines(content: bytes, at: int, count: int) -> int:
-    """Just past the `count`th line end from `at` on, or the content's end."""
     end = at
     for _ in range(count):
         end = content.find(b"\n", end) + 1

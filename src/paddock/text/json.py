@@ -1,19 +1,17 @@
-"""One JSON object from its text, read strictly: what models and callers write as arguments.
+"""JSON: one strict reader, the writers, and one editor. Pure.
 
-A key given twice, NaN and infinities, and nesting over `limits.argument_depth_max` are
-refused: a reader that picks one meaning may pick another than the writer's (RFC 8259,
-sections 4 and 6, leaves both open).
+A key given twice, NaN and infinities are refused wherever we read: a reader that picks
+one meaning may pick another than the writer's (RFC 8259, sections 4 and 6, leaves both
+open). What is read becomes a typed value with `msgspec.convert`, as a type of base `Strict`.
 
-Also here:
-
-- JSON text with its places: where each value stands in a file that belongs to somebody.
-- Pieces put into JSON text and taken out of it.
+The editor puts pieces into JSON text and takes them out again: a settings file belongs to
+somebody, and is never written anew.
 """
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, cast
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple, NoReturn, cast
 
 from msgspec import Struct, field
 
@@ -23,7 +21,7 @@ from paddock.pattern import lazy_pattern
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
-JSON_NAMES: Final = {
+JSON_NAMES: Final[dict[type, str]] = {
     str: "a string",
     bool: "a boolean",
     int: "an integer",
@@ -35,13 +33,82 @@ JSON_NAMES: Final = {
 _EXAMPLE: Final = 'give one object, such as {"path": "README.md"}'
 _TOO_DEEP_HINT: Final = f"at most {limits.argument_depth_max} levels of objects and arrays"
 
+Way = tuple[str | int, ...]
+"""Names of members and positions of items, from the top."""
+
+
+# --- the reader --------------------------------------------------------------------
+
+
+class BrokenJsonError(ValueError):
+    """Why a text is not JSON that every reader reads alike. `line` is 0 where it is not known."""
+
+    def __init__(
+        self,
+        kind: Literal["syntax", "twice", "constant", "depth", "value"],
+        what: str,
+        line: int = 0,
+        column: int = 0,
+    ) -> None:
+        super().__init__(what)
+        self.kind = kind
+        self.what = what
+        """What stands there; of `twice` the name alone."""
+        self.line = line
+        self.column = column
+
+
+def read_json(text: str) -> Json:
+    """Return the value of one JSON text. Raises: BrokenJsonError."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except BrokenJsonError:
+        raise
+    except json.JSONDecodeError as error:
+        what = error.msg[:1].lower() + error.msg[1:]
+        raise BrokenJsonError("syntax", what, error.lineno, error.colno) from None
+    except RecursionError:
+        raise BrokenJsonError("depth", "the nesting is too deep") from None
+    except ValueError as error:  # An integer of more digits than Python converts.
+        raise BrokenJsonError("value", str(error)) from None
+
+
+def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        # Threat: two readers that keep different ones see different values.
+        raise BrokenJsonError("twice", _repeated(pairs) or "")
+    return found
+
+
+def _repeated(pairs: list[tuple[str, Json]]) -> str | None:
+    known: set[str] = set()
+    return next((name for name, _ in pairs if name in known or known.add(name)), None)
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise BrokenJsonError("constant", f"{word} is not a JSON number")
+
+
+def has_half_character(value: Json) -> bool:
+    """Whether a text in it holds half of a surrogate pair, which JSON can write as an escape."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def json_name(value: Json) -> str:
+    return JSON_NAMES.get(type(cast("object", value)), "a value of no JSON type")
+
 
 def parse_object(source: str | bytes, subject: str = "the arguments are") -> dict[str, Json]:
     """The object that `source` is. `subject` begins the message where it is none.
 
     Raises:
         InvalidArgumentsError: not JSON, not an object, a key given twice, NaN,
-            nested too deep, or over `limits.argument_bytes_max`.
+            nested over `limits.argument_depth_max`, or over `limits.argument_bytes_max`.
     """
     if len(source) > limits.argument_bytes_max:
         unit = "bytes" if isinstance(source, bytes) else "characters"
@@ -51,29 +118,47 @@ def parse_object(source: str | bytes, subject: str = "the arguments are") -> dic
         )
     try:
         # Given bytes, json guesses UTF-16 and UTF-32 as well.
-        text = source.decode("utf-8-sig") if isinstance(source, bytes) else source
-        value: Json = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = read_json(source.decode("utf-8-sig") if isinstance(source, bytes) else source)
     except UnicodeDecodeError as error:
         raise InvalidArgumentsError(
             f"{subject} not UTF-8 at byte {error.start}", hint="send the text as UTF-8"
         ) from None
-    except json.JSONDecodeError as error:
-        raise InvalidArgumentsError(
-            f"{subject} not JSON: {error.msg.lower()}",
-            where=f"line {error.lineno}, column {error.colno}",
-            hint=_EXAMPLE,
-        ) from None
-    except RecursionError:
-        raise InvalidArgumentsError(f"{subject} nested too deep", hint=_TOO_DEEP_HINT) from None
-    except ValueError as error:  # An integer of more digits than Python converts.
-        raise InvalidArgumentsError(
-            f"{subject} not usable: {error}", hint="give a shorter number, or a string"
-        ) from None
+    except BrokenJsonError as error:
+        raise _unusable(error, subject) from None
     if not isinstance(value, dict):
         raise InvalidArgumentsError(f"{subject} {json_name(value)}, not an object", hint=_EXAMPLE)
     if _is_too_deep(value):
         raise InvalidArgumentsError(f"{subject} nested too deep", hint=_TOO_DEEP_HINT)
     return cast("dict[str, Json]", value)
+
+
+def _unusable(error: BrokenJsonError, subject: str) -> InvalidArgumentsError:
+    if error.kind == "syntax":
+        where = f"line {error.line}, column {error.column}"
+        return InvalidArgumentsError(
+            f"{subject} not JSON: {error.what}", where=where, hint=_EXAMPLE
+        )
+    if error.kind == "twice":
+        return InvalidArgumentsError(
+            f"{quote(error.what)} is given twice",
+            where=show_name(error.what[:80]),
+            hint="give every name once: nobody knows which of the two is meant",
+        )
+    if error.kind == "constant":
+        return InvalidArgumentsError(error.what, hint="give a finite number")
+    if error.kind == "depth":
+        return InvalidArgumentsError(f"{subject} nested too deep", hint=_TOO_DEEP_HINT)
+    return InvalidArgumentsError(
+        f"{subject} not usable: {error.what}", hint="give a shorter number, or a string"
+    )
+
+
+def _is_too_deep(value: Json) -> bool:
+    level = [value]  # level by level, as a stack would run out
+    for _ in range(limits.argument_depth_max):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [one for many in inner for one in many if isinstance(one, dict | list)]
+    return bool(level)
 
 
 class Twice(NamedTuple):
@@ -89,61 +174,68 @@ def find_twice(source: str) -> Twice | None:
 
     Raises: ValueError, RecursionError: it is no JSON.
     """
-    first: Twice | None = None
-    last: str | None = None
+    found: list[str | None] = []
 
     def look(pairs: list[tuple[str, None]]) -> None:
-        nonlocal first, last
-        known: set[str] = set()
-        last = next((name for name, _ in pairs if name in known or known.add(name)), None)
-        if last is not None and first is None:
-            first = Twice(last, False)
+        found.append(_repeated(pairs))
 
     # Objects come from the inside out. No number is made: it may have any count of digits.
     json.loads(source, object_pairs_hook=look, parse_int=str, parse_float=str)
-    return Twice(last, True) if last is not None else first
+    if found and found[-1] is not None:
+        return Twice(found[-1], True)
+    return next((Twice(name, False) for name in found if name is not None), None)
 
 
-def json_name(value: Json) -> str:
-    return next(
-        (name for kind, name in JSON_NAMES.items() if type(value) is kind),
-        "a value of no JSON type",
-    )
+class Strict(Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of what is converted from JSON: msgspec is strict only if told."""
 
 
-def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found: dict[str, Json] = {}
-    for name, value in pairs:
-        if name in found:
-            raise InvalidArgumentsError(
-                f"{quote(name)} is given twice",
-                where=show_name(name[:80]),
-                hint="give every name once: nobody knows which of the two is meant",
-            )
-        found[name] = value
+def find_lines(text: str) -> dict[Way, int]:
+    """The line of each member's name and of each item; nothing of a text that does not scan."""
+    found: dict[Way, int] = {}
+    try:
+        top = _Scanner(text).whole()
+    except BrokenJsonError:
+        return found
+    line, here = 1, 0
+    for way, start in sorted(_starts(top, ()), key=lambda each: each[1]):
+        line, here = line + text.count("\n", here, start), start
+        found[way] = line
     return found
 
 
-def _no_constant(word: str) -> Json:
-    raise InvalidArgumentsError(f"{word} is not a JSON number", hint="give a finite number")
+def _starts(node: "Node", way: Way) -> Iterator[tuple[Way, int]]:
+    for member in node.members:
+        yield (*way, member.name), member.start
+        yield from _starts(member.node, (*way, member.name))
+    for position, item in enumerate(node.items):
+        yield (*way, position), item.start
+        yield from _starts(item, (*way, position))
 
 
-def _is_too_deep(value: Json) -> bool:
-    """Whether there are more levels than allowed; level by level, as a stack would run out."""
-    level = [value]
-    for _ in range(limits.argument_depth_max):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
+def repeated_line(text: str) -> int:
+    """The line where a name stands for the second time, or 1."""
+    try:
+        _Scanner(text).whole()
+    except BrokenJsonError as error:
+        return error.line if error.kind == "twice" else 1
+    return 1
 
 
-# Pure.
+# --- the writers -------------------------------------------------------------------
+
+
+def compact_json(value: Json) -> bytes:
+    """The one spelling of what is signed: compact JSON in UTF-8, members in their order."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def canonical_json(value: Json) -> str:
+    """The one spelling of what is hashed: compact JSON, members sorted by name."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+# --- the editor: where values stand --------------------------------------------------
 #
 # Comments (`//`, `/* */`) and a comma behind the last member are read over.
 
@@ -165,21 +257,17 @@ class Node(Struct):
     end: int = 0
     members: "list[Member]" = field(default_factory=list["Member"])
     items: "list[Node]" = field(default_factory=list["Node"])
+    names: set[str] = field(default_factory=set[str])
+    """Of the members: none is given twice."""
 
     def find(self, name: str) -> "Node | None":
         return next((member.node for member in self.members if member.name == name), None)
 
 
 class Member(Struct):
-    """A member of an object: its name, where that begins, its value."""
-
     name: str
     start: int
     node: Node
-
-
-Way = tuple[str | int, ...]
-"""Names of members and positions of items, from the top."""
 
 
 def parse_text(text: str, file: str = "") -> Node:
@@ -188,14 +276,22 @@ def parse_text(text: str, file: str = "") -> Node:
     Raises:
         ConfigError: it is none, gives a key twice, or nests deeper than `DEPTH_MAX`.
     """
-    scanner = _Scanner(text, file)
-    return scanner.whole()
+    try:
+        return _Scanner(text).whole()
+    except BrokenJsonError as error:
+        what = (
+            f"the key {quote(error.what)} is given twice" if error.kind == "twice" else error.what
+        )
+        raise ConfigError(
+            f"the settings are no JSON: {what}",
+            where=f"{file}:{error.line}" if file else f"line {error.line}",
+            hint="mend the file first; nothing was changed",
+        ) from None
 
 
 class _Scanner:
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.file = file
         self.depth = 0
 
     def whole(self) -> Node:
@@ -243,8 +339,9 @@ class _Scanner:
         if match is None:
             raise self.broken(at, "a name in quotes is expected")
         name = self.decoded(match[0], at)
-        if node.find(name) is not None:
-            raise self.broken(at, f"the key {quote(name)} is given twice")
+        if name in node.names:
+            raise self.broken(at, name, "twice")
+        node.names.add(name)
         colon = self.skip(match.end())
         if self.text[colon : colon + 1] != ":":
             raise self.broken(colon, "a colon is expected")
@@ -262,37 +359,26 @@ class _Scanner:
         except ValueError:
             raise self.broken(at, "a text with an escape that is none") from None
 
-    def broken(self, at: int, what: str) -> ConfigError:
-        line = self.text.count("\n", 0, at) + 1
-        return ConfigError(
-            f"the settings are no JSON: {what}",
-            where=f"{self.file}:{line}" if self.file else f"line {line}",
-            hint="mend the file first; nothing was changed",
-        )
+    def broken(
+        self, at: int, what: str, kind: Literal["syntax", "twice"] = "syntax"
+    ) -> BrokenJsonError:
+        return BrokenJsonError(kind, what, self.text.count("\n", 0, at) + 1)
 
 
 def text_at(text: str, node: Node | None) -> str | None:
-    """The text that a scalar stands for; None for anything else."""
-    if node is None or node.kind != "scalar" or text[node.start] != '"':
-        return None
-    try:
-        return str(json.loads(text[node.start : node.end]))
-    except ValueError:
-        return None
+    value = value_at(text, node)
+    return value if isinstance(value, str) else None
 
 
 def value_at(text: str, node: Node | None) -> Json:
     """The value at a node; None where there is none, or it cannot be read."""
-    if node is None:
-        return None
     try:
-        return json.loads(text[node.start : node.end])
+        return None if node is None else json.loads(text[node.start : node.end])
     except ValueError:
         return None
 
 
 def find_node(top: Node, way: Way) -> Node | None:
-    """The value at the end of a way."""
     node: Node | None = top
     for step in way:
         if node is None:
@@ -304,7 +390,7 @@ def find_node(top: Node, way: Way) -> Node | None:
     return node
 
 
-# Pure.
+# --- the editor: putting in and taking out ---------------------------------------------
 #
 # A settings file belongs to somebody: order, indent, line ends and comments are theirs.
 # So the text is never written anew: it is scanned for where values stand, and an edit is
@@ -375,7 +461,6 @@ class _Style(Struct, frozen=True):
 
 
 def _spaced(value: Json) -> str:
-    """A value on one line, white space behind each bracket that opens."""
     if isinstance(value, dict):
         members = cast("dict[str, Json]", value).items()
         inner = ", ".join(f"{json.dumps(name)}: {_spaced(each)}" for name, each in members)
@@ -409,7 +494,6 @@ def without(text: str, top: Node, way: Way) -> str:
 
 
 def _cut(text: str, spans: Sequence[tuple[int, int]], index: int) -> str:
-    """The text without one of several members or items, and without the comma that it had."""
     if index:
         return text[: spans[index - 1][1]] + text[spans[index][1] :]
     return text[: spans[0][0]] + text[spans[1][0] :]
@@ -477,6 +561,5 @@ def _written(value: Json, indent: str) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """The white space that the line of this place begins with."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]

@@ -1,23 +1,33 @@
 """From a model's JSON to a typed value, or to an error that names the field.
 
-An argument type is a frozen dataclass whose fields are made with `needed_text`,
+An argument type is an `ArgumentType` whose fields are made with `needed_text`,
 `optional_integer`, `flag` and the like. From it come the JSON Schema that a model
-sees and the binder that checks what the model sent. Nothing is coerced: a wrong type,
-an unknown name, a missing or empty text is an error; a number out of range is an
-error unless its field is clamped.
+sees and the binder that checks what the model sent: `msgspec` converts, strictly, and
+what it does not look at is looked at here (characters, ranges, limits of a policy).
+Nothing is coerced: a wrong type, an unknown name, a missing or empty text is an error;
+a number out of range is an error unless its field is clamped.
 
 Also here:
 
 - Result fields that the workspace tools have in common, and their JSON Schema.
 """
 
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    TypeVar,
+    cast,
+    dataclass_transform,
+)
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Meta, Struct, StructMeta, ValidationError, convert, field
+from msgspec.structs import asdict, force_setattr
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
@@ -25,8 +35,7 @@ from paddock.text.json import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
-_KEY: Final = "paddock.argument"
-_OutOfRange = Literal["refused", "clamped"]
+_SCHEMA_TYPES: Final = {str: "string", int: "integer", bool: "boolean", dict: "object"}
 
 
 class Argument(Struct, frozen=True):
@@ -34,40 +43,54 @@ class Argument(Struct, frozen=True):
 
     kind: type
     description: str
-    is_required: bool = True
+    default: object = ...
+    """`...` where the field is required."""
     may_be_empty: bool = True
     is_content: bool = False
     """Large or personal: ledgers keep a salted digest instead of the text."""
     minimum: int | None = None
     maximum: int | None = None
-    out_of_range: _OutOfRange = "refused"
+    out_of_range: Literal["refused", "clamped"] = "refused"
     limit: str = ""
     """The limit that `maximum` is, by name, where a policy may lower it."""
     choices: tuple[str, ...] = ()
     """Told to the model; the tool refuses others in its own words."""
 
+    @property
+    def is_required(self) -> bool:
+        return self.default is ...
+
+    @property
+    def converted(self) -> Any:
+        """What `msgspec` converts to: never None, which stands for what was left out."""
+        if self.kind is dict:
+            return dict[str, str]
+        return self.kind if self.may_be_empty else Annotated[self.kind, Meta(min_length=1)]
+
 
 def plain_text(description: str, *, is_content: bool = False) -> Any:
     """A required text that may be empty."""
-    return _field(Argument(str, description, is_content=is_content))
+    return Argument(str, description, is_content=is_content)
 
 
 def needed_text(description: str, *, is_content: bool = False) -> Any:
     """A required text that must not be empty."""
-    return _field(Argument(str, description, may_be_empty=False, is_content=is_content))
+    return Argument(str, description, may_be_empty=False, is_content=is_content)
 
 
 def optional_text(description: str) -> Any:
     """A text that may be left out; then the field is None. Not empty if given."""
-    return _field(Argument(str, description, is_required=False, may_be_empty=False), None)
+    return Argument(str, description, None, may_be_empty=False)
 
 
 def filled_text(description: str, default: str, choices: Iterable[str] = ()) -> Any:
     """A text that may be left out; then the field is `default`. Not empty if given."""
-    declared = Argument(
-        str, description, is_required=False, may_be_empty=False, choices=tuple(choices)
-    )
-    return _field(declared, default)
+    return Argument(str, description, default, may_be_empty=False, choices=tuple(choices))
+
+
+def content_text(description: str) -> Any:
+    """A text that may be left out, and then is empty; kept as content."""
+    return Argument(str, description, "", is_content=True)
 
 
 def optional_integer(
@@ -82,12 +105,8 @@ def optional_integer(
 
     `limit` names what it is at most where a policy may lower that; then it is `maximum`.
     """
-    return _integer(description, default, minimum, _most(maximum, limit), limit, "refused")
-
-
-def content_text(description: str) -> Any:
-    """A text that may be left out, and then is empty; kept as content."""
-    return _field(Argument(str, description, is_required=False, is_content=True), "")
+    most = _most(maximum, limit)
+    return Argument(int, description, default, minimum=minimum, maximum=most, limit=limit)
 
 
 def clamped_integer(
@@ -98,93 +117,81 @@ def clamped_integer(
     One of `maximum` and `limit` is needed. With both, a policy may lower `maximum`, and not
     raise it.
     """
-    return _integer(description, default, minimum, _most(maximum, limit), limit, "clamped")
+    return Argument(
+        int,
+        description,
+        default,
+        minimum=minimum,
+        maximum=_most(maximum, limit),
+        out_of_range="clamped",
+        limit=limit,
+    )
 
 
 def _most(maximum: int | None, limit: str) -> int | None:
     return int(getattr(limits, limit)) if limit and maximum is None else maximum
 
 
-def _integer(
-    description: str,
-    default: int | None,
-    minimum: int,
-    maximum: int | None,
-    limit: str,
-    out_of_range: _OutOfRange,
-) -> Any:
-    declared = Argument(
-        int,
-        description,
-        is_required=False,
-        minimum=minimum,
-        maximum=maximum,
-        out_of_range=out_of_range,
-        limit=limit,
-    )
-    return _field(declared, default)
-
-
 def flag(description: str, *, default: bool) -> Any:
     """A boolean that may be left out."""
-    return _field(Argument(bool, description, is_required=False), default)
+    return Argument(bool, description, default)
 
 
 def text_map(description: str) -> Any:
     """An object whose members are texts; it may be left out, and then the field is None."""
-    return _field(Argument(dict, description, is_required=False), None)
+    return Argument(dict, description, None)
 
 
-def _field(argument: Argument, default: object = dataclasses.MISSING) -> Any:
-    return dataclasses.field(default=default, metadata={_KEY: argument})
+@dataclass_transform(frozen_default=True)
+class _ArgumentMeta(StructMeta):
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> Any:
+        own = {name: each for name, each in namespace.items() if isinstance(each, Argument)}
+        fields = {
+            name: field() if each.is_required else field(default=each.default)
+            for name, each in own.items()
+        }
+        made: Any = super().__new__(mcls, name, bases, {**namespace, **fields}, **options)
+        # In place of those that the author wrote, where `int | None` would let null in.
+        made.__annotations__ = {name: each.converted for name, each in own.items()}
+        made.declared_arguments = {**getattr(made, "declared_arguments", {}), **own}
+        return made
 
 
-class ArgumentType:
-    """Base of every argument type: a frozen dataclass of `Argument` fields."""
+class ArgumentType(Struct, frozen=True, forbid_unknown_fields=True, metaclass=_ArgumentMeta):
+    """Base of every argument type: a frozen struct of `Argument` fields."""
 
-    __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    declared_arguments: ClassVar[Mapping[str, Argument]]
 
 
 A = TypeVar("A")
 
-
-_ABSENT: Final = object()
-_REQUIRED: Final = object()
-_NOTHING_CLAMPED: Final[Mapping[str, int]] = MappingProxyType({})
-_NOTHING_LOWERED: Final[Mapping[str, int]] = MappingProxyType({})
-
-# One field, laid out for the loop that binds a call. A plain tuple: unpacking a named one
-# costs a third of the whole binding.
-_Slot = tuple[str, type, bool, int | None, object, Callable[[object, object], None]]
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Binder(Generic[A]):
-    """Checks a call's arguments against one argument type; compiled once.
+    """Checks a call's arguments against one argument type."""
 
-    A frozen dataclass's own constructor costs more than all checks together, so
-    the slots are filled directly; nothing else ever holds the unfinished value.
-    """
-
-    __slots__ = ("_by_name", "_needed", "_slots", "_type", "schema")
+    __slots__ = ("_type", "declared", "schema")
 
     def __init__(self, type_: type[A]) -> None:
-        fields = dataclasses.fields(type_)  # pyright: ignore[reportArgumentType] - `A` is a dataclass
+        """Raises: TypeError: a field of `type_` is not an `Argument`, or it is no such type."""
+        if not (isinstance(type_, _ArgumentMeta) and issubclass(type_, ArgumentType)):
+            raise TypeError(f"{type_!r} is no argument type")
         self._type = type_
-        self._by_name: dict[str, Argument] = {f.name: f.metadata[_KEY] for f in fields}
-        self._slots = tuple(_slot_of(type_, field) for field in fields)
-        self._needed = tuple(
-            n for n, a in self._by_name.items() if a.is_required and not a.may_be_empty
-        )
-        self.schema: dict[str, Json] = self._make_schema()
-
-    @property
-    def declared(self) -> Mapping[str, Argument]:
-        """Field name → what it accepts."""
-        return self._by_name
+        self.declared: Mapping[str, Argument] = type_.declared_arguments
+        if tuple(self.declared) != type_.__struct_fields__:
+            raise TypeError(f"a field of {type_.__name__} is not described")
+        self.schema: dict[str, Json] = {
+            "type": "object",
+            "properties": {name: _schema_of(each) for name, each in self.declared.items()},
+            "required": [name for name, each in self.declared.items() if each.is_required],
+            "additionalProperties": False,
+        }
 
     def bind(
-        self, given: Mapping[str, Json], lowered: Mapping[str, int] = _NOTHING_LOWERED
+        self, given: Mapping[str, Json], lowered: Mapping[str, int] = _NOTHING
     ) -> tuple[A, Mapping[str, int]]:
         """The typed arguments, and the numbers that were clamped (name → value used).
 
@@ -195,69 +202,55 @@ class Binder(Generic[A]):
             UnknownArgumentError: a name that the tool does not have.
             InvalidArgumentsError: missing, empty, mistyped or out of range.
         """
-        bound = object.__new__(self._type)
-        clamped = _NOTHING_CLAMPED
-        left = len(given)
-        for name, kind, must_be_filled, minimum, default, put in self._slots:
-            value = given.get(name, _ABSENT)
-            if type(value) is kind:
-                left -= 1
-                if kind is str:
-                    if must_be_filled and not value:
-                        raise self._missing(name)
-                    if not value.isascii():
-                        _require_characters(name, value)
-                elif kind is dict:
-                    _require_texts(name, value)
-                elif minimum is not None:
-                    used = _in_range(name, _raised(self._by_name[name], lowered), value)
-                    if used != value:
-                        clamped = {**clamped, name: used}
-                        value = used
-                put(bound, value)
-            elif value is _ABSENT and default is not _REQUIRED:
-                put(bound, default)
-            else:
-                raise self._problem(name, value, given)
-        if left:
-            raise self._unknown(given)
-        return bound, self._lower(bound, given, lowered, clamped) if lowered else clamped
-
-    def _lower(
-        self,
-        bound: A,
-        given: Mapping[str, Json],
-        lowered: Mapping[str, int],
-        clamped: Mapping[str, int],
-    ) -> Mapping[str, int]:
-        used = dict(clamped)
-        for name, _, _, _, _, put in self._slots:
-            declared = self._by_name[name]
-            most = lowered.get(declared.limit)
+        try:
+            bound = convert(given, self._type)
+        except (ValidationError, UnicodeEncodeError):
+            raise self._fault(given) from None
+        clamped: dict[str, int] = {}
+        for name, declared in self.declared.items():
             value = getattr(bound, name)
-            if most is None or value <= most:
-                continue
             if name in given:
-                _in_range(name, replace(declared, maximum=most), value)
-            put(bound, most)
-            used[name] = most
-        return used
+                if type(given[name]) is not declared.kind:  # an enum of a program, say
+                    raise _mistyped(name, declared, given[name])
+                _require_characters(name, value)
+            if declared.minimum is None or value is None:
+                continue
+            most = _most_of(declared, lowered)
+            used = max(value, declared.minimum)
+            used = used if most is None else min(used, most)
+            if used == value:
+                continue
+            if name in given and declared.out_of_range == "refused":
+                raise _out_of_range(name, declared.minimum, most, value)
+            force_setattr(bound, name, used)
+            clamped[name] = used
+        return bound, clamped
 
     def values(self, given: Mapping[str, Json]) -> dict[str, Json]:
         """The arguments as `bind` types them, by name, defaults filled in; raises as it does."""
-        bound, _ = self.bind(given)
-        return {name: getattr(bound, name) for name in self._by_name}
+        return asdict(cast("Struct", self.bind(given)[0]))
 
-    def _problem(self, name: str, value: Json, given: Mapping[str, Json]) -> InvalidArgumentsError:
-        if value is not _ABSENT:
-            return _mistyped(name, self._by_name[name], value)
-        # A misspelt name is both unknown and missing; the former says more.
-        if any(other not in self._by_name for other in given):
-            return self._unknown(given)
-        return self._missing(name)
+    def _fault(self, given: Mapping[str, Json]) -> InvalidArgumentsError:
+        for name, declared in self.declared.items():
+            if name not in given:
+                if not declared.is_required:
+                    continue
+                # A misspelt name is both unknown and missing; the former says more.
+                return self._unknown(given) or self._missing(name)
+            value = given[name]
+            if type(value) is not declared.kind:
+                return _mistyped(name, declared, value)
+            if value == "" and not declared.may_be_empty:
+                return self._missing(name)
+            if isinstance(value, dict):
+                for key, text in cast("dict[object, Json]", value).items():
+                    if not isinstance(key, str) or not isinstance(text, str):
+                        return _not_text(name, key, text)
+            _require_characters(name, cast("Json", value))
+        return self._unknown(given) or InvalidArgumentsError("the arguments are not usable")
 
     def _missing(self, name: str) -> InvalidArgumentsError:
-        declared = self._by_name[name]
+        declared = self.declared[name]
         if declared.may_be_empty:
             return InvalidArgumentsError(
                 f"{name} is required", where=name, hint=f"give {name}; it may be empty"
@@ -266,39 +259,22 @@ class Binder(Generic[A]):
             return InvalidArgumentsError(
                 f"{name} must not be empty", where=name, hint=f"leave {name} out, or fill it"
             )
-        verb = "is" if len(self._needed) == 1 else "are"
+        needed = [n for n, a in self.declared.items() if a.is_required and not a.may_be_empty]
         return InvalidArgumentsError(
-            f"{' and '.join(self._needed)} {verb} required",
+            f"{' and '.join(needed)} {'is' if len(needed) == 1 else 'are'} required",
             where=name,
             hint=f"{name} is missing or empty",
         )
 
-    def _unknown(self, given: Mapping[str, Json]) -> UnknownArgumentError:
-        name = next(name for name in given if name not in self._by_name)
+    def _unknown(self, given: Mapping[str, Json]) -> UnknownArgumentError | None:
+        name = next((name for name in given if name not in self.declared), None)
+        if name is None:
+            return None
         return UnknownArgumentError(
             f"unknown argument {quote(name)}",
             where=show_name(str(name)[: limits.message_value_chars_max]),
-            hint=f"the arguments are: {', '.join(self._by_name) or 'none'}",
+            hint=f"the arguments are: {', '.join(self.declared) or 'none'}",
         )
-
-    def _make_schema(self) -> dict[str, Json]:
-        return {
-            "type": "object",
-            "properties": {
-                name: _schema_of(self._by_name[name], default)
-                for name, _, _, _, default, _ in self._slots
-            },
-            "required": [n for n, a in self._by_name.items() if a.is_required],
-            "additionalProperties": False,
-        }
-
-
-def _slot_of(type_: type, field: "dataclasses.Field[Any]") -> _Slot:
-    declared: Argument = field.metadata[_KEY]
-    default = _REQUIRED if declared.is_required else field.default
-    put = getattr(type_, field.name).__set__
-    must_be_filled = not declared.may_be_empty
-    return field.name, declared.kind, must_be_filled, declared.minimum, default, put
 
 
 def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsError:
@@ -311,61 +287,55 @@ def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsErr
     )
 
 
-def _require_characters(name: str, value: str) -> None:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidArgumentsError(
-            f"{name} has half of a surrogate pair at position {error.start}",
-            where=name,
-            hint="send whole Unicode characters",
-        ) from None
+def _not_text(name: str, key: object, value: Json) -> InvalidArgumentsError:
+    return InvalidArgumentsError(
+        f"{name} must hold texts alone: {quote(str(key))} is {json_name(value)}",
+        where=name,
+        hint=f'give {name} as {{"NAME": "text"}}',
+    )
 
 
-def _require_texts(name: str, value: Mapping[object, object]) -> None:
-    for key, text in value.items():
-        if not isinstance(key, str) or not isinstance(text, str):
+def _require_characters(name: str, value: object) -> None:
+    if isinstance(value, dict):
+        texts = [text for each in cast("dict[str, str]", value).items() for text in each]
+    else:
+        texts = [value]
+    for text in texts:
+        if not isinstance(text, str) or text.isascii():
+            continue
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
             raise InvalidArgumentsError(
-                f"{name} must hold texts alone: {quote(str(key))} is {json_name(text)}",
+                f"{name} has half of a surrogate pair at position {error.start}",
                 where=name,
-                hint=f'give {name} as {{"NAME": "text"}}',
-            )
-        for part in (key, text):
-            _require_characters(name, part)
+                hint="send whole Unicode characters",
+            ) from None
 
 
-def _raised(declared: Argument, lowered: Mapping[str, int]) -> Argument:
-    most = lowered.get(declared.limit)
-    own = declared.maximum
-    if most is None or own is None or own != getattr(limits, declared.limit):
-        return declared
-    return replace(declared, maximum=max(most, own))
+def _most_of(declared: Argument, lowered: Mapping[str, int]) -> int | None:
+    """The greatest number for a field; a policy raises none but the limit's own."""
+    own, most = declared.maximum, lowered.get(declared.limit)
+    if own is None or most is None:
+        return own
+    return most if own == getattr(limits, declared.limit) else min(own, most)
 
 
-def _in_range(name: str, declared: Argument, value: int) -> int:
-    low, high = declared.minimum, declared.maximum
-    used = value
-    if low is not None and used < low:
-        used = low
-    if high is not None and used > high:
-        used = high
-    if used != value and declared.out_of_range == "refused":
-        top = "" if high is None else f" and at most {high}"
-        raise InvalidArgumentsError(
-            f"{name} must be at least {low}{top}, not {quote(value)}",
-            where=name,
-            hint=f"give a number in that range, or leave {name} out",
-        )
-    return used
+def _out_of_range(name: str, low: int, high: int | None, value: int) -> InvalidArgumentsError:
+    top = "" if high is None else f" and at most {high}"
+    return InvalidArgumentsError(
+        f"{name} must be at least {low}{top}, not {quote(value)}",
+        where=name,
+        hint=f"give a number in that range, or leave {name} out",
+    )
 
 
-def _schema_of(declared: Argument, default: object) -> dict[str, Json]:
-    kinds = {str: "string", int: "integer", bool: "boolean", dict: "object"}
-    schema: dict[str, Json] = {"type": kinds[declared.kind]}
+def _schema_of(declared: Argument) -> dict[str, Json]:
+    schema: dict[str, Json] = {"type": _SCHEMA_TYPES[declared.kind]}
+    description = declared.description
     if declared.kind is dict:
         schema["additionalProperties"] = {"type": "string"}
-    description = declared.description
-    if declared.kind is str and not declared.may_be_empty:
+    if not declared.may_be_empty:
         schema["minLength"] = 1
     if declared.choices:
         schema["enum"] = list(declared.choices)
@@ -377,8 +347,8 @@ def _schema_of(declared: Argument, default: object) -> dict[str, Json]:
         if declared.maximum is not None:
             schema["maximum"] = declared.maximum
     schema["description"] = description
-    if default is not _REQUIRED and default is not None:
-        schema["default"] = default
+    if declared.default is not ... and declared.default is not None:
+        schema["default"] = declared.default
     return schema
 
 

@@ -5,7 +5,6 @@ Also here:
 - `grep_dev`: `grep` with an account of what was searched, for the development toolset.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -62,10 +61,7 @@ PATTERN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class GrepArguments(ArgumentType):
-    """Arguments of `grep`."""
-
     pattern: str = needed_text(PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str | None = optional_text(
@@ -86,8 +82,6 @@ class GrepArguments(ArgumentType):
 
 
 class GrepPlan(Struct, frozen=True):
-    """What will be searched for, and where."""
-
     path: ReadPath
     glob: SearchGlob
     wanted: Wanted
@@ -98,7 +92,6 @@ class Grep:
     """The first matches by path and line; the same ones every time."""
 
     def resolve(self, arguments: GrepArguments, ports: Ports) -> GrepPlan:
-        """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
         path = ports.workspace.resolve_read(arguments.path)
         regex = Regex(arguments.pattern, arguments.ignoreCase, arguments.literal)
         return GrepPlan(
@@ -111,7 +104,6 @@ class Grep:
         )
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where nothing can be searched, or not for this pattern."""
         from paddock.workspace.search.content import (  # noqa: PLC0415 - starting programs is costly to import
             search_content,
         )
@@ -126,8 +118,6 @@ class Grep:
 
 
 class _Rows:
-    """Rows up to the output limit."""
-
     __slots__ = ("_bytes", "_bytes_max", "files", "is_full", "lines", "matches", "rows")
 
     def __init__(self, bytes_max: int) -> None:
@@ -141,7 +131,6 @@ class _Rows:
         self.is_full = False
 
     def add(self, file: FileLines) -> None:
-        """Take in a file's lines until there is no more room."""
         path = show_row_path(file.path)
         for line in file.lines:
             text = line_text(line)
@@ -237,17 +226,13 @@ GREP: Final = ToolSpec(
 
 
 def grep_tool() -> Tool[GrepArguments]:
-    """The tool, ready to register."""
     return Tool(GREP, Grep())
 
 
 _DEFAULT_RESULTS: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
 class GrepDevArguments(ArgumentType):
-    """Arguments of `grep_dev`."""
-
     pattern: str = needed_text(PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str = filled_text(
@@ -272,7 +257,6 @@ class GrepDev:
     """The first matches by path and line; every file that was passed by is counted."""
 
     def resolve(self, arguments: GrepDevArguments, ports: Ports) -> GrepPlan:
-        """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
         path = ports.workspace.resolve_read(arguments.path)
         wanted = Wanted(Regex(arguments.pattern), arguments.context_lines, arguments.max_results)
         actions = (*path_actions("search", "grep", path), *viewing_actions(path, ports))
@@ -281,7 +265,6 @@ class GrepDev:
         )
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where nothing can be searched, or not for this pattern."""
         from paddock.workspace.search.counted import (  # noqa: PLC0415 - starting programs is costly to import
             search_counted,
         )
@@ -302,8 +285,6 @@ class GrepDev:
 
 
 class _GrepDevRows:
-    """Matches with what stands around them, up to the output limit."""
-
     __slots__ = ("_bytes", "_bytes_max", "_context", "is_full", "lines", "results", "rows")
 
     def __init__(self, context: int, bytes_max: int) -> None:
@@ -316,7 +297,6 @@ class _GrepDevRows:
         self.is_full = False
 
     def add(self, file: FileLines) -> None:
-        """Take in a file's matches until there is no more room."""
         path = show_row_path(file.path)
         texts = {line.number: line_text(line) for line in file.lines}
         counted = set[int]()
@@ -450,5 +430,4 @@ GREP_DEV: Final = ToolSpec(
 
 
 def grep_dev_tool() -> Tool[GrepDevArguments]:
-    """The tool, ready to register where the development toolset is open."""
     return Tool(GREP_DEV, GrepDev())

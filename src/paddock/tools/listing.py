@@ -8,7 +8,6 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -107,10 +106,7 @@ _DEFAULT_ENTRIES: Final = 500
 _OTHERWISE: Final = "use find with a pattern, or view with an offset"
 
 
-@dataclass(frozen=True, slots=True)
 class LsArguments(ArgumentType):
-    """Arguments of `ls`."""
-
     path: str = filled_text("Directory to list.", ".")
     limit: int = optional_integer(
         "The most entries to show.", _DEFAULT_ENTRIES, minimum=1, limit="ls_entries_max"
@@ -118,8 +114,6 @@ class LsArguments(ArgumentType):
 
 
 class LsPlan(Struct, frozen=True):
-    """What will be listed."""
-
     path: ReadPath
     limit: int
     actions: tuple[Action, ...]
@@ -129,12 +123,10 @@ class Ls:
     """Names alone; only what is shown is looked at closely."""
 
     def resolve(self, arguments: LsArguments, ports: Ports) -> LsPlan:
-        """Raises: ToolError for a path that leads out."""
         path = ports.workspace.resolve_read(arguments.path)
         return LsPlan(path, arguments.limit, path_actions("search", "ls", path))
 
     def run(self, plan: LsPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is no such directory."""
         try:
             page = first_entries(
                 ports.workspace.tree, plan.path, plan.limit, ShownEntries(ports.shown)
@@ -164,7 +156,6 @@ def _shown(name: str, remark: str) -> str:
 
 
 def _row(entry: DirectoryEntry, shown: Shown) -> tuple[str, str]:
-    """The name, a directory's with a slash behind, and what has to be said of it."""
     name = entry.path.name
     match entry.kind:
         case EntryKind.DIRECTORY:
@@ -205,7 +196,6 @@ LS: Final = ToolSpec(
 
 
 def ls_tool() -> Tool[LsArguments]:
-    """The tool, ready to register."""
     return Tool(LS, Ls())
 
 
@@ -214,10 +204,7 @@ _DEPTH_DEFAULT: Final = 3
 _LEFT_OUT: Final = "__pycache__"
 
 
-@dataclass(frozen=True, slots=True)
 class ListFilesArguments(ArgumentType):
-    """Arguments of `list_files`."""
-
     path: str = filled_text("Directory to list, relative to the workspace root.", ".")
     max_depth: int = clamped_integer(
         "How many levels down.", _DEPTH_DEFAULT, minimum=1, limit="listed_depth_max"
@@ -226,8 +213,6 @@ class ListFilesArguments(ArgumentType):
 
 
 class ListFilesPlan(Struct, frozen=True):
-    """What will be listed; `given` is the path as it was asked for."""
-
     given: str
     path: ReadPath
     depth: int
@@ -239,7 +224,6 @@ class ListFiles:
     """Names, types and sizes; contents are closed to it."""
 
     def resolve(self, arguments: ListFilesArguments, ports: Ports) -> ListFilesPlan:
-        """Raises: ToolError for a path that leads out, or a glob that no name matches."""
         if "/" in arguments.glob:
             raise InvalidPatternError(
                 f"the glob {quote(arguments.glob)} has a slash, and no file name has one",
@@ -255,7 +239,6 @@ class ListFiles:
         )
 
     def run(self, plan: ListFilesPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is no such directory."""
         about = _Wanted(plan.glob, ports.shown)
         try:
             # All of them: only a close look tells a link that leads out, and the count is real.
@@ -278,7 +261,6 @@ class _Wanted:
         self._shown = shown
 
     def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
-        """Whether the entry is part of the listing."""
         if is_directory:
             return self.enters(path)
         return fnmatchcase(path.name, self._glob) and self._shown.is_shown(path.relative)
@@ -382,17 +364,13 @@ LIST_FILES: Final = ToolSpec(
 
 
 def list_files_tool() -> Tool[ListFilesArguments]:
-    """The tool, ready to register."""
     return Tool(LIST_FILES, ListFiles())
 
 
 _DEFAULT_ENTRIES_FIND: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
 class FindArguments(ArgumentType):
-    """Arguments of `find`."""
-
     pattern: str = needed_text(
         "Glob: *.py by name at any depth; with a slash by path below the searched directory, "
         "such as src/**/*.ts; {a,b} for either."
@@ -407,8 +385,6 @@ class FindArguments(ArgumentType):
 
 
 class FindPlan(Struct, frozen=True):
-    """What will be looked for, and where."""
-
     path: ReadPath
     glob: SearchGlob
     limit: int
@@ -419,13 +395,11 @@ class Find:
     """The first entries by path; the same ones every time."""
 
     def resolve(self, arguments: FindArguments, ports: Ports) -> FindPlan:
-        """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
         path = ports.workspace.resolve_read(arguments.path)
         glob = compile_glob(arguments.pattern, ports.workspace.tree.root_names)
         return FindPlan(path, glob, arguments.limit, path_actions("search", "find", path))
 
     def run(self, plan: FindPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is no such directory."""
         from paddock.workspace.search.names import (  # noqa: PLC0415 - starting programs is costly to import
             search_names,
         )
@@ -478,5 +452,4 @@ FIND: Final = ToolSpec(
 
 
 def find_tool() -> Tool[FindArguments]:
-    """The tool, ready to register."""
     return Tool(FIND, Find())

@@ -5,7 +5,6 @@ Also here:
 - `delete_file`: remove a file, an empty directory or a link.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -31,10 +30,7 @@ from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, EntryVersion, WritePath
 
 
-@dataclass(frozen=True, slots=True)
 class MoveFileArguments(ArgumentType):
-    """Arguments of `move_file`."""
-
     path: str = needed_text("What to move, relative to the workspace root.")
     to: str = needed_text("Its new path, relative to the workspace root; nothing may be there.")
     if_version: str | None = optional_text(IF_VERSION)
@@ -62,7 +58,6 @@ class MoveFile:
     """Never overwrites, never follows a link: the link itself moves."""
 
     def resolve(self, arguments: MoveFileArguments, ports: Ports) -> MoveFilePlan:
-        """Raises: ToolError for paths that cannot be used."""
         entry = ports.workspace.resolve_entry(arguments.path)
         to = ports.workspace.resolve_write(arguments.to)
         actions = (
@@ -73,12 +68,10 @@ class MoveFile:
         return MoveFilePlan(entry, to, arguments.if_version, actions)
 
     def pin(self, plan: MoveFilePlan, ports: Ports) -> tuple[MoveFilePlan, str]:
-        """Tied to what stands there now, and to its kind."""
         found = pinned_entry(plan.if_version, plan.entry, ports)
         return replace(plan, if_version=found), str(found)
 
     def run(self, plan: MoveFilePlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then nothing has moved."""
         with telling_what_changed(plan.if_version, plan.entry.path, ports):
             receipt = ports.workspace.move(plan.entry, plan.to, if_version=plan.if_version)
         source, target = plan.entry.path, plan.to.real
@@ -109,14 +102,10 @@ MOVE_FILE: Final = ToolSpec(
 
 
 def move_file_tool() -> Tool[MoveFileArguments]:
-    """The tool, ready to register."""
     return Tool(MOVE_FILE, MoveFile())
 
 
-@dataclass(frozen=True, slots=True)
 class DeleteFileArguments(ArgumentType):
-    """Arguments of `delete_file`."""
-
     path: str = needed_text("What to delete, relative to the workspace root.")
     if_version: str | None = optional_text(IF_VERSION)
 
@@ -131,18 +120,15 @@ class DeleteFile:
     """Removes the entry itself, never what a link leads to."""
 
     def resolve(self, arguments: DeleteFileArguments, ports: Ports) -> DeleteFilePlan:
-        """Raises: ToolError for a path that cannot be used."""
         entry = ports.workspace.resolve_entry(arguments.path)
         actions = (Action("file", "delete", entry.path.relative),)
         return DeleteFilePlan(entry, arguments.if_version, actions)
 
     def pin(self, plan: DeleteFilePlan, ports: Ports) -> tuple[DeleteFilePlan, str]:
-        """Tied to what stands there now, and to its kind."""
         found = pinned_entry(plan.if_version, plan.entry, ports)
         return replace(plan, if_version=found), str(found)
 
     def run(self, plan: DeleteFilePlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then it still stands."""
         with telling_what_changed(plan.if_version, plan.entry.path, ports):
             receipt = ports.workspace.delete(plan.entry, if_version=plan.if_version)
         path = plan.entry.path
@@ -173,5 +159,4 @@ DELETE_FILE: Final = ToolSpec(
 
 
 def delete_file_tool() -> Tool[DeleteFileArguments]:
-    """The tool, ready to register."""
     return Tool(DELETE_FILE, DeleteFile())

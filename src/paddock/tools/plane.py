@@ -8,7 +8,6 @@ Also here:
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,7 +24,7 @@ from paddock.gates.results import (
     count_of,
     not_applicable,
 )
-from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX
+from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, Rows
 from paddock.packages.rows import Failure, PackageRow, State
@@ -50,10 +49,7 @@ _ENTRIES_DEFAULT: Final = 10
 _NOTHING: Final = Rows((), (), 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
 class QueryLedgerArguments(ArgumentType):
-    """Arguments of `query_ledger`."""
-
     ledger: str = filled_text(
         "Which ledger.", LEDGERS[0].value, (ledger.value for ledger in LEDGERS)
     )
@@ -73,8 +69,6 @@ class QueryLedgerArguments(ArgumentType):
 
 
 class QueryLedgerPlan(Struct, frozen=True):
-    """What will be looked for."""
-
     ledger: LedgerName
     wanted: Filter
     count: int
@@ -219,18 +213,14 @@ QUERY_LEDGER: Final = ToolSpec(
 
 
 def query_ledger_tool() -> Tool[QueryLedgerArguments]:
-    """The tool, ready to register."""
     return Tool(QUERY_LEDGER, QueryLedger())
 
 
-@dataclass(frozen=True, slots=True)
 class ListPackagesArguments(ArgumentType):
     """Arguments of `list_packages`: none."""
 
 
 class ListPackagesPlan(Struct, frozen=True):
-    """There is nothing to choose."""
-
     actions: tuple[Action, ...] = (Action("package", "list", "*"),)
 
 
@@ -307,7 +297,6 @@ LIST_PACKAGES: Final = ToolSpec(
 
 
 def list_packages_tool() -> Tool[ListPackagesArguments]:
-    """The tool, ready to register."""
     return Tool(LIST_PACKAGES, ListPackages())
 
 
@@ -319,10 +308,7 @@ _WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class GateCheckArguments(ArgumentType):
-    """Arguments of `gate_check`."""
-
     gate: str = filled_text("One gate, or all.", ALL, (ALL, *PLANE_GATES))
 
 
@@ -378,7 +364,6 @@ class _Row:
         self._hidden = len(result.failures) - len(self._shown)
 
     def text(self) -> str:
-        """For the model."""
         result = self.result
         note = f"  {show_name(result.note)}" if result.note else ""
         lines = [f"{result.gate}  {_WORDS[result.status]}  {result.checks} checks{note}"]
@@ -392,7 +377,6 @@ class _Row:
         return "\n".join(lines)
 
     def as_json(self) -> Json:
-        """For the host."""
         result = self.result
         return {
             "name": result.gate,
@@ -461,5 +445,4 @@ GATE_CHECK: Final = ToolSpec(
 
 
 def gate_check_tool() -> Tool[GateCheckArguments]:
-    """The tool, ready to register."""
     return Tool(GATE_CHECK, GateCheck())

@@ -9,7 +9,6 @@ Also here:
 - `edit_file_dev`: replace exact text in a file, once or everywhere, behind the dual gate.
 """
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -79,8 +78,6 @@ class Wording(Struct, frozen=True):
 
 
 class _Edit(Struct):
-    """What a tool wants replaced, as the workspace asks for it under its lock."""
-
     name: str
     old: bytes
     new: bytes
@@ -215,10 +212,7 @@ def _near_row(line: NearLine) -> str:
     return f"line {line.number}: {text}{cut}{end}"
 
 
-@dataclass(frozen=True, slots=True)
 class StrReplaceArguments(ArgumentType):
-    """Arguments of `str_replace`."""
-
     path: str = needed_text("File to edit, relative to the workspace root.")
     old_str: str = needed_text(
         "The exact text to replace. It must stand in the file exactly once; "
@@ -248,19 +242,16 @@ class StrReplace:
     """Exactly one match or an error; every byte that is not named stays."""
 
     def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
-        """Raises: ToolError for equal texts, unusable texts or path."""
         old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
         path = ports.workspace.resolve_write(arguments.path)
         actions = path_actions("file", "str_replace", path)
         return StrReplacePlan(path, old, new, arguments.if_version, actions)
 
     def pin(self, plan: StrReplacePlan, ports: Ports) -> tuple[StrReplacePlan, str]:
-        """Tied to the content that stands there now."""
         found = pinned_file(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
     def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then the file is as it was."""
         name = plan.path.asked.relative
         # Threat: an agent that may edit a file and not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
@@ -301,7 +292,6 @@ STR_REPLACE: Final = ToolSpec(
 
 
 def str_replace_tool() -> Tool[StrReplaceArguments]:
-    """The tool, ready to register."""
     return Tool(STR_REPLACE, StrReplace())
 
 
@@ -312,10 +302,7 @@ _WORDING_EDIT_FILE_DEV: Final = Wording(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class EditFileDevArguments(ArgumentType):
-    """Arguments of `edit_file_dev`."""
-
     path: str = needed_text("File to edit, relative to the workspace root.")
     old_string: str = needed_text(
         "The exact text to replace, no pattern; a newline matches the file's own line end.",
@@ -327,8 +314,6 @@ class EditFileDevArguments(ArgumentType):
 
 
 class EditFileDevPlan(Struct, frozen=True):
-    """What will be replaced where; `given` is the path as it was asked for."""
-
     given: str
     path: WritePath
     old: bytes
@@ -342,7 +327,6 @@ class EditFileDev:
     """Every byte that is not named stays."""
 
     def resolve(self, arguments: EditFileDevArguments, ports: Ports) -> EditFileDevPlan:
-        """Raises: ToolError for equal texts, unusable texts or path."""
         names = ("old_string", "new_string")
         old, new = require_change(arguments.old_string, arguments.new_string, names)
         path = ports.workspace.resolve_write(arguments.path)
@@ -357,12 +341,10 @@ class EditFileDev:
         )
 
     def pin(self, plan: EditFileDevPlan, ports: Ports) -> tuple[EditFileDevPlan, str]:
-        """Tied to the content that stands there now."""
         found = pinned_file(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
     def run(self, plan: EditFileDevPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then the file is as it was."""
         try:
             with telling_what_changed(plan.if_version, plan.path.real, ports):
                 receipt, replacements = _replace(plan, ports)
@@ -422,5 +404,4 @@ EDIT_FILE_DEV: Final = ToolSpec(
 
 
 def edit_file_dev_tool() -> Tool[EditFileDevArguments]:
-    """The tool, ready to register."""
     return Tool(EDIT_FILE_DEV, EditFileDev())

@@ -148,7 +148,6 @@ def none_shown(found: ContentFound) -> str:
 
 
 def count_matches(matches: int) -> str:
-    """So many matches, in words."""
     return f"{matches} match" if matches == 1 else f"{matches} matches"
 
 
@@ -192,7 +191,6 @@ def glob_notices(glob: SearchGlob, path: ReadPath) -> list[str]:
 
 
 def remark_notices(remarks: Remarks) -> list[str]:
-    """What went on beside the rows."""
     said: list[str] = []
     if remarks.binary is not None:
         said.append(f"[The file {remarks.binary.value}.]")

@@ -12,7 +12,6 @@ Also here:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -306,10 +305,7 @@ _DRY_RUN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class ShellArguments(ArgumentType):
-    """Arguments of `run_shell`."""
-
     command: str = needed_text(_COMMAND)
     timeout: int = clamped_integer(
         f"{_TIMEOUT} Policy may say otherwise how long that is at most.",
@@ -325,10 +321,7 @@ class ShellArguments(ArgumentType):
     )
 
 
-@dataclass(frozen=True, slots=True)
 class ShellDevArguments(ArgumentType):
-    """Arguments of `run_shell_dev`."""
-
     command: str = needed_text(_COMMAND)
     timeout: int = clamped_integer(
         _TIMEOUT,
@@ -342,8 +335,6 @@ class ShellDevArguments(ArgumentType):
 
 
 class ShellPlan(Struct, frozen=True):
-    """The line that will run, with all that it would be judged as."""
-
     line: ShellLine
     actions: tuple[Action, ...]
     prepared: PreparedLine | None = None
@@ -366,18 +357,15 @@ class RunShell:
         return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
 
     def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
-        """Tied to what it would be held to, and how far. Raises: SandboxUnavailableError."""
         prepared = shell_of(ports).prepare(plan.line)
         held = prepared.held
         return replace(plan, prepared=replace(prepared, is_confined=held == HELD_WHOLE)), held
 
     def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
-        """Tied to what it would be held to. Raises: SandboxUnavailableError."""
         prepared = plan.prepared or shell_of(ports).prepare(plan.line)
         return replace(plan, prepared=prepared), prepared.digest
 
     def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:
-        """Whether a question about it is one about what it would change; of a pinned plan."""
         prepared = plan.prepared
         is_asked = prepared is not None and shell_of(ports).asks_about_diff(prepared)
         return is_asked and not plan.line.is_dry_run
@@ -389,7 +377,6 @@ class RunShell:
         return replace(plan, held=held), held
 
     def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then nothing has changed, but see `StoppedCallError`."""
         if plan.held is not None:
             outcome = plan.held.commit()
         else:
@@ -450,7 +437,6 @@ def _require_not_cancelled(outcome: ShellOutcome) -> None:
 
 
 def _resolve_directory(cwd: str, ports: Ports) -> str:
-    """The directory's workspace-relative name, links followed."""
     try:
         path = ports.workspace.resolve_read(cwd).real
     except PathTraversalError as error:
@@ -498,7 +484,6 @@ RUN_SHELL: Final = ToolSpec(
 
 
 def run_shell_tool() -> Tool[ShellArguments]:
-    """The tool, ready to register."""
     return Tool(RUN_SHELL, RunShell())
 
 
@@ -519,5 +504,4 @@ RUN_SHELL_DEV: Final = ToolSpec(
 
 
 def run_shell_dev_tool() -> Tool[ShellDevArguments]:
-    """The tool, ready to register."""
     return Tool(RUN_SHELL_DEV, RunShell())

@@ -275,7 +275,6 @@ class Tool(Generic[A]):
 
     @property
     def name(self) -> str:
-        """The name that a model calls."""
         return self.spec.name
 
     @property

@@ -44,5 +44,4 @@ TOOLS: Final = (
 
 
 def all_tools() -> list[Tool[Any]]:
-    """Every tool that exists, loaded."""
     return [listed.load() for listed in TOOLS]

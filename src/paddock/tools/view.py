@@ -8,7 +8,6 @@ Also here:
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -135,10 +134,7 @@ DIRECTORY: Final = "directory"
 _NUMBER_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
 class ViewArguments(ArgumentType):
-    """Arguments of `view`."""
-
     path: str = needed_text("File or directory to show, relative to the workspace root.")
     offset: int | None = optional_integer(
         "First line to show, or entry of a directory, from 1.", None, minimum=1
@@ -147,8 +143,6 @@ class ViewArguments(ArgumentType):
 
 
 class ViewPlan(Struct, frozen=True):
-    """What will be shown."""
-
     path: ReadPath
     offset: int
     limit: int
@@ -161,7 +155,6 @@ class View:
     """Streams: line 900,000 of a million-line file costs one pass and little memory."""
 
     def resolve(self, arguments: ViewArguments, ports: Ports) -> ViewPlan:
-        """Raises: ToolError for a path that leads out."""
         path = ports.workspace.resolve_read(arguments.path)
         return ViewPlan(
             path,
@@ -171,7 +164,6 @@ class View:
         )
 
     def pin(self, plan: ViewPlan, ports: Ports) -> tuple[ViewPlan, str]:
-        """Tied to the content that stands there now; a directory to being one."""
         try:
             found = ports.workspace.version(plan.path.real)
         except PathNotAFileError:
@@ -179,7 +171,6 @@ class View:
         return replace(plan, version=found), found
 
     def run(self, plan: ViewPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is nothing to show."""
         workspace = ports.workspace
         try:
             file = workspace.open_file(plan.path)
@@ -333,7 +324,6 @@ VIEW: Final = ToolSpec(
 
 
 def view_tool() -> Tool[ViewArguments]:
-    """The tool, ready to register."""
     return Tool(VIEW, View())
 
 
@@ -378,18 +368,13 @@ NOTICE: Final = "[paddock: "
 _LOOKS_LIKE_NOTICE: Final = lazy_pattern(r"\[(?=paddock:)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
 class ReadFileArguments(ArgumentType):
-    """Arguments of `read_file`."""
-
     path: str = needed_text("File to read, relative to the workspace root.")
     offset: int | None = optional_integer("First line to return, from 1.", None, minimum=1)
     limit: int | None = optional_integer("How many lines to return.", None, minimum=1)
 
 
 class ReadFilePlan(Struct, frozen=True):
-    """What will be read; `given` is the path as it was asked for."""
-
     given: str
     path: ReadPath
     offset: int
@@ -403,7 +388,6 @@ class ReadFile:
     """The file's own characters: nothing is numbered, and line ends stay as they are."""
 
     def resolve(self, arguments: ReadFileArguments, ports: Ports) -> ReadFilePlan:
-        """Raises: ToolError for a path that leads out."""
         path = ports.workspace.resolve_read(arguments.path)
         return ReadFilePlan(
             arguments.path,
@@ -414,12 +398,10 @@ class ReadFile:
         )
 
     def pin(self, plan: ReadFilePlan, ports: Ports) -> tuple[ReadFilePlan, str]:
-        """Tied to the content that stands there now."""
         found = ports.workspace.version(plan.path.real)
         return replace(plan, version=found), found
 
     def run(self, plan: ReadFilePlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError where there is nothing to read."""
         name = plan.path.asked.relative
         try:
             file = ports.workspace.open_file(plan.path)

@@ -7,7 +7,6 @@ Also here:
 - `write_output`: a new file under `outputs/`, never in the place of another.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from msgspec import Struct
@@ -78,10 +77,7 @@ def write_whole(
             raise refusal_of_presence(path, ports) from None
 
 
-@dataclass(frozen=True, slots=True)
 class CreateFileArguments(ArgumentType):
-    """Arguments of `create_file`."""
-
     path: str = needed_text("File to write, relative to the workspace root.")
     content: str = plain_text("The whole text of the file.", is_content=True)
     if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
@@ -98,7 +94,6 @@ class CreateFile:
     """Creates parents; an existing file is replaced whole, its mode and owner kept."""
 
     def resolve(self, arguments: CreateFileArguments, ports: Ports) -> CreateFilePlan:
-        """Raises: ToolError for unusable content or path."""
         content = require_content(arguments.content, "content")
         path = ports.workspace.resolve_write(arguments.path)
         return CreateFilePlan(
@@ -106,12 +101,10 @@ class CreateFile:
         )
 
     def pin(self, plan: CreateFilePlan, ports: Ports) -> tuple[CreateFilePlan, str]:
-        """Tied to the content that stands there now, or to its absence."""
         found = pinned_version(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
     def run(self, plan: CreateFilePlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then the old content stands."""
         before = _read_before(ports, plan)
         receipt = write_whole(ports, plan.path, plan.content, plan.if_version)
         return _output(plan, receipt, before, ports)
@@ -178,14 +171,10 @@ CREATE_FILE: Final = ToolSpec(
 
 
 def create_file_tool() -> Tool[CreateFileArguments]:
-    """The tool, ready to register."""
     return Tool(CREATE_FILE, CreateFile())
 
 
-@dataclass(frozen=True, slots=True)
 class WriteFileDevArguments(ArgumentType):
-    """Arguments of `write_file_dev`."""
-
     path: str = needed_text("File to write, relative to the workspace root.")
     content: str = plain_text("The whole text of the file.", is_content=True)
     create_dirs: bool = flag("Make missing directories on the way.", default=False)
@@ -193,8 +182,6 @@ class WriteFileDevArguments(ArgumentType):
 
 
 class WriteFileDevPlan(Struct, frozen=True):
-    """What will be written where; `given` is the path as it was asked for."""
-
     given: str
     path: WritePath
     content: bytes
@@ -207,7 +194,6 @@ class WriteFileDev:
     """An existing file is replaced whole, its mode and owner kept."""
 
     def resolve(self, arguments: WriteFileDevArguments, ports: Ports) -> WriteFileDevPlan:
-        """Raises: ToolError for unusable content or path."""
         content = require_content(arguments.content, "content")
         if len(content) > limits.dev_content_bytes_max:
             raise TextTooLargeError(
@@ -225,12 +211,10 @@ class WriteFileDev:
         )
 
     def pin(self, plan: WriteFileDevPlan, ports: Ports) -> tuple[WriteFileDevPlan, str]:
-        """Tied to the content that stands there now, or to its absence."""
         found = pinned_version(plan.if_version, plan.path, ports)
         return replace(plan, if_version=found), found
 
     def run(self, plan: WriteFileDevPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then the old content stands."""
         try:
             receipt = write_whole(
                 ports, plan.path, plan.content, plan.if_version, create_parents=plan.create_dirs
@@ -280,7 +264,6 @@ WRITE_FILE_DEV: Final = ToolSpec(
 
 
 def write_file_dev_tool() -> Tool[WriteFileDevArguments]:
-    """The tool, ready to register."""
     return Tool(WRITE_FILE_DEV, WriteFileDev())
 
 
@@ -292,10 +275,7 @@ _NAME_BYTES_MAX: Final = (
 """So that the last number fits too."""
 
 
-@dataclass(frozen=True, slots=True)
 class WriteOutputArguments(ArgumentType):
-    """Arguments of `write_output`."""
-
     name: str = needed_text(
         "Name without a directory and without .md; a number is added if it is taken."
     )
@@ -303,8 +283,6 @@ class WriteOutputArguments(ArgumentType):
 
 
 class WriteOutputPlan(Struct, frozen=True):
-    """What will be written: under the first name that is free, told by its number."""
-
     name: str
     number: int
     content: bytes
@@ -315,7 +293,6 @@ class WriteOutput:
     """Two writers with one name get two files, whichever processes they are in."""
 
     def resolve(self, arguments: WriteOutputArguments, ports: Ports) -> WriteOutputPlan:
-        """Raises: ToolError for an unusable name or content."""
         name = arguments.name
         _require_name(name)
         content = require_content(arguments.content, "content")
@@ -326,7 +303,6 @@ class WriteOutput:
         return WriteOutputPlan(name, number, content, (action,))
 
     def run(self, plan: WriteOutputPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then nothing was written."""
         number = plan.number
         while number <= limits.outputs_numbered_max:
             # Threat: another writer takes the name that was judged, and the next one is
@@ -434,5 +410,4 @@ WRITE_OUTPUT: Final = ToolSpec(
 
 
 def write_output_tool() -> Tool[WriteOutputArguments]:
-    """The tool, ready to register."""
     return Tool(WRITE_OUTPUT, WriteOutput())

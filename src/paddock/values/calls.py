@@ -36,7 +36,6 @@ class Refusal(Struct, frozen=True):
     """Of a refusal by policy: `text`, `file`, `line`."""
 
     def as_text(self) -> str:
-        """What the model reads."""
         said = f"error[{self.code}]: {self.error}"
         return f"{said}\nhint: {self.hint}" if self.hint else said
 
@@ -102,8 +101,6 @@ class Cancel(Protocol):
 
 
 class _Never:
-    """The token of what nobody can stop."""
-
     @property
     def is_cancelled(self) -> bool:
         return False

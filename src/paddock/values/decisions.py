@@ -9,9 +9,9 @@ Also here:
 
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import PermissionDeniedError
@@ -227,16 +227,19 @@ class Action(NamedTuple):
         return f"{head} {self.target}" if self.target else head
 
 
-class Permissions(Struct, frozen=True):
+_Patterns = Annotated[tuple[str, ...], Meta(extra_json_schema={"uniqueItems": True})]
+
+
+class Permissions(Struct, frozen=True, forbid_unknown_fields=True):
     """An agent's own path lists, judged above any profile.
 
     Patterns as in a policy's path lists. `forbidden` beats both others. An
     empty `read` or `write` permits nothing.
     """
 
-    read: tuple[str, ...] = ("**",)
-    write: tuple[str, ...] = ("**",)
-    forbidden: tuple[str, ...] = ()
+    read: _Patterns = ("**",)
+    write: _Patterns = ("**",)
+    forbidden: _Patterns = ()
 
 
 class Agent(Struct, frozen=True):

@@ -82,11 +82,9 @@ class Usage(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Every token, however it was charged."""
         return self.input + self.output + self.cache_read + self.cache_write
 
     def plus(self, other: "Usage") -> "Usage":
-        """Both together."""
         return Usage(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
@@ -101,11 +99,11 @@ class Native(Struct, frozen=True):
     blocks: tuple[Json, ...]
 
 
-class UserMessage(Struct, frozen=True):
+class UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
     text: str
 
 
-class AssistantMessage(Struct, frozen=True):
+class AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant"):
     """A model's own turn as it stands in the conversation."""
 
     text: str
@@ -124,7 +122,7 @@ class ToolAnswer(Struct, frozen=True):
         return cls(result.call_id, result.tool, result.content, result.refusal is not None)
 
 
-class ToolAnswers(Struct, frozen=True):
+class ToolAnswers(Struct, frozen=True, tag_field="role", tag="tools"):
     """The results of one turn's calls: exactly one for each call id, in the calls' order."""
 
     answers: tuple[ToolAnswer, ...]
@@ -214,8 +212,6 @@ class Account(Struct, frozen=True):
 
 
 class Shortage(NamedTuple):
-    """Which scope is short, and by how much."""
-
     scope: str
     limit: int
     free: int

@@ -27,8 +27,6 @@ class OrderType(StrEnum):
 
 
 class OrderState(StrEnum):
-    """Where an order stands. `COMPLETED` and `FAILED` never change."""
-
     PLANNED = "planned"
     DISPATCHED = "dispatched"
     EXECUTING = "executing"
@@ -37,8 +35,6 @@ class OrderState(StrEnum):
 
 
 class Tier(StrEnum):
-    """Who moves an order."""
-
     SUPERVISOR = "HO2"
     EXECUTOR = "HO1"
 
@@ -81,8 +77,6 @@ RETRY_IS_USELESS: Final = frozenset(
 
 
 class OrderError(Struct, frozen=True):
-    """Why an order failed, for people."""
-
     code: OrderFailure
     message: str
 
@@ -109,7 +103,6 @@ class OrderCost(Struct, frozen=True):
 
     @property
     def total_tokens(self) -> int:
-        """Every token, however it was charged."""
         return self.usage.total
 
     def plus(self, other: "OrderCost") -> "OrderCost":
@@ -123,7 +116,6 @@ class OrderCost(Struct, frozen=True):
         )
 
     def as_json(self) -> dict[str, Json]:
-        """As entries and results keep it."""
         return {
             "input": self.usage.input,
             "output": self.usage.output,

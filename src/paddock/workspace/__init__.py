@@ -4,19 +4,20 @@
     resolve      opening without passing a link; where links lead; the root, held open
     workspace    the face that tools use
     listing      walking directories    read      one open file, or some lines of it
-    write        create, replace, edit  move      move, delete
-    draft        new content on its way to a name, under locks and names that outlive nobody
+    places       what is about to change: its locks, and temporary names that outlive nobody
     metadata     what survives a write; directories made on the way
     changes      the nouns and the plan of a set that happens as a whole
     preflight    its first look         build     what is new, beside its place
-    exchange     one step of it         trees     directories as a whole
-    apply        the commit             recover   after a crash
+    exchange     one step of it, and directories as a whole
+    single       a set of one: create, replace, edit, move, delete
+    apply        a set of many, with the journal      recover   after a crash
     search       a folder of its own: contents and names, by ripgrep
     failures     OSError → paddock.errors, in one place
 
 Whether a path may be touched is policy's business, not decided here.
 """
 
+from paddock.workspace.build import Pieces
 from paddock.workspace.listing import first_entries
 from paddock.workspace.paths import (
     ROOT,
@@ -50,8 +51,8 @@ from paddock.workspace.resolve import (
     WalkResolution,
     detect_resolution,
 )
+from paddock.workspace.single import Edit, Expected
 from paddock.workspace.workspace import Workspace
-from paddock.workspace.write import Edit, Expected, Pieces
 
 __all__ = [
     "ROOT",

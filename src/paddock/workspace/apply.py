@@ -17,10 +17,6 @@ Rules kept here:
   * owner, group, attributes and modes survive as in single writes (see `metadata`).
 
 Killed at any moment, the next to open the journal settles it; see `recover`.
-
-Also here:
-
-- Noting a set of changes in the history before it happens: what the keeper does for one.
 """
 
 import os
@@ -47,32 +43,29 @@ from paddock.storage.journal import (
 )
 from paddock.storage.locks import identity_of
 from paddock.storage.notes import Doing
+from paddock.storage.objects import ObjectStore
 from paddock.workspace.build import Drafts
 from paddock.workspace.changes import (
-    UNCONDITIONAL,
     UNWITNESSED,
     ChangedPath,
     ChangePlan,
     ChangeReceipt,
     Condition,
     EntryState,
-    Objects,
     Phases,
     SetMetadata,
     SwapPlan,
     Witness,
     plan_changes,
 )
-from paddock.workspace.draft import changed
-from paddock.workspace.exchange import BoundStep, bind
+from paddock.workspace.exchange import BoundStep, bind, held_in, mark_of, remove_any
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, status_at
 from paddock.workspace.paths import ROOT, WorkspacePath, set_name
+from paddock.workspace.places import Site, changed
 from paddock.workspace.preflight import Looked, Preflight, conflict, state_of
 from paddock.workspace.recover import clean_all, left_note, recover, undo_all
 from paddock.workspace.resolve import PASS_DIRECTORY, beside_of, without_beside
-from paddock.workspace.trees import held_in, mark_of, remove_any
-from paddock.workspace.write import Site
 
 _NINE_BITS: Final = 0o777
 
@@ -87,11 +80,11 @@ class SetName(Struct, frozen=True):
 def commit(
     site: Site,
     phases: Phases,
-    objects: Objects,
+    objects: ObjectStore,
     journal: Journal,
     about: SetName,
     witness: Witness = UNWITNESSED,
-    condition: Condition = UNCONDITIONAL,
+    condition: Condition | None = None,
 ) -> ChangeReceipt:
     """Make the changes; what a crash left of other sets of this journal is settled first.
 
@@ -100,25 +93,18 @@ def commit(
 
     Whatever is raised, nothing has changed, but for a HostError that says that the set could
     not be put back: then whoever opens the journal next puts it back.
-
-    Raises:
-        FileChangedError: something is not what the set believes, or the condition does not
-            hold; the message names it.
-        ReadOnlyPathError, SpecialFileError, PathNotAFileError, PathNotFoundError (a parent).
-        PathError: a directory stays locked.
-        StorageFullError: no space for it, for what it replaces, or for the journal.
-        InternalError: the changes contradict each other.
-        IntegrityError, HostError: the store or the disk fails.
     """
     recover(journal, site.disk, without_beside(site.resolution))
     plan = plan_changes(phases)
     directories = plan.directories()
     if not directories:
         return ChangeReceipt(())
-    directories = tuple(dict.fromkeys((*directories, *condition.directories())))
+    if condition is not None:
+        directories = tuple(dict.fromkeys((*directories, *condition.directories())))
     with converting(directories[0], "write"), site.lock(*directories) as fds, objects.held():
         held = dict(zip(directories, fds, strict=True))
-        condition.verify()
+        if condition is not None:
+            condition.verify()
         work = _Commit(site, plan, held, Preflight(objects), witness)
         try:
             work.look()
@@ -145,7 +131,6 @@ class _Commit(Struct):
     )
 
     def look(self) -> None:
-        """Is everything what the set believes? Raises as `Look` does."""
         for swap in self.plan.swaps:
             with converting(swap.path, "look at"):
                 found = self.looked.at_swap(swap, self.fds[swap.path.parent])
@@ -159,7 +144,6 @@ class _Commit(Struct):
         self.looked.require_no_conflict()
 
     def run(self, entry: JournalEntry, about: SetName, drafts: Drafts) -> ChangeReceipt:
-        """Build, commit, change places. Whatever is raised: nothing has changed."""
         token = entry.name[:TOKEN_CHARS]
         try:
             entry.begin(self._intent(about, token))

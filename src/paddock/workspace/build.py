@@ -3,43 +3,45 @@
 In the directory where it will stand, because only there inherited group, default ACL and
 file system are right. Nothing is synced one by one: one wait for the whole set comes
 after all of it (see `apply`).
-
-Also here:
-
-- Taking what a command left as the new entry itself, instead of copying it.
 """
 
 import errno
-import hashlib
 import os
 import stat
-from typing import Final
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from paddock.storage.disk import Disk
-from paddock.values.entries import DIGEST_PREFIX
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import PRIVATE_MODE, Disk, chunks_of, digest_of_file, write_chunks
+from paddock.storage.objects import ObjectStore
 from paddock.workspace.changes import (
+    BytesContent,
     Content,
     CreatedBranch,
     EntryState,
     GivenContent,
     MakeDirectory,
     MakeLink,
-    Objects,
-    OpenContent,
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.draft import changed
+from paddock.workspace.exchange import require_same
 from paddock.workspace.failures import converting
-from paddock.workspace.metadata import FileStatus, carry_metadata, status_at, status_of
+from paddock.workspace.metadata import (
+    FileStatus,
+    carry_metadata,
+    parted_note,
+    status_at,
+    status_of,
+)
 from paddock.workspace.paths import WorkspacePath
+from paddock.workspace.places import LockedPlace, changed
 from paddock.workspace.preflight import state_of
-from paddock.workspace.read import version_of, version_of_file
+from paddock.workspace.read import version_of
 from paddock.workspace.resolve import PASS, READ_DIRECTORY, READ_FILE
-from paddock.workspace.trees import require_same
-from paddock.workspace.write import parted_note
 
 # What is taken must look afterwards as a copy would: owner and group of what is made in
 # that directory, no attributes. Where that cannot be had, it is copied.
@@ -57,7 +59,7 @@ _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
 def take_file(disk: Disk, given: GivenContent, dir_fd: int, name: str) -> int | None:
     """Move the file to `name`; a descriptor to read it, or None where it has to be copied.
 
-    Raises: OSError; it may stand under `name` by then.
+    Also where it raises it may stand under `name` by then.
     """
     found = os.stat(given.path, dir_fd=given.dir_fd, follow_symlinks=False)
     # Threat: a second name of it, which could be written through later.
@@ -82,10 +84,6 @@ def take_tree(
     """Move the directory to `name` with all that it holds; how everything looks.
 
     None where it has to be built anew.
-
-    Raises:
-        FileChangedError: it does not hold what it was to hold.
-        OSError; it may stand under `name` by then.
     """
     found = os.stat(given.path, dir_fd=given.dir_fd, follow_symlinks=False)
     directory = os.fstat(dir_fd)
@@ -113,8 +111,7 @@ class _Adopting:
         self._looks = looks
 
     def directory(self, branch: CreatedBranch, dir_fd: int, name: str) -> None:
-        fd = os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)) as fd:
             children = {child.path.name: child for child in branch.children}
             # Threat: something in there that nobody judged.
             if set(os.listdir(fd)) != children.keys():
@@ -123,8 +120,6 @@ class _Adopting:
                 self._child(child, fd, child_name)
             _make_plain(self._disk, fd, self._owner)
             self._looks[branch.path] = state_of(status_of(fd), None)
-        finally:
-            os.close(fd)
 
     def _child(self, branch: CreatedBranch, dir_fd: int, name: str) -> None:
         change = branch.change
@@ -133,15 +128,12 @@ class _Adopting:
         elif isinstance(change, MakeLink):
             self._link(change, dir_fd, name)
         else:
-            fd = os.open(name, _OPEN_FILE, dir_fd=dir_fd)
-            try:
+            with held_open(os.open(name, _OPEN_FILE, dir_fd=dir_fd)) as fd:
                 _make_plain(self._disk, fd, self._owner)
                 status = status_of(fd)
                 if not status.is_regular or status.links != 1:
                     raise changed(branch.path)
-                version = version_of_file(fd, status.size_bytes)
-            finally:
-                os.close(fd)
+                version = digest_of_file(fd, status.size_bytes)
             self._looks[branch.path] = state_of(status, version)
 
     def _link(self, change: MakeLink, dir_fd: int, name: str) -> None:
@@ -201,32 +193,64 @@ def _attribute(place: int | str, name: str) -> bytes:
         raise
 
 
-_NEW_FILE_MODE: Final = 0o666
+NEW_FILE_MODE: Final = 0o666
 """Less the umask, or as the directory's default ACL says."""
-_PRIVATE_MODE: Final = 0o600
-_CHUNK_BYTES: Final = 1 << 20
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 
 
-class Drafts(Struct):
-    """Builds, and remembers what was built, for the receipt."""
+Pieces: TypeAlias = Sequence[bytes | memoryview]
 
+
+class Draft(Struct, frozen=True):
+    """New content that nobody sees yet; `name` where the file system lacks O_TMPFILE."""
+
+    place: LockedPlace
+    fd: int
+    name: str | None
+
+    def fill(self, pieces: Pieces) -> None:
+        for piece in pieces:
+            self.place.site.disk.write(self.fd, piece)
+        self.place.site.disk.sync(self.fd)
+
+    def appear(self) -> None:
+        disk, dir_fd = self.place.site.disk, self.place.dir_fd
+        # link(2) never replaces, so a file that appeared meanwhile is not lost.
+        if self.name is None:
+            disk.link_open(self.fd, dir_fd, self.place.name)
+        else:
+            disk.move_new(dir_fd, self.name, dir_fd, self.place.name)
+
+    def vanish(self) -> None:
+        # Also if placing it failed: a file system across a network may have done it.
+        now, own = self.place.status(), status_of(self.fd)
+        if now is not None and (now.device, now.inode) == (own.device, own.inode):
+            self.place.site.disk.unlink(self.place.dir_fd, self.place.name)
+
+
+@contextmanager
+def open_draft(place: LockedPlace, mode: int) -> Generator[Draft]:
+    """Leaving the context without placing it leaves nothing."""
+    disk, name = place.site.disk, None
+    with ExitStack() as held:
+        fd = disk.open_unnamed(place.dir_fd, mode)
+        if fd is None:
+            name = held.enter_context(place.temporary())
+            fd = disk.create(place.dir_fd, name, mode)
+        held.callback(os.close, fd)
+        yield Draft(place, fd, name)
+
+
+class Drafts(Struct):
     disk: Disk
-    objects: Objects
+    objects: ObjectStore
     after: dict[WorkspacePath, EntryState] = field(default_factory=dict[WorkspacePath, EntryState])
     notes: list[str] = field(default_factory=list[str])
 
     def build(
         self, branch: CreatedBranch, dir_fd: int, name: str, replaced: FileStatus | None
     ) -> FileStatus:
-        """Build it under `name`; `replaced` is what stands at its own name in the same directory.
-
-        Raises:
-            FileChangedError: what is replaced is not what was looked at.
-            ReadOnlyPathError: its owner or an attribute cannot be kept by this user.
-            IntegrityError, HostError: the content is not in the store.
-            ToolError or HostError: the disk fails; something may stand under `name`.
-        """
+        """Build it under `name`; `replaced` stands at its own name in the same directory."""
         change = branch.change
         with converting(change.path, "write"):
             if isinstance(change, WriteFile):
@@ -268,7 +292,11 @@ class Drafts(Struct):
         try:
             if kept is not None:
                 self._carry(change, dir_fd, fd, kept)
-            version = self._digest(fd) if is_taken else self._fill(change.content, fd)
+            version = (
+                digest_of_file(fd, os.fstat(fd).st_size)
+                if is_taken
+                else self._fill(change.content, fd)
+            )
             if change.mode is not None:
                 self.disk.set_mode(fd, change.mode & _NINE_BITS)
             if change.modified_ns is not None:
@@ -287,53 +315,29 @@ class Drafts(Struct):
             if fd is not None:
                 return fd, True
         # Nobody may read a replacement until it has the old file's permissions.
-        return self.disk.create(dir_fd, name, _NEW_FILE_MODE if is_new else _PRIVATE_MODE), False
+        return self.disk.create(dir_fd, name, NEW_FILE_MODE if is_new else PRIVATE_MODE), False
 
     def _carry(self, change: WriteFile, dir_fd: int, fd: int, replaced: FileStatus) -> None:
         path = change.path
-        old_fd = os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)) as old_fd:
             require_same(old_fd, replaced, path)
             self.notes += carry_metadata(self.disk, old_fd, fd, path)
-        finally:
-            os.close(old_fd)
-        if replaced.links > 1:
-            self.notes.append(parted_note(path, replaced.links - 1))
+        self.notes += parted_note(path, replaced)
 
     def _fill(self, content: Content, fd: int) -> str:
         if isinstance(content, StoredContent):
             self.objects.copy_to(content.digest, fd)
             return content.digest
-        if isinstance(content, OpenContent):
-            return self._copy(content.fd, fd)
-        if isinstance(content, GivenContent):
-            source = os.open(content.path, _OPEN_ENTRY, dir_fd=content.dir_fd)
-        else:
-            source = content.opener.open()
-        try:
-            return self._copy(source, fd)
-        finally:
-            os.close(source)
-
-    def _copy(self, source: int, fd: int) -> str:
-        digest = hashlib.sha256()
-        offset = 0
-        while chunk := os.pread(source, _CHUNK_BYTES, offset):
-            digest.update(chunk)
-            self.disk.write(fd, chunk)
-            offset += len(chunk)
-        return DIGEST_PREFIX + digest.hexdigest()
-
-    @staticmethod
-    def _digest(fd: int) -> str:
-        return version_of_file(fd, os.fstat(fd).st_size)
+        if isinstance(content, BytesContent):
+            return write_chunks((content.content,), self.disk, fd)
+        with held_open(os.open(content.path, _OPEN_ENTRY, dir_fd=content.dir_fd)) as source:
+            return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
 
     def _directory(
         self, branch: CreatedBranch, change: MakeDirectory, dir_fd: int, name: str
     ) -> None:
         self.disk.make_directory(dir_fd, name)
-        fd = os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(name, _OPEN_DIRECTORY, dir_fd=dir_fd)) as fd:
             for child in branch.children:
                 self.build(child, fd, child.path.name, None)
             # Last: a directory may forbid what was just done in it.
@@ -342,14 +346,9 @@ class Drafts(Struct):
                 self.disk.set_mode(fd, change.mode & _NINE_BITS | inherited)
             if change.modified_ns is not None:
                 self.disk.set_modified(fd, change.modified_ns)
-        finally:
-            os.close(fd)
 
     def _set_modified(self, dir_fd: int, name: str, modified_ns: int | None) -> None:
         if modified_ns is None:
             return
-        fd = os.open(name, PASS | os.O_NOFOLLOW, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(name, PASS | os.O_NOFOLLOW, dir_fd=dir_fd)) as fd:
             self.disk.set_modified(fd, modified_ns)
-        finally:
-            os.close(fd)

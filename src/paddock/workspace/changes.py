@@ -8,14 +8,9 @@ Each change says what it believes to stand at its path. For one path a removal m
 given together with a creation: then the removal's belief counts, and the creation says
 `Absent`. A new directory is given before what it is to hold; a directory that is removed
 comes with a removal for everything in it, because each was judged by its own name.
-
-Also here:
-
-- From a set of changes to steps: which names change places, in which order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -56,22 +51,8 @@ Old = Absent | Seen | AtVersion
 # What is to stand there
 
 
-class Opener(Protocol):
-    """Opens new content when it is needed: thousands of files are not held open at once."""
-
-    def open(self) -> int:
-        """A descriptor to read from, ours to close."""
-        ...
-
-
-class OpenContent(Struct, frozen=True):
-    """Content of an open file, from its first byte; it stays open and stays the caller's."""
-
-    fd: int
-
-
-class LazyContent(Struct, frozen=True):
-    opener: Opener
+class BytesContent(Struct, frozen=True):
+    content: bytes
 
 
 class StoredContent(Struct, frozen=True):
@@ -90,7 +71,7 @@ class GivenContent(Struct, frozen=True):
     path: str
 
 
-Content = OpenContent | LazyContent | StoredContent | GivenContent
+Content = BytesContent | StoredContent | GivenContent
 
 
 class WriteFile(Struct, frozen=True):
@@ -138,8 +119,6 @@ class MakeLink(Struct, frozen=True):
 
 
 class RemoveFile(Struct, frozen=True):
-    """A file or a link goes away."""
-
     path: WorkspacePath
     old: Seen | AtVersion
     keeps_old: bool = True
@@ -177,7 +156,6 @@ Phases = Sequence[Sequence[StagedChange]]
 class EntryState(Struct, frozen=True):
     kind: ChangeableKind
     mode: int
-    """Nine bits."""
     size_bytes: int
     modified_ns: int
     version: str | None
@@ -195,8 +173,6 @@ class ChangedPath(Struct, frozen=True):
 
 
 class ChangeReceipt(Struct, frozen=True):
-    """The whole set happened, and is on the device."""
-
     changes: tuple[ChangedPath, ...]
     """By path, in byte order."""
     notes: tuple[str, ...] = ()
@@ -219,47 +195,11 @@ class Condition(Protocol):
         ...
 
     def verify(self) -> None:
-        """Asked under the locks, before anything is built; where this raises, nothing happens.
-
-        Raises: FileChangedError: it does not hold any more.
-        """
+        """Asked under the locks, before anything is built; where this raises, nothing happens."""
         ...
-
-
-class Unconditional:
-    """Nothing else has to hold."""
-
-    def directories(self) -> Sequence[WorkspacePath]:
-        return ()
-
-    def verify(self) -> None:
-        """See `Condition`."""
 
 
 UNWITNESSED: Final = Witness()
-UNCONDITIONAL: Final[Condition] = Unconditional()
-
-
-class Objects(Protocol):
-    """What a set of changes needs of the object store."""
-
-    def put_file(self, fd: int, *, digest: str | None = None) -> str:
-        """Keep an open file's content; its digest."""
-        ...
-
-    def put_bytes(self, content: bytes) -> str: ...
-
-    def copy_to(self, digest: str, fd: int) -> None:
-        """Write an object's content to an open file."""
-        ...
-
-    def sync(self) -> None:
-        """Wait until everything that was put is on the device."""
-        ...
-
-    def held(self) -> AbstractContextManager[None]:
-        """While it lasts nothing is pruned."""
-        ...
 
 
 # A new directory with all that is to be in it is built beside its place and appears in one
@@ -307,8 +247,6 @@ class ChangePlan(Struct, frozen=True):
 
 
 class _Sorted(Struct):
-    """The changes of a set by kind and path, and in which phase each path changes last."""
-
     created: dict[WorkspacePath, Creation]
     removed: dict[WorkspacePath, Removal]
     metadata: dict[WorkspacePath, SetMetadata]
@@ -316,12 +254,7 @@ class _Sorted(Struct):
 
 
 def plan_changes(phases: Phases) -> ChangePlan:
-    """The steps of a set.
-
-    Raises:
-        InternalError: the changes contradict each other; see `changes` for what fits.
-        InvalidPathError: too many paths, the root itself, or a path that is too deep.
-    """
+    """The steps of a set."""
     found = _Sorted({}, {}, {}, {})
     for phase, changes in enumerate(phases):
         for change in changes:
@@ -365,7 +298,6 @@ def _sort(found: _Sorted, change: StagedChange, phase: int) -> None:
 
 
 def _check(found: _Sorted) -> None:
-    """Refuse changes that contradict each other."""
     for path, change in found.created.items():
         if path in found.removed and not isinstance(change.old, Absent):
             raise _contradiction(path, "is removed first, and still expected")

@@ -29,9 +29,7 @@ from paddock.text.show import quote
 from paddock.workspace.paths import WorkspacePath
 
 NOT_FOUND_HINT: Final = "paths start at the workspace root; view . to see what is there"
-"""What to do where nothing stands at a path."""
 NOT_A_FILE_HINT: Final = "name a file in it, or another path"
-"""What to do where a directory stands in the place of a file."""
 _SPECIAL_HINT: Final = "only files, directories and links can be used; take another path"
 _CLOSED_HINT: Final = "ask for its permissions to be changed, or use another path"
 _ODD_NAME: Final = "use another name"
@@ -84,14 +82,12 @@ def _not_permitted(path: WorkspacePath, act: str) -> PaddockError:
 
 
 def special_file(path: WorkspacePath) -> SpecialFileError:
-    """The refusal of what is neither file nor directory nor link."""
     return SpecialFileError(
         f"{quote(path.relative)} is a FIFO, socket or device", hint=_SPECIAL_HINT
     )
 
 
 READING_ACTS: Final = frozenset({"read", "list", "resolve", "look at"})
-"""Acts whose refusal is about reading."""
 
 
 @contextmanager

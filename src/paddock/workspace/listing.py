@@ -18,6 +18,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.errors import PathError, PathTraversalError
+from paddock.storage.atomic import held_open
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, status_at
 from paddock.workspace.paths import (
@@ -91,11 +92,8 @@ def first_entries(
     """
     real = directory.real if isinstance(directory, ReadPath) else directory
     with converting(real, "list"):
-        fd = _open_directory(tree, real)
-        try:
+        with held_open(_open_directory(tree, real)) as fd:
             names = os.listdir(fd)
-        finally:
-            os.close(fd)
         wanted, has_more = _first_shown(names, real, entries_max, about)
         shown = _Shown(tree)
         try:
@@ -121,8 +119,6 @@ def _require_search(fd: int) -> None:
 
     Threat: every entry would seem to have gone away, and the directory empty.
     path_resolution(7): "." below a descriptor asks for search permission of its directory.
-
-    Raises: PermissionError.
     """
     os.stat(".", dir_fd=fd)
 
@@ -153,8 +149,6 @@ def _byte_order(path: WorkspacePath) -> bytes:
 
 
 class _Walk(Struct):
-    """Collects the names; opens directories only."""
-
     about: EntryFilter
     depth: int
     found: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
@@ -199,8 +193,6 @@ def _names(fd: int) -> Iterator[tuple[str, bool]]:
 
 
 class _Shown:
-    """Looks closely at the entries that are shown; keeps the last parent open."""
-
     __slots__ = ("_fd", "_parent", "_tree")
 
     def __init__(self, tree: Tree) -> None:

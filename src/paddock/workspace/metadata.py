@@ -3,10 +3,6 @@
 Kept: permission bits, owner, group, extended attributes, POSIX ACLs among them.
 Not kept, because they speak of the old content: setuid, setgid and sticky bits, file
 capabilities, integrity signatures.
-
-Also here:
-
-- Directories that a write needs: made when it writes, taken back when it fails.
 """
 
 import errno
@@ -18,6 +14,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock.errors import ReadOnlyPathError
+from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.locks import try_lock, unlock
 from paddock.text.show import quote
@@ -90,7 +87,6 @@ def status_of(fd: int) -> FileStatus:
 
 
 def status_at(dir_fd: int, name: str) -> FileStatus | None:
-    """What stands under a name, a link being a link; None where nothing does."""
     try:
         return status_from(os.stat(name, dir_fd=dir_fd, follow_symlinks=False))
     except FileNotFoundError:
@@ -101,10 +97,6 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name:
     """Refuse a file that its permissions protect, also when we are root.
 
     Replacing by rename would not ask them: the directory's permissions decide there.
-
-    Raises:
-        ReadOnlyPathError: no write bit at all, or none that holds for us; or nothing can be
-            written where it stands.
     """
     if not status.mode & 0o222:
         raise ReadOnlyPathError(
@@ -129,10 +121,6 @@ def carry_metadata(disk: Disk, old_fd: int, new_fd: int, path: WorkspacePath) ->
 
     The order matters: chown(2) clears bits of the mode, chmod(2) rewrites the mask of an
     ACL, and setting an ACL sets the group bits to its mask, which is what they were.
-
-    Raises:
-        ReadOnlyPathError: the owner or an attribute cannot be kept by this user.
-        OSError: the disk fails.
     """
     old = status_of(old_fd)
     new = status_of(new_fd)
@@ -199,25 +187,25 @@ def _set_attribute(disk: Disk, fd: int, name: str, value: bytes, path: Workspace
     return True
 
 
+def parted_note(path: WorkspacePath, replaced: FileStatus) -> tuple[str, ...]:
+    others = replaced.links - 1
+    if not others:
+        return ()
+    names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
+    return (f"{quote(path.relative)} has a copy of its own now; {names} the old content",)
+
+
 # Resolving a path makes nothing; so a refused call leaves nothing. Each directory is made
 # under the descriptor of the one before, without passing a link.
 
 
 class Parents(Struct):
-    """Makes missing directories and remembers which ones are its own."""
-
     root_fd: int
     resolution: Resolution
     disk: Disk
     made: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
     def ensure(self, directory: WorkspacePath) -> None:
-        """Make `directory` and what is missing above it.
-
-        Raises:
-            OSError: ENOTDIR where something else stands, ELOOP where a link does,
-                else what mkdir(2) says.
-        """
         fd, missing = self._deepest(directory)
         here = join_parts(directory.parts[: len(directory.parts) - len(missing)])
         try:
@@ -228,7 +216,6 @@ class Parents(Struct):
             os.close(fd)
 
     def _deepest(self, directory: WorkspacePath) -> tuple[int, tuple[str, ...]]:
-        """A descriptor of the deepest directory that exists, and the names below it."""
         parts = directory.parts
         for depth in range(len(parts), -1, -1):
             try:
@@ -251,13 +238,11 @@ class Parents(Struct):
         return below
 
     def sync(self) -> None:
-        """Put the names of all directories made on the device, deepest first."""
         for path in reversed(self.made):
-            fd = self.resolution.open(self.root_fd, path.parent.relative, READ_DIRECTORY)
-            try:
+            with held_open(
+                self.resolution.open(self.root_fd, path.parent.relative, READ_DIRECTORY)
+            ) as fd:
                 self.disk.sync(fd)
-            finally:
-                os.close(fd)
 
     def take_back(self) -> None:
         """Remove the directories made, as far as nobody uses them."""
@@ -277,10 +262,9 @@ class Parents(Struct):
         fd = self.resolution.open(self.root_fd, path.relative, READ_DIRECTORY)
         try:
             if try_lock(fd):
-                parent = self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY)
-                try:
+                with held_open(
+                    self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY)
+                ) as parent:
                     self.disk.remove_directory(parent, path.name)
-                finally:
-                    os.close(parent)
         finally:
             unlock(fd)

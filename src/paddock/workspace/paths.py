@@ -1,11 +1,4 @@
-"""The names of things inside one workspace: canonical, and judged by policy as they stand.
-
-Also here:
-
-- The names of things inside a workspace, and the rules that hold before any disk is asked.
-- What a directory holds, as a listing shows it.
-- What an act on the workspace came to, for the result and for the ledger.
-"""
+"""The names of things inside one workspace: canonical, and judged by policy as they stand."""
 
 from enum import Enum
 from typing import Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
@@ -83,7 +76,6 @@ ROOT: Final = unchecked_path(".")
 
 
 def join_parts(parts: tuple[str, ...] | list[str]) -> WorkspacePath:
-    """The path of components that were checked before."""
     return unchecked_path("/".join(parts) or ".")
 
 
@@ -101,11 +93,6 @@ class ReadPath(NamedTuple):
 
     asked: WorkspacePath
     real: WorkspacePath
-
-
-def same_path(path: WorkspacePath) -> ReadPath:
-    """Of a path without links, which is what it leads to."""
-    return ReadPath(path, path)
 
 
 class WritePath(NamedTuple):
@@ -197,11 +184,6 @@ def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
     """Take a path's text apart and refuse what no path in a workspace can be.
 
     `root_names` are the absolute names of the root, without trailing slash.
-
-    Raises:
-        InvalidPathError: empty, too long, too deep, control characters, lone
-            surrogates, or a name that Paddock keeps for its temporary files.
-        PathTraversalError: absolute, and not inside the root by any of its names.
     """
     if not text:
         raise InvalidPathError("the path is empty", hint="use . for the workspace root")
@@ -217,7 +199,7 @@ def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
         )
     parts = components(text)
     if text.startswith("/"):
-        parts = _inside_root(text, parts, root_names)
+        parts = inside_root(text, parts, root_names)
     check_names(text, parts)
     return AskedPath(
         text, parts, as_directory=text.endswith(("/", "/.", "/..")) or text in (".", "..")
@@ -229,7 +211,7 @@ def components(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split("/") if part not in ("", "."))
 
 
-def _inside_root(text: str, parts: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
+def inside_root(text: str, parts: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
     # Threat: a sibling whose name begins like the root (/root-evil beside /root) passes a
     # comparison of texts. Whole components are compared, and nothing before them is resolved.
     for root in roots:
@@ -240,11 +222,6 @@ def _inside_root(text: str, parts: tuple[str, ...], roots: tuple[str, ...]) -> t
 
 
 def check_names(text: str, parts: tuple[str, ...]) -> None:
-    """Refuse components that are too long, too many, or Paddock's own.
-
-    Raises:
-        InvalidPathError: as said.
-    """
     if len(parts) > limits.path_depth_max:
         raise InvalidPathError(
             f"path {quote(text)} is {len(parts)} components deep, over {limits.path_depth_max}",
@@ -264,11 +241,6 @@ def check_names(text: str, parts: tuple[str, ...]) -> None:
 
 
 def check_link_text(asked: str, target: str) -> None:
-    """Refuse a link whose text no workspace path may hold.
-
-    Raises:
-        InvalidPathError: the target is not UTF-8, or holds control characters.
-    """
     if _UNUSABLE.search(target):
         raise InvalidPathError(
             f"path {quote(asked)} passes a link to {quote(target)}",

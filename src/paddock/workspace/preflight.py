@@ -2,27 +2,27 @@
 
 Nothing is changed here but the store, which gets what will be replaced. So a set that is
 refused here has left no trace in the tree.
-
-Also here:
-
-- What stands at a path, whatever it is: looked at, and not followed.
 """
 
 import os
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from msgspec import Struct, field
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathNotAFileError
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import digest_of_file
 from paddock.storage.journal import EntryMark
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
     Creation,
     EntryState,
-    Objects,
     Old,
     RemovedBranch,
     RemoveFile,
@@ -30,14 +30,13 @@ from paddock.workspace.changes import (
     SetMetadata,
     SwapPlan,
 )
-from paddock.workspace.draft import changed
+from paddock.workspace.exchange import HeldTree, mark_of, reading, require_same, sight_of
 from paddock.workspace.failures import converting, special_file
-from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
+from paddock.workspace.metadata import FileStatus, require_writable, status_at
 from paddock.workspace.paths import EntryKind, EntryPath, WorkspacePath, child_of
-from paddock.workspace.read import require_versionable, version_of, version_of_file
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE
-from paddock.workspace.trees import HeldTree, mark_of, reading, require_same, sight_of
-from paddock.workspace.write import Site
+from paddock.workspace.places import Site, changed
+from paddock.workspace.read import require_versionable, version_of
+from paddock.workspace.resolve import READ_FILE
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 _Replacing = Creation | RemoveFile
@@ -53,21 +52,13 @@ class Looked(Struct, frozen=True):
 
 
 class Preflight(Struct):
-    """One look at everything: what stood there, and who was in the way."""
-
-    objects: Objects
+    objects: ObjectStore
     before: dict[WorkspacePath, EntryState] = field(default_factory=dict[WorkspacePath, EntryState])
     kept: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
     conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
     def at_swap(self, plan: SwapPlan, dir_fd: int) -> Looked | None:
-        """What gives way at one step, None where nothing does.
-
-        Raises:
-            SpecialFileError, PathNotAFileError, ReadOnlyPathError: it cannot give way.
-            HostError, StorageFullError: it cannot be kept.
-            OSError: it cannot be read.
-        """
+        """What gives way at one step, None where nothing does."""
         path, name = plan.path, plan.path.name
         status = status_at(dir_fd, name)
         if plan.removed is not None:
@@ -99,11 +90,6 @@ class Preflight(Struct):
         return status
 
     def require_no_conflict(self) -> None:
-        """Refuse the whole set if anything in it is not what it was.
-
-        Raises:
-            FileChangedError: it names the paths.
-        """
         if self.conflicts:
             raise conflict(self.conflicts)
 
@@ -202,21 +188,17 @@ class Preflight(Struct):
 
     def _read(self, path: WorkspacePath, dir_fd: int, status: FileStatus, *, keeps: bool) -> str:
         require_versionable(path, status)
-        fd = os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)
-        try:
+        with held_open(os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)) as fd:
             require_same(fd, status, path)
             if not keeps:
-                return version_of_file(fd, status.size_bytes)
+                return digest_of_file(fd, status.size_bytes)
             version = self.objects.put_file(fd)
             require_same(fd, status, path)
             self.kept.add(path)
             return version
-        finally:
-            os.close(fd)
 
 
 def conflict(paths: list[WorkspacePath]) -> FileChangedError:
-    """The refusal of a set because of others' changes."""
     unique = sorted(set(paths), key=lambda path: path.relative)
     if len(unique) == 1:
         return changed(unique[0])
@@ -251,37 +233,27 @@ def state_of(status: FileStatus, version: str | None, text: str | None = None) -
 
 
 def entry_state(site: Site, entry: EntryPath) -> EntryState | None:
-    with converting(entry.path, "look at"):
-        fd = _parent(site, entry.path)
-        if fd is None:
-            return None
-        try:
-            status = status_at(fd, entry.path.name)
-            return None if status is None else _state(entry.path, fd, status)
-        finally:
-            os.close(fd)
+    with _found(site, entry.path) as (dir_fd, status):
+        return None if status is None else state_at(entry.path, dir_fd, status)
 
 
 def entry_seen(site: Site, entry: EntryPath) -> Seen | None:
-    with converting(entry.path, "look at"):
-        fd = _parent(site, entry.path)
-        if fd is None:
-            return None
+    with _found(site, entry.path) as (_, status):
+        return None if status is None else Seen(status)
+
+
+@contextmanager
+def _found(site: Site, path: WorkspacePath) -> Generator[tuple[int, FileStatus | None]]:
+    with converting(path, "look at"), ExitStack() as held:
         try:
-            status = status_at(fd, entry.path.name)
-        finally:
-            os.close(fd)
-    return None if status is None else Seen(status)
+            dir_fd = held.enter_context(site.parent(path))
+        except (FileNotFoundError, NotADirectoryError):
+            yield -1, None
+        else:
+            yield dir_fd, status_at(dir_fd, path.name)
 
 
-def _parent(site: Site, path: WorkspacePath) -> int | None:
-    try:
-        return site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
+def state_at(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
     if status.is_directory:
         return state_of(status, None)
     if status.is_link:
@@ -290,10 +262,6 @@ def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
     if not status.is_regular:
         raise special_file(path)
     require_versionable(path, status)
-    fd = os.open(path.name, READ_FILE | os.O_NOFOLLOW, dir_fd=dir_fd)
-    try:
-        if status_of(fd) != status:
-            raise changed(path)
-        return state_of(status, version_of_file(fd, status.size_bytes))
-    finally:
-        os.close(fd)
+    with held_open(os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)) as fd:
+        require_same(fd, status, path)
+        return state_of(status, digest_of_file(fd, status.size_bytes))

@@ -7,21 +7,13 @@ Rules kept here:
   * a file that is rewritten in place while we read can't be held still. At most the
     bytes that it had when it was opened are read, and the answer says that it changed
     meanwhile. Its version is that of the bytes read, so a later `if_version` fails.
-
-Also here:
-
-- Some lines out of a file of any size, at constant memory.
-- What was found out about large files before: their version and where their lines are.
 """
 
-import hashlib
 import os
-import queue
-import threading
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final, Self
 
 from msgspec import Struct
@@ -29,8 +21,9 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
+from paddock.storage.disk import chunks_of, digest_of_file, read_bytes
 from paddock.text.show import quote
-from paddock.values.entries import DIGEST_PREFIX, digest_of
+from paddock.values.entries import digest_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.paths import WorkspacePath
@@ -44,8 +37,6 @@ from paddock.workspace.resolve import READ_FILE, Resolution
 # can be kept: with them, another window of the same file costs no pass.
 
 _CHUNK_BYTES_WINDOW: Final = 262_144
-_PIECE_BYTES: Final = 2 * _CHUNK_BYTES_WINDOW
-"""What is read at once."""
 _LF: Final = b"\n"
 
 
@@ -85,10 +76,6 @@ class Window(Struct, frozen=True):
         """Whether the file goes on behind the window, or a line of it is cut."""
         return self.next_line is not None or any(line.is_cut for line in self.lines)
 
-    def seen_changed(self) -> "Window":
-        """The same window of a file that was rewritten while it was read."""
-        return replace(self, changed_while_reading=True)
-
 
 class WindowLimits(Struct, frozen=True):
     """How much a window may hold: in all, and of one line. At least 1 each."""
@@ -120,16 +107,8 @@ class LineIndex(Struct, frozen=True):
         return start + position
 
 
-def read_chunks(fd: int, size_bytes: int) -> Iterator[bytes]:
-    """An open file's first `size_bytes` bytes, in pieces of one size; it may end before."""
-    offset = 0
-    while chunk := _read_whole(fd, min(_PIECE_BYTES, size_bytes - offset), offset):
-        yield chunk
-        offset += len(chunk)
-
-
 def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
-    """Count the line ends in what `read_chunks` reads, in one pass."""
+    """Count the line ends in what `chunks_of` reads, in one pass."""
     before: list[int] = []
     ends = offset = 0
     piece = b""
@@ -143,17 +122,6 @@ def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
     return LineIndex(offset, tuple(before), ends + (piece[-1:] not in {b"", _LF}))
 
 
-def _read_whole(fd: int, size_bytes: int, offset: int) -> bytes:
-    """So many bytes, fewer only where the file ends: each chunk but the last has one size."""
-    content = os.pread(fd, size_bytes, offset) if size_bytes else b""
-    while content and len(content) < size_bytes:
-        more = os.pread(fd, size_bytes - len(content), offset + len(content))
-        if not more:
-            break  # cut shorter meanwhile
-        content += more
-    return content
-
-
 def read_window(
     fd: int, index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
 ) -> Window:
@@ -162,10 +130,6 @@ def read_window(
     A line over `line_bytes_max` is cut between characters; when `bytes_max` is
     reached, whole lines are left out (the first one is cut instead). A first
     line behind the end gives no lines; `lines_total` says how many there are.
-
-    Raises:
-        ValueError: `first_line` or a limit below 1, a negative count: a caller's defect.
-        OSError: the disk fails.
     """
     if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
         raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
@@ -268,17 +232,11 @@ _SETTLED_NS: Final = 1_000_000_000
 
 
 class KnownFile(Struct, frozen=True):
-    """Of one file at one moment."""
-
     version: str | None
     lines: LineIndex | None
 
 
 NOTHING_KNOWN: Final = KnownFile(None, None)
-
-
-def wall_clock_ns() -> int:
-    return time.time_ns()
 
 
 class KnownFiles:
@@ -289,7 +247,7 @@ class KnownFiles:
 
     __slots__ = ("_files", "now_ns")
 
-    def __init__(self, now_ns: Callable[[], int] = wall_clock_ns) -> None:
+    def __init__(self, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.now_ns = now_ns
         self._files: OrderedDict[FileStatus, KnownFile] = OrderedDict()
 
@@ -309,25 +267,12 @@ class KnownFiles:
             self._files.popitem(last=False)
 
 
-_CHUNK_BYTES: Final = 2_097_152
-_HASHED_ALONGSIDE_BYTES: Final = 4_194_304
-"""From here on a thread costs less than it saves."""
-_PIECES_AHEAD: Final = 3
-"""Read and not hashed yet."""
-
-
 def version_of(*pieces: bytes | memoryview) -> str:
     """`sha256:` and the hexadecimal digest of these bytes, one piece after the other."""
     return digest_of(*pieces)
 
 
 def require_regular(path: WorkspacePath, status: FileStatus) -> None:
-    """Refuse what is not an ordinary file.
-
-    Raises:
-        PathNotAFileError: a directory.
-        SpecialFileError: a FIFO, socket or device.
-    """
     if status.is_directory:
         raise PathNotAFileError(f"{quote(path.relative)} is a directory", hint=NOT_A_FILE_HINT)
     if not status.is_regular:
@@ -335,43 +280,13 @@ def require_regular(path: WorkspacePath, status: FileStatus) -> None:
 
 
 def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
-    """Refuse a file that would be read for longer than anybody waits; see `limits`.
-
-    Raises:
-        TextTooLargeError: over limits.versioned_file_bytes_max.
-    """
+    """Refuse a file that would be read for longer than anybody waits; see `limits`."""
     if status.size_bytes > limits.versioned_file_bytes_max:
         raise TextTooLargeError(
             f"{quote(path.relative)} has {status.size_bytes} bytes; "
             f"files over {limits.versioned_file_bytes_max} are not read to their end",
             hint="where it is no more than a name, remove it or move it away by hand",
         )
-
-
-def version_of_file(fd: int, size_bytes: int) -> str:
-    """The version of an open file's first `size_bytes` bytes, streamed."""
-    digest = hashlib.sha256()
-    buffer = bytearray(min(_CHUNK_BYTES, size_bytes) or 1)
-    view = memoryview(buffer)
-    offset = 0
-    while offset < size_bytes:
-        count = os.preadv(fd, [view[: size_bytes - offset]], offset)
-        if count == 0:
-            break  # cut shorter meanwhile; the caller sees it by the status
-        digest.update(view[:count])
-        offset += count
-    return DIGEST_PREFIX + digest.hexdigest()
-
-
-def read_bytes(fd: int, size_bytes: int) -> bytes:
-    """An open file's first `size_bytes` bytes, fewer if it ends before."""
-    pieces: list[bytes] = []
-    offset = 0
-    # One read takes at most 0x7ffff000 bytes, and may take less.
-    while offset < size_bytes and (piece := os.pread(fd, size_bytes - offset, offset)):
-        pieces.append(piece)
-        offset += len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 class FileContent(Struct, frozen=True):
@@ -454,15 +369,11 @@ class OpenFile:
             return known
         require_versionable(self.path, self.status)
         with converting(self.path, "read"):
-            version = version_of_file(self._fd, self.size_bytes)
+            version = digest_of_file(self._fd, self.size_bytes)
             self._keep(KnownFile(version, None))
         return version
 
     def window_with_version(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        known = self._known.find(self.status)
-        if self.size_bytes > _HASHED_ALONGSIDE_BYTES and known == NOTHING_KNOWN:
-            index, version = self._index_and_version()
-            return replace(self._window(index, first_line, line_count, shown), version=version)
         return replace(self.window(first_line, line_count, shown), version=self.version())
 
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
@@ -471,7 +382,7 @@ class OpenFile:
         if index is None:
             require_versionable(self.path, self.status)
             with converting(self.path, "read"):
-                index = build_line_index(read_chunks(self._fd, self.size_bytes))
+                index = build_line_index(chunks_of(self._fd, self.size_bytes))
             self._keep(KnownFile(None, index))
         return self._window(index, first_line, line_count, shown)
 
@@ -480,20 +391,7 @@ class OpenFile:
     ) -> Window:
         with converting(self.path, "read"):
             window = read_window(self._fd, index, first_line, line_count, shown)
-            return window.seen_changed() if self._has_changed() else window
-
-    def _index_and_version(self) -> tuple[LineIndex, str]:
-        """Both in one pass: a second thread hashes what this one reads and counts."""
-        require_versionable(self.path, self.status)
-        hashing = _Hashing()
-        hashing.start()
-        try:
-            with converting(self.path, "read"):
-                index = build_line_index(hashing.passing(read_chunks(self._fd, self.size_bytes)))
-        finally:
-            version = hashing.finish()
-        self._keep(KnownFile(version, index))
-        return index, version
+            return replace(window, changed_while_reading=self._has_changed())
 
     def _keep(self, found: KnownFile) -> None:
         if not self._has_changed():
@@ -502,36 +400,6 @@ class OpenFile:
     def _has_changed(self) -> bool:
         now = status_of(self._fd)
         return now.content_mark != self.status.content_mark
-
-
-class _Hashing(threading.Thread):
-    """Hashes what passes by, a few pieces behind: hashing is slower than counting lines.
-
-    It does not hold the interpreter's lock while it hashes.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(name="paddock-version", daemon=True)
-        self._digest = hashlib.sha256()
-        self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._room = threading.Semaphore(_PIECES_AHEAD)
-
-    def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self._room.acquire()
-            self._pieces.put(piece)
-            yield piece
-
-    def run(self) -> None:
-        while piece := self._pieces.get():
-            self._digest.update(piece)
-            self._room.release()
-
-    def finish(self) -> str:
-        """The version of all that passed."""
-        self._pieces.put(b"")
-        self.join()
-        return DIGEST_PREFIX + self._digest.hexdigest()
 
 
 def open_file(

@@ -29,8 +29,7 @@ from msgspec.structs import replace
 from paddock.errors import FileChangedError, PaddockError, PathError
 from paddock.storage.disk import Disk, sync_file_systems
 from paddock.storage.journal import Intent, Journal, JournalEntry, Step, UnclaimedEntry
-from paddock.workspace.draft import LockedDirectories
-from paddock.workspace.exchange import BoundStep, StepState, bind
+from paddock.workspace.exchange import BoundStep, StepState, bind, remove_any
 from paddock.workspace.paths import (
     WorkspacePath,
     child_of,
@@ -38,8 +37,8 @@ from paddock.workspace.paths import (
     set_prefix,
     unchecked_path,
 )
+from paddock.workspace.places import LockedDirectories
 from paddock.workspace.resolve import PASS_DIRECTORY, BesideResolution, HeldBeside, Resolution
-from paddock.workspace.trees import remove_any
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _WAIT_S: Final = 2.0
@@ -47,8 +46,6 @@ _WAIT_S: Final = 2.0
 
 
 class RecoveredSet(Enum):
-    """What became of a set that was left half done."""
-
     COMPLETED = "completed"
     UNDONE = "undone"
     NEVER_BEGUN = "never begun"
@@ -60,8 +57,6 @@ class RecoveredSet(Enum):
 
 
 class Recovered(Struct, frozen=True):
-    """One entry of the journal whose owner was dead."""
-
     entry: str
     root: str
     """Of the workspace; empty where the entry does not say it."""
@@ -79,9 +74,6 @@ def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recov
     """Settle every set whose owner is dead; what each came to.
 
     Cheap where there is none: one look at a directory.
-
-    Raises:
-        HostError: the journal cannot be listed.
     """
     return tuple(_settle(entry, disk, resolution) for entry in journal.claim_dead())
 
@@ -144,8 +136,6 @@ def _standing(
 
 
 class _Recovery(Struct, frozen=True):
-    """One entry, ours, in its root, whose directories are locked."""
-
     entry: JournalEntry
     intent: Intent
     disk: Disk
@@ -153,7 +143,6 @@ class _Recovery(Struct, frozen=True):
     gone: list[WorkspacePath]
 
     def run(self) -> Recovered:
-        """Settle it. Raises: OSError, PaddockError: it is to be tried again."""
         steps = self.entry.records.steps
         if steps is None:
             self._remove_temporaries()

@@ -12,20 +12,12 @@ Rules kept here, by both:
 
 A path with links is first taken apart by `find_real`, which yields one without; what was
 judged is then opened here, and a link that appeared meanwhile fails.
-
-Also here:
-
-- Where a path with links leads, found out component by component.
-- The root of a workspace: opened once, and held by its descriptor.
-- A directory that lies elsewhere, under a name at the root of a workspace.
 """
 
 import errno
 import os
 import stat
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol, Self
 
 from msgspec import Struct, field
@@ -39,6 +31,7 @@ from paddock.kernel.files import (
     RESOLVE_NO_SYMLINKS,
     OpenHow,
 )
+from paddock.storage.atomic import held_open
 from paddock.text.show import quote
 from paddock.workspace.paths import (
     AskedPath,
@@ -47,6 +40,7 @@ from paddock.workspace.paths import (
     check_names,
     components,
     escapes_root,
+    inside_root,
     join_parts,
 )
 
@@ -64,15 +58,6 @@ READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # EINTR: a slow file system was interrupted; os.open repeats by itself, ctypes does not.
 _AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
-
-
-@contextmanager
-def held_open(fd: int) -> Generator[int]:
-    """A descriptor that is closed with the block."""
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 class Resolution(Protocol):
@@ -202,8 +187,6 @@ def detect_resolution() -> Resolution:
 
 
 class Found(Struct, frozen=True):
-    """What a path came to."""
-
     asked: WorkspacePath
     real: WorkspacePath
     mode: int
@@ -223,14 +206,7 @@ class Found(Struct, frozen=True):
 
 
 def find_real(root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, last: bool) -> Found:
-    """Where `asked` leads under `root_fd`; a link in the last place is followed if `last`.
-
-    Raises:
-        PathTraversalError: it leads out of the root, by `..` or by a link.
-        InvalidPathError: more links than limits.link_hops_max, or one that no
-            workspace path can name.
-        OSError: a directory on the way cannot be searched, or the disk fails.
-    """
+    """Where `asked` leads under `root_fd`; a link in the last place is followed if `last`."""
     trail = _Trail(root_fd, asked, roots, follow_last=last)
     try:
         return trail.walk()
@@ -326,19 +302,12 @@ class _Trail(Struct):
         check_link_text(self.path.text, target)
         parts = components(target)
         if target.startswith("/"):
-            parts = self._below_root(parts)
+            parts = inside_root(self.path.text, parts, self.roots)
             while self.real:
                 self._climb()
         check_names(self.path.text, tuple(part for part in parts if part != ".."))
         self.mode = stat.S_IFDIR
         self.pending.extend(reversed(parts))
-
-    def _below_root(self, parts: tuple[str, ...]) -> tuple[str, ...]:
-        for root in self.roots:
-            base = components(root)
-            if parts[: len(base)] == base:
-                return parts[len(base) :]
-        raise escapes_root(self.path.text)
 
 
 def _mode_of(name: str, dir_fd: int) -> int:
@@ -362,12 +331,6 @@ class Root(NamedTuple):
 
 
 def open_root(root: str, resolution: Resolution, name: str | None = None) -> Root:
-    """Open the directory at `root`; `name` is another name of it, if it has one.
-
-    Raises:
-        ConfigError: it is no directory, or cannot be opened.
-        HostError: file names are not UTF-8 in this process.
-    """
     if sys.getfilesystemencoding() != "utf-8":
         raise HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
     try:
@@ -380,11 +343,8 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
 
 def _open_real(real_root: str, resolution: Resolution) -> int:
     """A descriptor of the directory at a path without links. Raises: OSError."""
-    slash = os.open("/", PASS_DIRECTORY)
-    try:
+    with held_open(os.open("/", PASS_DIRECTORY)) as slash:
         return resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
-    finally:
-        os.close(slash)
 
 
 def _name_as_given(root: str, real_root: str, fd: int) -> str:
@@ -460,10 +420,7 @@ def without_beside(resolution: Resolution) -> Resolution:
 
 
 def find_beside(beside: Beside, asked: AskedPath, *, last: bool) -> Found:
-    """Where a path leads that begins with the name of the other root; see `links.find_real`.
-
-    Raises: as that. A `..` is not resolved here: it is none of ours (PathTraversalError).
-    """
+    """Where a path leads that begins with the name of the other root; see `links.find_real`."""
     if ".." in asked.parts:
         raise escapes_root(asked.text)
     found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), last=last)

@@ -13,23 +13,20 @@ from paddock.errors import (
 from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
 from paddock.storage.journal import Journal
+from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote, show_name
 from paddock.workspace.apply import SetName, commit
 from paddock.workspace.changes import (
-    UNCONDITIONAL,
     UNWITNESSED,
     ChangeReceipt,
     Condition,
     EntryState,
-    Objects,
     Phases,
     Seen,
     Witness,
 )
-from paddock.workspace.draft import sweep
 from paddock.workspace.failures import converting
 from paddock.workspace.listing import Tree, list_directory
-from paddock.workspace.move import delete, entry_version, move
 from paddock.workspace.paths import (
     ROOT,
     AskedPath,
@@ -46,9 +43,9 @@ from paddock.workspace.paths import (
     WriteReceipt,
     is_plain,
     parse_asked,
-    same_path,
     unchecked_path,
 )
+from paddock.workspace.places import Site, sweep
 from paddock.workspace.preflight import entry_seen, entry_state
 from paddock.workspace.read import FileContent, KnownFiles, OpenFile, open_file
 from paddock.workspace.resolve import (
@@ -64,7 +61,15 @@ from paddock.workspace.resolve import (
     find_real,
     open_root,
 )
-from paddock.workspace.write import Edit, Expected, Site, edit_file, write_file
+from paddock.workspace.single import (
+    Edit,
+    Expected,
+    delete,
+    edit_file,
+    entry_version,
+    move,
+    write_file,
+)
 
 _EVERY_ENTRY: Final = EveryEntry()
 
@@ -178,7 +183,7 @@ class Workspace:
         """
         here = self._find_plain(path)
         if here is not None:
-            return same_path(here)
+            return ReadPath(here, here)
         asked = parse_asked(path, self._names)
         found = self._find(asked, last=True)
         _require_directory_form(asked, found)
@@ -382,12 +387,12 @@ class Workspace:
     def commit(
         self,
         phases: Phases,
-        objects: Objects,
+        objects: ObjectStore,
         journal: Journal,
         *,
         label: str = "",
         witness: Witness = UNWITNESSED,
-        condition: Condition = UNCONDITIONAL,
+        condition: Condition | None = None,
     ) -> ChangeReceipt:
         """Make many changes, all of them or none; see `changes` and, for the rest, `apply`.
 

@@ -13,7 +13,7 @@ from paddock.assembly.bootstrap_sources import bare_plane_blueprint
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.packages.bootstrap import load_packages
 from paddock.plane.admin import contract_digests
 from paddock.runtime.approvals import NoApprover

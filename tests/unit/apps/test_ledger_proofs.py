@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from paddock import limits
-from paddock.apps.hook.lean import ledger as lean_ledger
 from paddock.assembly.ledgers import HOOK_PACE
+from paddock.ledger import tail
 from tests.support.planes import operator_in
 from tests.support.sealed import load_verifier
 
@@ -347,7 +347,7 @@ def test_g6_fails_after_a_restore_until_somebody_accepts(tmp_path):
 
 
 def test_the_hooks_own_writer_leaves_what_is_due_to_the_one_that_signs():
-    assert limits.checkpoint_entries_max == lean_ledger.CHECKPOINT_ENTRIES
+    assert limits.checkpoint_entries_max == tail.CHECKPOINT_ENTRIES
     assert HOOK_PACE.entries < limits.checkpoint_entries_max
 
 

@@ -23,7 +23,6 @@ from paddock.tools.spec import Effects, Tool, ToolOutput, ToolSpec
 from paddock.tools.spec import path_actions
 
 
-@dataclass(frozen=True, slots=True)
 class Arguments(ArgumentType):
     """Arguments of `word_count`."""
 

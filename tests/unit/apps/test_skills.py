@@ -10,7 +10,7 @@ from paddock.assembly.extensions import installed_skills, skill_facts
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.ledger.query import PlaneLedgers
-from paddock.plane.admin import Attention, Stage
+from paddock.plane.admin import Attention, TierStage
 from tests.support.packages import archive_bytes, manifest_json
 from tests.support.planes import Operator, operator_in
 
@@ -92,7 +92,7 @@ def test_the_model_is_told_of_them_with_the_tier(operator):
     with open_session(project, SessionWish()) as session:
         facts = session._parts.charter.facts
     assert [row["path"] for row in facts["skills"]] == BROUGHT
-    attention = Attention(stages=(Stage("tier"),))
+    attention = Attention(stages=(TierStage(),))
     said = attend(attention, PlaneLedgers({}), facts, "SES-0").text
     assert all(path in said for path in BROUGHT)
 

@@ -15,7 +15,7 @@ from paddock.collector.chains import (
     RefusalCode,
     open_offer,
 )
-from paddock.ledger.format.encoding import PREV_OF_GENESIS, leaf_hash
+from paddock.ledger.format.line import PREV_OF_GENESIS, leaf_hash
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.signing import make_key
 from paddock.testing.memory_ledger import MemoryLedger

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError
 from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import Status
-from paddock.ledger.verify.verifying import ChainFault, LedgerProblem, verify
+from paddock.ledger.verify import ChainFault, LedgerProblem, verify
 from paddock.packages.rows import Failure
 from tests.support.gates import failed_files
 

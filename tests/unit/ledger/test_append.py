@@ -9,10 +9,10 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
-from paddock.ledger.disk import SystemDisk
 from paddock.ledger.format.encoding import EntryRefusedError
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
+from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
 from tests.support.children import end_of, start
 from tests.support.ledgers import (
@@ -85,12 +85,12 @@ def test_an_append_answers_with_its_place(path):
 def test_entries_that_are_written_become_durable_together(path):
     syncs = []
 
-    class Disk(SystemDisk):
-        def datasync(self, descriptor, /):
+    class Noting(Disk):
+        def fdatasync(self, descriptor, /):
             syncs.append(os.path.getsize(path))
             os.fdatasync(descriptor)
 
-    ledger = open_ledger(path, disk=Disk())
+    ledger = open_ledger(path, disk=Noting())
     syncs.clear()
 
     pending = [ledger.write([note(str(number))]) for number in range(5)]
@@ -281,12 +281,12 @@ def test_a_reservation_ends_once_and_with_its_entries(path):
 def test_reserved_space_costs_a_system_call_only_when_it_grows(path):
     grown = []
 
-    class Disk(SystemDisk):
-        def allocate(self, descriptor, offset, size_bytes, /):
+    class Noting(Disk):
+        def allocate(self, descriptor, size_bytes):
             grown.append(size_bytes)
-            os.posix_fallocate(descriptor, offset, size_bytes)
+            os.posix_fallocate(descriptor, 0, size_bytes)
 
-    ledger = open_ledger(path, disk=Disk())
+    ledger = open_ledger(path, disk=Noting())
     for _ in range(100):
         ledger.reserve(2000).release()
     held = [ledger.reserve(50_000) for _ in range(3)]

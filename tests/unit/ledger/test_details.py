@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.ledger.details import Detail, find_detail
+from paddock.ledger.checkpoint import Detail, find_detail
 
 HASH = "a" * 64
 

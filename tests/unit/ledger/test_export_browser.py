@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from paddock.ledger.export import PageText, export_page, make_page
-from paddock.ledger.format.encoding import chain_tail, leaf_hash
+from paddock.ledger.format.line import chain_tail, leaf_hash
 from paddock.ledger.format.lines import Genesis
 from paddock.ledger.format.merkle import LeafNodes, root_of
 from paddock.ledger.format.notes import Checkpoint, format_note

@@ -4,8 +4,10 @@ from zlib import crc32
 import pytest
 
 from paddock.errors import HostError
-from paddock.ledger.disk import SystemDisk
-from paddock.ledger.head import HeadFile, HeadPage, Mark, decode_mark, encode_mark
+from paddock.ledger.head import HeadFile
+from paddock.ledger.read import read_head
+from paddock.ledger.tail import HeadPage, Mark, decode_mark, encode_mark, store_durable
+from paddock.storage.disk import Disk
 
 BOOT = b"b" * 16
 FIRST = Mark(1, 1, 100, "ab" * 32, BOOT)
@@ -14,17 +16,13 @@ SECOND = Mark(2, 3, 300, "cd" * 32, BOOT)
 
 @pytest.fixture
 def head(tmp_path):
-    opened = HeadFile(SystemDisk(), os.path.join(tmp_path, "head"), create=True)
+    opened = HeadFile(Disk(), os.path.join(tmp_path, "head"))
     yield opened
     os.close(opened.descriptor)
 
 
 def again(head):
-    fresh = HeadFile(SystemDisk(), head.path, create=False)
-    try:
-        return fresh.read()
-    finally:
-        os.close(fresh.descriptor)
+    return read_head(head.path)
 
 
 def test_a_new_head_file_says_nothing_and_has_its_full_size(head):
@@ -53,15 +51,16 @@ def test_a_torn_mark_leaves_its_predecessor(head):
 
 def test_durable_marks_take_turns(head):
     for generation in range(1, 6):
-        mark = FIRST._replace(generation=generation)
-        head.store_durable(mark, head.read().durable_slot)
+        mark = FIRST.changed(generation=generation)
+        store_durable(os, head.descriptor, mark, head.read().durable_slot)
         assert head.read().durable == mark
         assert again(head).durable == mark
 
 
 def test_a_poisoned_mark_outranks_the_one_that_it_repeats(head):
-    head.store_durable(FIRST, 0)
-    head.store_durable(FIRST._replace(is_poisoned=True), head.read().durable_slot)
+    store_durable(os, head.descriptor, FIRST, 0)
+    poisoned = FIRST.changed(is_poisoned=True)
+    store_durable(os, head.descriptor, poisoned, head.read().durable_slot)
 
     assert head.read().durable.is_poisoned
     assert again(head).durable.is_poisoned
@@ -96,7 +95,7 @@ def test_a_mark_in_a_head_file_that_was_cut_is_kept_when_it_is_made_whole(head):
     head.store_newest(SECOND)
     os.truncate(head.path, len(encode_mark(SECOND)))
 
-    whole = HeadFile(SystemDisk(), head.path, create=True)
+    whole = HeadFile(Disk(), head.path)
 
     assert whole.read() == HeadPage(SECOND, None, 0)
     assert os.path.getsize(head.path) == 4096
@@ -136,7 +135,7 @@ def test_the_marks_that_can_be_believed_come_in_the_order_of_their_place():
 
 
 def test_where_the_boot_is_not_known_no_append_mark_is_believed():
-    unknown = SECOND._replace(boot=bytes(16))
+    unknown = SECOND.changed(boot=bytes(16))
 
     assert HeadPage(unknown, FIRST, 0).believable(bytes(16)) == [FIRST]
 
@@ -145,15 +144,15 @@ def test_a_link_is_not_followed_to_a_head_file(tmp_path):
     os.symlink("elsewhere", tmp_path / "head")
 
     with pytest.raises(HostError, match="cannot be opened"):
-        HeadFile(SystemDisk(), os.path.join(tmp_path, "head"), create=True)
+        HeadFile(Disk(), os.path.join(tmp_path, "head"))
 
     assert not os.path.lexists(tmp_path / "elsewhere")
 
 
-@pytest.mark.parametrize("create", [True, False])
-def test_a_pipe_in_its_place_is_an_error_and_no_wait(tmp_path, create):
+@pytest.mark.parametrize("read", [lambda path: HeadFile(Disk(), path).read(), read_head])
+def test_a_pipe_in_its_place_is_an_error_and_no_wait(tmp_path, read):
     path = os.path.join(tmp_path, "head")
     os.mkfifo(path)
 
     with pytest.raises(HostError, match="head file"):
-        HeadFile(SystemDisk(), path, create=create).read()
+        read(path)

@@ -17,7 +17,7 @@ from paddock.ledger.index import Index, is_wrong
 from paddock.ledger.query import Filter, LedgerSearch, query, query_lines
 from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import LedgerPaths
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.testing.faulty_disk import FaultyDisk
 from paddock.values.entries import Entry
 from tests.support.ledgers import counting_ids, note, open_ledger

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from paddock.errors import LedgerBusyError
-from paddock.ledger.disk import SystemDisk, Waiting
-from paddock.ledger.head import FileLock, find_holder
+from paddock.ledger.head import FileLock, Waiting, find_holder
+from paddock.storage.disk import Disk
 
 LOCKS = """\
 1: POSIX  ADVISORY  WRITE 11 fe:00:2146939 0 EOF
@@ -18,7 +18,7 @@ LOCKS = """\
 
 
 def open_lock(tmp_path, timeout_s=0.01):
-    return FileLock(SystemDisk(), os.path.join(tmp_path, "lock"), Waiting(lock_timeout_s=timeout_s))
+    return FileLock(Disk(), os.path.join(tmp_path, "lock"), Waiting(lock_timeout_s=timeout_s))
 
 
 def test_two_descriptions_exclude_each_other(tmp_path):
@@ -53,7 +53,7 @@ def test_waiting_has_an_end_and_names_the_holder(tmp_path):
     second.acquire()
 
 
-class TriesCounted(SystemDisk):
+class TriesCounted(Disk):
     """Says how often the lock was tried."""
 
     def __init__(self):
@@ -112,7 +112,7 @@ def test_waiting_goes_by_the_clock_that_it_was_given(tmp_path):
     waiting = Waiting(monotonic=lambda: now[0], sleep=sleep, lock_timeout_s=5.0)
     holder = open_lock(tmp_path)
     holder.acquire()
-    lock = FileLock(SystemDisk(), holder.path, waiting)
+    lock = FileLock(Disk(), holder.path, waiting)
 
     with pytest.raises(LedgerBusyError, match="waited 5 s"):
         lock.acquire()
@@ -126,7 +126,7 @@ def test_the_lock_is_taken_when_its_holder_lets_go_while_we_wait(tmp_path):
     holder.acquire()
     waiting = Waiting(monotonic=lambda: 0.0, sleep=lambda _: holder.release(), lock_timeout_s=5.0)
 
-    FileLock(SystemDisk(), holder.path, waiting).acquire()
+    FileLock(Disk(), holder.path, waiting).acquire()
 
     assert not holder.try_acquire()
 

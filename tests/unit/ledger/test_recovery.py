@@ -8,12 +8,12 @@ import shutil
 import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.disk import SystemDisk
-from paddock.ledger.format.encoding import chain_tail, leaf_hash
-from paddock.ledger.head import HeadFile
+from paddock.ledger.format.line import chain_tail, leaf_hash
 from paddock.ledger.query import Filter, query
+from paddock.ledger.read import read_head
 from paddock.ledger.segments import LedgerPaths
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
+from paddock.storage.disk import Disk
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.ledgers import assert_holds, note, open_ledger
 
@@ -302,10 +302,7 @@ def wipe(path, *slots):
 
 def newest_slots(path):
     """Which slots hold the newest append's record and the newest commit's."""
-    disk = SystemDisk()
-    head = HeadFile(disk, os.path.join(os.path.dirname(path), "x.d", "head"), create=False)
-    page = head.read()
-    os.close(head.descriptor)
+    page = read_head(os.path.join(os.path.dirname(path), "x.d", "head"))
     return page.newest.generation % 2, 3 - page.durable_slot
 
 
@@ -464,24 +461,24 @@ def assert_refused_only_on_this_boot(path):
 def test_a_failed_disk_is_not_forgotten_where_the_append_mark_is_torn(path):
     disk = FaultyDisk()
     ledger = open_ledger(path, disk=disk)
-    disk.fault = Fault("datasync", How.BEFORE, errno.EIO)
+    disk.fault = Fault("fdatasync", How.BEFORE, errno.EIO)
     with pytest.raises(HostError):
         ledger.append([note("three")])
     wipe(path, 0, 1)
-    syncs = disk.calls.count("datasync")
+    syncs = disk.calls.count("fdatasync")
 
     other = open_ledger(path, disk=disk)
     for each in (ledger, other):
         with pytest.raises(HostError, match="the disk failed"):
             each.append([note("four")])
 
-    assert disk.calls.count("datasync") == syncs
+    assert disk.calls.count("fdatasync") == syncs
 
 
 def test_a_ledger_whose_first_sync_failed_verifies_after_a_restart_and_before(tmp_path):
     path = os.path.join(tmp_path, "y.jsonl")
     with pytest.raises(HostError):
-        open_ledger(path, disk=FaultyDisk(Fault("datasync", How.AFTER, errno.EIO)))
+        open_ledger(path, disk=FaultyDisk(Fault("fdatasync", How.AFTER, errno.EIO)))
 
     assert verify(path).problems == ()
     open_ledger(path, disk=FaultyDisk(boot=OTHER_BOOT)).append([note("one")])
@@ -495,12 +492,12 @@ def test_opening_reads_no_more_than_the_newest_line(path, size):
     ledger.close()
     read = []
 
-    class Disk(SystemDisk):
-        def read(self, descriptor, size_bytes, offset, /):
+    class Noting(Disk):
+        def pread(self, descriptor, size_bytes, offset):
             read.append(size_bytes)
             return os.pread(descriptor, size_bytes, offset)
 
-    open_ledger(path, disk=Disk()).append([note("three")])
+    open_ledger(path, disk=Noting()).append([note("three")])
 
     assert sum(read) < 40_000 + 40 * size
     assert_holds(path, ["one", "two", "long", "three"])

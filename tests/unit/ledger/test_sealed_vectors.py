@@ -9,10 +9,16 @@ import pytest
 
 from paddock.ledger.format.lines import VerifierKey
 from paddock.ledger.format.merkle import verify_consistency, verify_inclusion
-from paddock.ledger.format.notes import Checkpoint, format_note, parse_checkpoint, parse_note
+from paddock.ledger.format.notes import (
+    Checkpoint,
+    format_note,
+    open_note,
+    parse_checkpoint,
+    parse_note,
+)
 from paddock.ledger.proof import prove_consistency, prove_inclusion
-from paddock.ledger.signing import make_key, open_note
-from paddock.ledger.verify.verifying import Held, verify
+from paddock.ledger.signing import make_key
+from paddock.ledger.verify import Held, verify
 from tests.support.repository import ROOT
 from tests.support.sealed import load_verifier
 

@@ -6,14 +6,15 @@ import time
 import pytest
 
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
-from paddock.ledger.checkpoint import TreeFiles, checkpoints_folder, read_notes
-from paddock.ledger.disk import SystemDisk
-from paddock.ledger.format.encoding import leaf_hash
-from paddock.ledger.format.notes import Checkpoint
+from paddock.ledger.checkpoint import AutoCheckpoint, Pace, matters
+from paddock.ledger.format.line import leaf_hash
+from paddock.ledger.format.notes import Checkpoint, open_note
 from paddock.ledger.head import HeadFile
-from paddock.ledger.sealing import AutoCheckpoint, KeptLedger, Pace, matters
-from paddock.ledger.signing import create_key, open_note
-from paddock.ledger.verify.verifying import Held, verify
+from paddock.ledger.signing import create_key
+from paddock.ledger.tail import store_durable
+from paddock.ledger.tree import TreeFiles, checkpoints_folder, read_notes
+from paddock.ledger.verify import Held, verify
+from paddock.storage.disk import Disk
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note, open_ledger
 from tests.support.sealed import ORIGIN, seal_ledger
@@ -50,7 +51,8 @@ def sealed(tmp_path):
 def open_kept(sealed, shelf, clock, pace=None, now=time.time):
     ledger = open_ledger(sealed.path, create=None)
     pace = pace or Pace(entries=4, interval_s=1.0)
-    return KeptLedger(ledger, AutoCheckpoint(sealed.checkpointer, shelf, clock, pace, now))
+    ledger.keeper = AutoCheckpoint(sealed.checkpointer, shelf, clock, pace, now)
+    return ledger
 
 
 def sizes_beside(sealed):
@@ -287,14 +289,14 @@ def test_a_line_that_holds_no_entry_is_not_signed_whatever_the_head_file_says(se
     sealed.append(5)
     last = sealed.lines()[-1].replace(b'"reason":', b'"reason":"x","reason":')
     sealed.write([*sealed.lines()[:-1], last])
-    head = HeadFile(SystemDisk(), str(sealed.folder / "x.d" / "head"), create=True)
+    head = HeadFile(Disk(), str(sealed.folder / "x.d" / "head"))
     durable = head.read().durable
-    forged = durable._replace(
+    forged = durable.changed(
         offset_bytes=os.path.getsize(sealed.path),
         leaf=leaf_hash(last),
         generation=durable.generation + 1,
     )
-    head.store_durable(forged, head.read().durable_slot)
+    store_durable(os, head.descriptor, forged, head.read().durable_slot)
     os.close(head.descriptor)
 
     with pytest.raises(LedgerDamagedError, match="the key 'reason' is given twice"):

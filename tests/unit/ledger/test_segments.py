@@ -9,12 +9,10 @@ import shutil
 import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.disk import SystemDisk
-from paddock.ledger.head import HeadFile
 from paddock.ledger.query import Filter, query
-from paddock.ledger.read import LedgerReader, follow
+from paddock.ledger.read import LedgerReader, follow, read_head
 from paddock.ledger.segments import LedgerPaths
-from paddock.ledger.verify.verifying import ChainFault, verify
+from paddock.ledger.verify import ChainFault, verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
 from tests.support.ledgers import QUICK, Poll, assert_holds, note, open_ledger
 
@@ -47,11 +45,7 @@ def whole(path):
 
 
 def base(path):
-    head = HeadFile(SystemDisk(), LedgerPaths(path).head, create=False)
-    try:
-        return head.read().base
-    finally:
-        os.close(head.descriptor)
+    return read_head(LedgerPaths(path).head).base
 
 
 def test_a_full_file_gets_the_name_of_its_first_byte_and_a_new_one_goes_on(path):
@@ -139,7 +133,7 @@ def test_a_ledger_that_was_replaced_while_others_rotate_is_not_acknowledged(path
 def test_a_full_disk_makes_the_file_longer_and_not_the_ledger_shorter(path):
     disk = FaultyDisk()
     ledger = open_ledger(path, disk=disk, segment_bytes=SMALL)
-    for call in ("sync", "link", "rename"):
+    for call in ("sync", "link", "replace"):
         ledger.append([note("fill", 1500)])
         before = len(segments(path))
         disk.fault = Fault(call, How.BEFORE, errno.ENOSPC)
@@ -151,14 +145,14 @@ def test_a_full_disk_makes_the_file_longer_and_not_the_ledger_shorter(path):
         ledger.append([note("next", 1500)])
         assert len(segments(path)) == before + 1
     ledger.close()
-    assert_holds(path, ["sync", "link", "rename"])
+    assert_holds(path, ["sync", "link", "replace"])
 
 
 def test_a_disk_that_cannot_sync_stops_the_rotation_and_poisons(path):
     disk = FaultyDisk()
     ledger = open_ledger(path, disk=disk, segment_bytes=SMALL)
     ledger.append([note("one", 1000)])
-    disk.fault = Fault("datasync", How.BEFORE, errno.EIO)
+    disk.fault = Fault("fdatasync", How.BEFORE, errno.EIO)
 
     with pytest.raises(HostError, match="the disk failed"):
         ledger.append([note("two", 1500)])
@@ -232,7 +226,7 @@ def test_a_reader_of_a_rotation_that_was_killed_sees_each_entry_once(path):
     disk = FaultyDisk()
     ledger = open_ledger(path, disk=disk, segment_bytes=SMALL)
     ledger.append([note("one", 1000)])
-    disk.fault = Fault("rename", How.BEFORE)
+    disk.fault = Fault("replace", How.BEFORE)
     with pytest.raises(SimulatedCrash):
         ledger.append([note("two", 1500)])
     disk.bury()
@@ -382,7 +376,7 @@ def test_space_for_a_result_is_there_although_the_file_is_full(path):
     ledger = open_ledger(path, disk=disk, segment_bytes=SMALL)
     reservation = ledger.reserve(4000)
     ledger.append([note("one", 1000)])
-    disk.fault = Fault("append", How.HALF, errno.ENOSPC)
+    disk.fault = Fault("write", How.HALF, errno.ENOSPC)
 
     ledger.append([note("result", 1000)], reservation=reservation)
 

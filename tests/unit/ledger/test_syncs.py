@@ -8,8 +8,10 @@ import threading
 import pytest
 
 from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
-from paddock.ledger.disk import SystemDisk, Waiting
-from paddock.ledger.head import FileLock, HeadFile
+from paddock.ledger.head import FileLock, HeadFile, Waiting
+from paddock.ledger.read import read_head
+from paddock.ledger.tail import store_durable
+from paddock.storage.disk import Disk
 from tests.support.children import start
 from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
 
@@ -27,11 +29,7 @@ def beside(path, name):
 
 
 def marks(path):
-    head = HeadFile(SystemDisk(), beside(path, "head"), create=False)
-    try:
-        return head.read()
-    finally:
-        os.close(head.descriptor)
+    return read_head(beside(path, "head"))
 
 
 def append_all(ledger, writer):
@@ -69,14 +67,14 @@ def test_every_thread_of_a_process_gets_its_entries_durable(path):
         assert_holds(path, wanted(writer))
 
 
-class Syncs(SystemDisk):
+class Syncs(Disk):
     """Keeps which files were synced, and how long they were; something may happen at a sync."""
 
     def __init__(self):
         self.synced = []
         self.before = self.after = lambda: None
 
-    def datasync(self, descriptor, /):
+    def fdatasync(self, descriptor, /):
         before, self.before = self.before, lambda: None
         before()
         self.synced.append((os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size))
@@ -287,10 +285,11 @@ def test_a_sealed_file_is_not_closed_under_a_sync_of_it(path):
 def test_a_mark_that_no_writer_makes_is_passed_over(path):
     ledger = open_ledger(path)
     pending = ledger.write([note("one")])
-    head = HeadFile(SystemDisk(), beside(path, "head"), create=True)
+    head = HeadFile(Disk(), beside(path, "head"))
     page = head.read()
     # Of the same number and not as far.
-    head.store_durable(page.durable._replace(generation=page.newest.generation), 0)
+    beyond = page.durable.changed(generation=page.newest.generation)
+    store_durable(os, head.descriptor, beyond, 0)
 
     pending.wait()
 
@@ -324,7 +323,7 @@ def test_a_head_file_that_is_cut_while_one_waits_is_no_failure(path):
 def test_a_mark_that_is_held_up_is_waited_for_and_nothing_acknowledged(path):
     ledger = open_ledger(path, waiting=QUICK)
     pending = ledger.write([note("one")])
-    lock = FileLock(SystemDisk(), beside(path, "slock"), Waiting())
+    lock = FileLock(Disk(), beside(path, "slock"), Waiting())
     lock.acquire()
 
     with pytest.raises(LedgerBusyError, match=f"locked by process {os.getpid()}"):
@@ -335,8 +334,8 @@ def test_a_mark_that_is_held_up_is_waited_for_and_nothing_acknowledged(path):
 
 
 def test_a_sync_that_fails_in_another_process_meanwhile_is_not_outrun(path):
-    class Failing(SystemDisk):
-        def datasync(self, descriptor, /):
+    class Failing(Disk):
+        def fdatasync(self, descriptor, /):
             raise OSError(errno.EIO, "Input/output error")
 
     open_ledger(path).close()

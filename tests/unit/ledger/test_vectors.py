@@ -7,7 +7,7 @@ import re
 import pytest
 
 from paddock.ledger.format.lines import StoredEntry, inspect_line
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from tests.support.repository import ROOT
 
 VECTORS = ROOT / "tests" / "vectors" / "ledger"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from paddock import limits
@@ -16,8 +17,9 @@ from paddock.plane.admin import (
     Attention,
     BudgetTable,
     DeclaredTool,
+    LedgerStage,
     ModelChoice,
-    Stage,
+    TierStage,
     parse_admin_config,
     read_admin_config,
 )
@@ -43,7 +45,7 @@ def test_an_empty_object_is_every_default_and_production():
         tool_profile="production",
         system_prompt=DEFAULT_SYSTEM_PROMPT,
         attention=Attention(),
-        tools=None,
+        tools=UNSET,
         classify=True,
         budget=BudgetTable(),
         model=ModelChoice(),
@@ -99,17 +101,17 @@ def test_every_field_is_read():
         system_prompt="",
         attention=Attention(
             "T",
-            (Stage("tier"), Stage("ledger"), Stage("ledger", "ho1m", "X", 3)),
+            (TierStage(), LedgerStage(), LedgerStage("ho1m", "X", 3)),
             1,
             "fail",
         ),
-        tools=(DeclaredTool("read_file", "d", {"x": 1}, "h", config.tools[0].place),),
+        tools=(DeclaredTool("read_file", "d", {"x": 1}, "h"),),
         classify=False,
         budget=BudgetTable(3, 2, 1, "warn"),
         model=ModelChoice("openai", "m", "http://127.0.0.1:8080/v1", "chat"),
         permissions=Permissions((), ("HO2/**",), ()),
     )
-    assert config.tools[0].place.startswith(f"{FILE}, line ")
+    assert config.place(("tools", 0, "tool_id")).startswith(f"{FILE}, line ")
 
 
 def test_a_missing_list_is_its_default_and_an_empty_one_is_nothing():
@@ -195,7 +197,7 @@ def test_a_mistake_stops_the_load_and_names_file_line_and_field(value, field):
     ("value", "found"),
     [
         ("false", "the text 'false'"),
-        (0, "a number"),
+        (0, "the number '0'"),
         (None, "null"),
         ([], "a list"),
         ({}, "an object"),
@@ -247,7 +249,7 @@ def layout(tmp_path: Path) -> PlaneLayout:
 
 def test_a_configuration_is_read_where_it_stands(layout):
     assert read_admin_config(layout) == AdminConfig(
-        layout.admin_config, digest_of(b"{}"), text=b"{}"
+        file=layout.admin_config, digest=digest_of(b"{}"), text=b"{}"
     )
 
 
@@ -311,8 +313,8 @@ def test_of_a_plane_that_nobody_accepted_only_what_narrows_holds():
         }
     )
     assert replace(config.tightened(), text=b"") == AdminConfig(
-        FILE,
-        config.digest,
+        file=FILE,
+        digest=config.digest,
         tool_profile="development",
         permissions=Permissions(("HO2/**",), (), ("HOT/kernel/*", "HOT/scripts/*", "HO1/*")),
     )

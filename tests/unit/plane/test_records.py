@@ -89,7 +89,7 @@ def test_what_becomes_of_an_agent_is_recorded():
 
 
 def test_a_changed_configuration_is_recorded_with_every_files_digest():
-    config = AdminConfig(Path("/p/HOT/config/admin_config.json"), "sha256:new")
+    config = AdminConfig(file=Path("/p/HOT/config/admin_config.json"), digest="sha256:new")
     policy = "HOT/config/policy.toml"
     before = {"HOT/config/admin_config.json": "sha256:old", policy: "sha256:p"}
     after = {"HOT/config/admin_config.json": "sha256:new", policy: "sha256:p"}

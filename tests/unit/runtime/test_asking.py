@@ -1,7 +1,6 @@
 """A question about what a call would change: done first, held back, and then granted or let go."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from tests.unit.runtime.conftest import Answers, Door
 POLICY = '[profiles.standard]\nask = ["tool:client:stager"]\n'
 
 
-@dataclass(frozen=True, slots=True)
 class Given(ArgumentType):
     effect: bool = flag("Whether the question is about the effect.", default=True)
 

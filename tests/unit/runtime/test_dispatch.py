@@ -3,7 +3,6 @@
 import hashlib
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import pytest
 from msgspec import Struct
@@ -547,12 +546,10 @@ def test_long_names_that_begin_alike_stay_two_on_record(door):
     assert codes == ["tool.unknown", "tool.unknown"]
 
 
-@dataclass(frozen=True, slots=True)
 class Nothing(ArgumentType):
     pass
 
 
-@dataclass(frozen=True, slots=True)
 class Deep(ArgumentType):
     depth: int = clamped_integer("How deep.", 3, minimum=1, maximum=5)
 
@@ -583,7 +580,6 @@ class FailsTheLedger(Fine):
         return ToolOutput("done", {})
 
 
-@dataclass(frozen=True, slots=True)
 class _Where(ArgumentType):
     pass
 

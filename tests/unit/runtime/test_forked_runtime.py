@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from dataclasses import dataclass
 
 import pytest
 
@@ -17,7 +16,6 @@ PATIENCE_S = 60
 OPEN = '[profiles.standard]\nallow = ["tool:*"]\n'
 
 
-@dataclass(frozen=True, slots=True)
 class Nothing(ArgumentType):
     """No argument."""
 

@@ -1,7 +1,6 @@
 """The calls of one turn: decided before any runs, reads at once, writes in order, one result each."""
 
 import threading
-from dataclasses import dataclass
 
 import pytest
 from msgspec import Struct
@@ -21,7 +20,6 @@ WRITES = Effects(reads_only=False)
 OPEN = '[profiles.standard]\nallow = ["tool:*"]\n'
 
 
-@dataclass(frozen=True, slots=True)
 class Named(ArgumentType):
     """Arguments of the tools below."""
 

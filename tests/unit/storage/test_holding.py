@@ -126,7 +126,8 @@ def test_what_a_killed_process_held_becomes_an_object(place, file, fd):
     store = ObjectStore.open(str(place), bytes_max=1 << 20)
     store.hold_file(fd, DIGEST)
     os.close(store.shelf.fd)  # killed: neither settled nor released
-    os.close(store._lock._fd)
+    for share in store.lock._shares:
+        os.close(share)
     (place / "incoming" / ("0" * 32 + ".part")).write_bytes(b"a draft")
     with ObjectStore.open(str(place), bytes_max=1 << 20) as after:
         after.recover()

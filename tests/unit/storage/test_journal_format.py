@@ -8,19 +8,19 @@ from paddock.errors import IntegrityError
 from paddock.storage.journal import (
     FORMAT,
     RESERVE,
+    CommitRecord,
+    EndRecord,
     EntryMark,
     Intent,
     MarkKind,
     Metadata,
     MetadataStep,
-    RecordKind,
     Records,
     SwapStep,
-    commit_payload,
+    UndoRecord,
     decode,
     encode_line,
-    intent_payload,
-    mark_payload,
+    payload_of,
 )
 
 NAME = "0" * 32 + ".entry"
@@ -44,10 +44,10 @@ def entry(*payloads) -> bytes:
 
 
 WHOLE = entry(
-    intent_payload(INTENT),
-    commit_payload(STEPS),
-    mark_payload(RecordKind.UNDO),
-    mark_payload(RecordKind.END),
+    payload_of(INTENT),
+    payload_of(CommitRecord(STEPS)),
+    payload_of(UndoRecord()),
+    payload_of(EndRecord()),
 )
 
 
@@ -60,7 +60,7 @@ def test_what_is_encoded_is_decoded():
 def test_every_line_is_ascii_and_begins_with_its_digest():
     assert WHOLE.isascii()
     for line in WHOLE.splitlines():
-        assert json.loads(line[65:])["record"] in set(RecordKind)
+        assert json.loads(line[65:])["record"] in {"intent", "commit", "undo", "end"}
 
 
 @pytest.mark.parametrize("filler", [b"", RESERVE, b"x" * 30], ids=["end", "reserve", "noise"])
@@ -92,17 +92,17 @@ def test_a_line_of_another_entry_does_not_count():
 @pytest.mark.parametrize(
     "payloads",
     [
-        [commit_payload(())],
-        [intent_payload(INTENT), intent_payload(INTENT)],
-        [intent_payload(INTENT), mark_payload(RecordKind.END)],
-        [intent_payload(INTENT), mark_payload(RecordKind.UNDO)],
+        [payload_of(CommitRecord(()))],
+        [payload_of(INTENT), payload_of(INTENT)],
+        [payload_of(INTENT), payload_of(EndRecord())],
+        [payload_of(INTENT), payload_of(UndoRecord())],
         [{"record": "other"}],
         [["record"]],
-        [intent_payload(INTENT) | {"format": "paddock-journal/2"}],
-        [intent_payload(INTENT) | {"root": 1}],
-        [intent_payload(INTENT) | {"root_inode": True}],
-        [intent_payload(INTENT), {"record": "commit", "steps": [["swap", ".", "x"]]}],
-        [intent_payload(INTENT), {"record": "commit", "steps": [["x", ".", "x", 0, None, None]]}],
+        [payload_of(INTENT) | {"format": "paddock-journal/2"}],
+        [payload_of(INTENT) | {"root": 1}],
+        [payload_of(INTENT) | {"root_inode": True}],
+        [payload_of(INTENT), {"record": "commit", "steps": [["swap", ".", "x"]]}],
+        [payload_of(INTENT), {"record": "commit", "steps": [["x", ".", "x", 0, None, None]]}],
     ],
     ids=str,
 )

@@ -12,9 +12,8 @@ from tests.support.stores import NoSyncDisk, objects_in
 MARK = CallMark("CALL-1", "create_file", "main", "SES-1")
 
 
-class Generated:
-    def is_exempt(self, path: str) -> bool:
-        return path.startswith("generated/")
+def is_generated(path: str) -> bool:
+    return path.startswith("generated/")
 
 
 class Kept:
@@ -24,7 +23,7 @@ class Kept:
         self.root, self.place = base / "ws", base / "objects"
         self.root.mkdir(exist_ok=True)
         self.history = History(str(self.place), bytes_max=bytes_max, disk=NoSyncDisk())
-        self.workspace = Workspace.open(str(self.root), keeper=self.history.keeper(Generated()))
+        self.workspace = Workspace.open(str(self.root), keeper=self.history.keeper(is_generated))
 
     def write(self, path: str, content: bytes, mark: CallMark = MARK) -> None:
         with self.history.running(mark) as running:

@@ -1,7 +1,5 @@
 """Arguments are validated, never coerced, and an error names the field."""
 
-from dataclasses import dataclass
-
 import jsonschema
 import pytest
 
@@ -19,7 +17,6 @@ from paddock.tools.arguments import (
 from paddock.values.calls import Json
 
 
-@dataclass(frozen=True, slots=True)
 class Sample(ArgumentType):
     path: str = needed_text("A path.")
     old: str = needed_text("An old text.")

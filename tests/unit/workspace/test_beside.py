@@ -9,12 +9,12 @@ import pytest
 from paddock.errors import FileChangedError, PathTraversalError
 from paddock.storage.disk import Disk
 from paddock.workspace import Workspace
-from paddock.workspace.changes import Absent, AtVersion, OpenContent, RemoveFile, WriteFile
+from paddock.workspace.changes import Absent, AtVersion, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.read import version_of
 from paddock.workspace.recover import recover
 from paddock.workspace.resolve import PASS_DIRECTORY, Beside, detect_resolution
-from tests.support.changes import memory_directory, open_bench
+from tests.support.changes import content, memory_directory, open_bench
 from tests.support.dying import run_until
 
 BEFORE = {"ws/a": "a", "ws/.git": "gitdir: elsewhere\n", "git/HEAD": "old", "git/refs/gone": "g"}
@@ -22,10 +22,10 @@ AFTER = {"ws/a": "b", "ws/.git": "gitdir: elsewhere\n", "git/HEAD": "new", "git/
 
 
 def lay_out(base: Path) -> None:
-    for name, content in BEFORE.items():
+    for name, text in BEFORE.items():
         path = base / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+        path.write_text(text)
 
 
 def stands(base: Path) -> dict[str, str]:
@@ -37,12 +37,6 @@ def stands(base: Path) -> dict[str, str]:
     }
 
 
-def file_of(base: Path, text: str) -> OpenContent:
-    path = base / f"new-{text}"
-    path.write_text(text)
-    return OpenContent(os.open(path, os.O_RDONLY))
-
-
 def change(base: Path) -> None:
     at = unchecked_path
     with open_bench(base) as bench:
@@ -50,13 +44,9 @@ def change(base: Path) -> None:
         with bench.workspace.with_beside(Beside(".git", str(base / "git"), fd)) as both:
             both.commit(
                 [
-                    [WriteFile(at("a"), file_of(base, "b"), AtVersion(version_of(b"a")))],
-                    [WriteFile(at(".git/refs/made"), file_of(base, "m"), Absent())],
-                    [
-                        WriteFile(
-                            at(".git/HEAD"), file_of(base, "new"), AtVersion(version_of(b"old"))
-                        )
-                    ],
+                    [WriteFile(at("a"), content(b"b"), AtVersion(version_of(b"a")))],
+                    [WriteFile(at(".git/refs/made"), content(b"m"), Absent())],
+                    [WriteFile(at(".git/HEAD"), content(b"new"), AtVersion(version_of(b"old")))],
                     [RemoveFile(at(".git/refs/gone"), AtVersion(version_of(b"g")))],
                 ],
                 bench.objects,

@@ -12,8 +12,8 @@ from paddock.storage.journal import Journal
 from paddock.testing.failing_disk import Death, FailingDisk
 from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.changes import Absent, RemoveFile, WriteFile
-from paddock.workspace.draft import LockedDirectories
 from paddock.workspace.paths import unchecked_path as at
+from paddock.workspace.places import LockedDirectories
 from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from tests.support.changes import (
     File,

@@ -28,7 +28,6 @@ from paddock.workspace.changes import (
     EntryState,
     MakeDirectory,
     MakeLink,
-    OpenContent,
     RemoveDirectory,
     RemoveFile,
     Seen,
@@ -36,9 +35,9 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.draft import LockedDirectories
 from paddock.workspace.paths import ROOT, EntryKind
 from paddock.workspace.paths import unchecked_path as at
+from paddock.workspace.places import LockedDirectories
 from tests.support.changes import (
     MODIFIED_NS,
     File,
@@ -140,16 +139,13 @@ class TestWholeSets:
             ),
         )
 
-    def test_content_comes_from_a_descriptor_or_from_the_store(self, plain, tmp_path):
+    def test_content_comes_from_an_opened_file_or_from_the_store(self, plain):
         digest = plain.objects.put_bytes(b"stored")
         plain.objects.sync()
-        with (tmp_path / "staged").open("w+b") as staged:
-            staged.write(b"staged")
-            staged.flush()
-            plain.commit(
-                WriteFile(at("x"), StoredContent(digest), Absent()),
-                WriteFile(at("y"), OpenContent(staged.fileno()), Absent()),
-            )
+        plain.commit(
+            WriteFile(at("x"), StoredContent(digest), Absent()),
+            WriteFile(at("y"), content(b"staged"), Absent()),
+        )
         assert (plain.root / "x").read_bytes() == b"stored"
         assert (plain.root / "y").read_bytes() == b"staged"
 

@@ -10,8 +10,8 @@ import pytest
 from msgspec import Struct, field
 
 from paddock.errors import PathError, StorageFullError
-from paddock.workspace.draft import LockedDirectories
 from paddock.workspace.paths import unchecked_path
+from paddock.workspace.places import LockedDirectories
 from paddock.workspace.resolve import READ_DIRECTORY, Resolution
 
 p = unchecked_path

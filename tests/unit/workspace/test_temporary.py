@@ -7,9 +7,9 @@ import pytest
 
 from paddock.storage.disk import Disk
 from paddock.workspace import Workspace, is_temporary_name
-from paddock.workspace import draft as module
-from paddock.workspace.draft import TemporaryName
+from paddock.workspace import places as module
 from paddock.workspace.paths import ROOT, unchecked_path
+from paddock.workspace.places import TemporaryName
 from tests.support.disks import tree
 
 TOKEN = "0123456789abcdef" * 2

@@ -27,7 +27,7 @@ from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import UnknownToolError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter
-from paddock.ledger.verify.verifying import Verification
+from paddock.ledger.verify import Verification
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action

@@ -22,7 +22,7 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action

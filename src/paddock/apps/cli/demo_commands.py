@@ -19,7 +19,7 @@ from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.errors import ApprovalUnavailableError, ProtectedPathError, SandboxUnavailableError
 from paddock.ledger.query import Filter
-from paddock.ledger.verify.verifying import verify
+from paddock.ledger.verify import verify
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import YesApprover
 from paddock.text.show import show_name

@@ -21,12 +21,12 @@ from paddock.apps.cli.options import Options, nearest, seconds_of
 from paddock.assembly.past_agents import require_agent_of_site
 from paddock.assembly.project import PlaneSite
 from paddock.errors import HostError, PaddockError, UsageError
-from paddock.ledger.checkpoint import checkpoints_folder, read_notes
 from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page
 from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.query import BadRow, Filter, query, query_lines
 from paddock.ledger.read import find_torn_bytes, follow, gone_error, is_known
+from paddock.ledger.tree import checkpoints_folder, read_notes
 from paddock.plane.discover import name_of_root
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links

@@ -20,9 +20,14 @@ from paddock.assembly.auditing import (
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import PlaneSite
 from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockError, UsageError
-from paddock.ledger.checkpoint import checkpoints_folder, read_notes
 from paddock.ledger.format.lines import VerifierKey
-from paddock.ledger.format.notes import NoteError, SignedCheckpoint, parse_checkpoint, parse_note
+from paddock.ledger.format.notes import (
+    NoteError,
+    SignedCheckpoint,
+    open_note,
+    parse_checkpoint,
+    parse_note,
+)
 from paddock.ledger.index import is_wrong
 from paddock.ledger.proof import (
     ConsistencyProof,
@@ -33,8 +38,8 @@ from paddock.ledger.proof import (
 from paddock.ledger.query import Filter, query
 from paddock.ledger.read import find_genesis, gone_error, is_known
 from paddock.ledger.segments import LedgerPaths
-from paddock.ledger.signing import open_note
-from paddock.ledger.verify.verifying import ChainFault, Held, LedgerProblem, Verification
+from paddock.ledger.tree import checkpoints_folder, read_notes
+from paddock.ledger.verify import ChainFault, Held, LedgerProblem, Verification
 from paddock.plane.layout import LedgerName
 from paddock.storage.atomic import read_file_through_links
 from paddock.text.show import quote, show_name

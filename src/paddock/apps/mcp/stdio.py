@@ -227,7 +227,6 @@ def _integer(digits: str) -> int | None:
 
 
 def _unusable(value: dict[str, Json], why: str) -> Unusable:
-    """Who hears of an object that is no message, by what it should have been."""
     request_id = _id(value)
     if "method" in value:
         return refused(why, request_id) if "id" in value else Unusable(f"notification: {why}")

@@ -1,6 +1,7 @@
 """The bytes of a ledger: what a line may be, and how lines are chained. Pure.
 
-    encoding.py  an entry and its place in the chain as the bytes of its line
+    line.py      the bytes of one line and its place in the chain, without slow imports
+    encoding.py  an entry as a line; JSON text read back
     lines.py     a line read strictly: the entry it holds, or what is wrong; line 0
     notes.py     signed notes and checkpoints, the text that an auditor keeps
     merkle.py    the tree over the lines' hashes (RFC 6962): roots and proofs

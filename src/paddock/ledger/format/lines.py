@@ -5,10 +5,6 @@ That one comparison finds another field order, a key given twice, white space,
 other escapes and other number forms.
 
 Pure.
-
-Also here:
-
-- Line 0: what the ledger is, and the key that signs its checkpoints.
 """
 
 import re
@@ -24,14 +20,12 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.encoding import (
-    PREV_OF_GENESIS,
     EntryRefusedError,
-    chain_tail,
     decode_json,
     encode_body,
     find_duplicate_key,
-    leaf_hash,
 )
+from paddock.ledger.format.line import PREV_OF_GENESIS, chain_tail, leaf_hash
 from paddock.pattern import lazy_pattern
 from paddock.values.calls import Json
 from paddock.values.entries import GENESIS, Entry
@@ -100,11 +94,7 @@ class StoredEntry(Struct, frozen=True):
 
 
 def parse_line(line: bytes) -> StoredEntry:
-    """Return the entry of a line without its LF.
-
-    Raises:
-        LedgerDamagedError: the line is not exactly what a writer writes.
-    """
+    """Return the entry of a line without its LF."""
     found = inspect_line(line)
     if isinstance(found, BadLine):
         raise LedgerDamagedError(f"not a ledger line ({found.fault}): {found.detail}")
@@ -147,7 +137,6 @@ def _have_types(values: list[Json]) -> bool:
 
 
 def _diagnose(line: bytes) -> BadLine:
-    """Name what is wrong with a line that was not accepted."""
     if not line.strip(b" \t\r"):
         return BadLine(LineFault.BLANK, "an empty line")
     if len(line) > limits.entry_bytes_max:
@@ -249,11 +238,7 @@ class VerifierKey(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "VerifierKey":
-        """Return the key of a C2SP verifier key text.
-
-        Raises:
-            LedgerDamagedError: not one, another algorithm, or its hash does not fit.
-        """
+        """Return the key of a C2SP verifier key text."""
         parts = text.split("+", 2)
         if len(parts) == 3 and _NAME.fullmatch(parts[0]):
             try:
@@ -274,12 +259,7 @@ def is_key_name(name: str) -> bool:
 
 
 def parse_genesis(stored: StoredEntry) -> Genesis:
-    """Return what line 0 says.
-
-    Raises:
-        LedgerDamagedError: the line is no GENESIS.
-        HostError: a format version that this program does not know.
-    """
+    """Return what line 0 says."""
     metadata = stored.entry.metadata
     if stored.entry.event_type != GENESIS or stored.seq != 0 or stored.prev != PREV_OF_GENESIS:
         raise LedgerDamagedError("the first line of a ledger is not GENESIS", where="line 1")
@@ -298,8 +278,5 @@ def parse_genesis(stored: StoredEntry) -> Genesis:
         raise LedgerDamagedError("GENESIS does not say what a ledger is", where="line 1")
     VerifierKey.parse(cast("str", metadata["public_key"]))
     return Genesis(
-        metadata["origin"],
-        metadata["tier"],
-        metadata["public_key"],
-        metadata["parent_checkpoint"],
+        metadata["origin"], metadata["tier"], metadata["public_key"], metadata["parent_checkpoint"]
     )

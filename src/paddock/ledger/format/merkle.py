@@ -117,11 +117,7 @@ def root_of(nodes: Nodes, size: int) -> bytes:
 
 
 def inclusion_path(nodes: Nodes, index: int, size: int) -> list[bytes]:
-    """The audit path of leaf `index` in the tree of the first `size` leaves.
-
-    Raises:
-        ValueError: there is no such leaf.
-    """
+    """The audit path of leaf `index` in the tree of the first `size` leaves."""
     if not 0 <= index < size:
         raise ValueError(f"leaf {index} of {size}")
     path: list[bytes] = []
@@ -142,9 +138,6 @@ def consistency_path(nodes: Nodes, old: int, size: int) -> list[bytes]:
     """The proof that the first `old` leaves are the beginning of the first `size`.
 
     Empty where `old` is 0 or `size`: then there is nothing to prove.
-
-    Raises:
-        ValueError: `old` is greater than `size`.
     """
     if not 0 <= old <= size:
         raise ValueError(f"{old} leaves of {size}")
@@ -231,12 +224,10 @@ def _parents(row: Sequence[bytes]) -> list[bytes]:
 
 
 def _split(size: int) -> int:
-    """The greatest power of two below `size`."""
     return 1 << (size - 1).bit_length() - 1
 
 
 def _subtree(nodes: Nodes, begin: int, end: int) -> bytes:
-    """The root of leaves `begin` to `end`; `begin` is a multiple of the power of two it needs."""
     size = end - begin
     if size & (size - 1) == 0:
         level = size.bit_length() - 1

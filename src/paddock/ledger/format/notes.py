@@ -6,7 +6,7 @@ tlog-checkpoint) is a note whose text has three lines: the log's origin, the siz
 of its tree in decimal, its root in base64. Further lines may follow and mean
 nothing to us.
 
-Pure; whether a signature is the key's says `signing.py`.
+Pure.
 """
 
 import re
@@ -74,11 +74,7 @@ def format_note(text: str, name: str, key_id: bytes, signature: bytes) -> str:
 
 
 def parse_note(note: str) -> SignedNote:
-    """Return the parts of a signed note.
-
-    Raises:
-        NoteError: it is none, or longer than `limits.checkpoint_note_bytes_max`.
-    """
+    """Return the parts of a signed note."""
     if len(note.encode(errors="replace")) > limits.checkpoint_note_bytes_max:
         raise NoteError(f"a note of more than {limits.checkpoint_note_bytes_max} bytes")
     text, gap, lines = note.rpartition("\n\n")
@@ -89,11 +85,7 @@ def parse_note(note: str) -> SignedNote:
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
-    """Return the checkpoint that a note's text is.
-
-    Raises:
-        NoteError: it is none.
-    """
+    """Return the checkpoint that a note's text is."""
     lines = text.split("\n")
     if len(lines) >= 4 and lines[-1] == "" and all(lines[:-1]):
         origin, size, root = lines[0], lines[1], _decode(lines[2])
@@ -111,6 +103,35 @@ def find_signatures(note: SignedNote, key: VerifierKey) -> list[bytes]:
         and each.key_id == key.key_id
         and len(each.signature) == SIGNATURE_BYTES
     ]
+
+
+def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
+    """Return the checkpoint that a note holds, its signature verified."""
+    parsed = parse_note(note)
+    checkpoint = parse_checkpoint(parsed.text)
+    if checkpoint.origin != key.name:
+        raise NoteError(
+            f"a checkpoint of {checkpoint.origin[: limits.message_value_chars_max]!a}, "
+            f"not of {key.name!a}"
+        )
+    found = find_signatures(parsed, key)
+    if not found:
+        raise NoteError(f"a checkpoint that {key.name!a} did not sign")
+    if not any(_is_signed(key.public, signature, parsed.text.encode()) for signature in found):
+        raise NoteError("a checkpoint with a false signature")
+    return SignedCheckpoint(checkpoint, note)
+
+
+def _is_signed(public: bytes, signature: bytes, message: bytes) -> bool:
+    # Imported here: it costs more than opening a ledger.
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - only where needed
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - only where needed
+
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def format_inclusion(index: int, path: Sequence[bytes], note: str) -> str:

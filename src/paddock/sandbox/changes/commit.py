@@ -40,6 +40,7 @@ from paddock.sandbox.git.rules import (
 )
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.values import RefusedChange
+from paddock.storage.atomic import held_open
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import Journal
 from paddock.storage.locks import Identity, identity_of
@@ -66,7 +67,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.paths import WorkspacePath, unchecked_path
 from paddock.workspace.preflight import conflict
-from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution, held_open
+from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution
 
 # A set is judged on the tree of one moment and comes into that of another: after a wait for
 # the locks of another set, or, where somebody was asked first, up to a day later. Each change

@@ -10,18 +10,18 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
-from paddock.ledger.format.encoding import encode_json
+from paddock.ledger.format.line import encode_json
 from paddock.sandbox.changes.differences import Comparing, OpenLayers
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.git.rules import NodeKind
-from paddock.storage.atomic import host_error
+from paddock.storage.atomic import held_open, host_error
+from paddock.storage.disk import digest_of_file
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.values.entries import digest_of
-from paddock.workspace.read import version_of_file
-from paddock.workspace.resolve import READ_FILE, held_open
+from paddock.workspace.resolve import READ_FILE
 
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_WHOLE: Final = 20_000
@@ -78,7 +78,7 @@ def _bound(settled: Settled, comparing: Comparing, layers: OpenLayers) -> list[s
     is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
     if is_written and change.node is NodeKind.FILE:
         with held_open(comparing.resolution.open(layers.upper_fd, change.path, READ_FILE)) as fd:
-            version = version_of_file(fd, os.fstat(fd).st_size)
+            version = digest_of_file(fd, os.fstat(fd).st_size)
     return [
         change.path,
         change.kind.value,

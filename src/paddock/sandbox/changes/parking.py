@@ -13,6 +13,7 @@ from msgspec.structs import astuple
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.sandbox.values import RefusedChange
+from paddock.storage.atomic import held_open
 from paddock.storage.locks import Identity
 from paddock.storage.objects import ObjectStore
 from paddock.values.calls import Json
@@ -34,7 +35,6 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.paths import unchecked_path
-from paddock.workspace.resolve import held_open
 
 _KINDS: Final[Mapping[str, type[StagedChange]]] = {
     "write": WriteFile,

@@ -38,9 +38,10 @@ from paddock.sandbox.git.layout import Touched, find_repositories
 from paddock.sandbox.git.rules import CONTENT_BYTES_MAX, NodeKind, find_git_place, wants_content
 from paddock.sandbox.host.host_facts import directories_above, find_content
 from paddock.sandbox.values import RefusedChange
+from paddock.storage.atomic import held_open
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
-from paddock.workspace.resolve import PASS_DIRECTORY, held_open
+from paddock.workspace.resolve import PASS_DIRECTORY
 
 # A command has its way in its layer: it opens a read-only directory or a closed file with
 # chmod(1), and goes on. In the workspace they are as they were, and the commit has the

@@ -28,14 +28,8 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
-from paddock.storage.atomic import host_error
-from paddock.workspace.resolve import (
-    READ_DIRECTORY,
-    Beside,
-    Resolution,
-    detect_resolution,
-    held_open,
-)
+from paddock.storage.atomic import held_open, host_error
+from paddock.workspace.resolve import READ_DIRECTORY, Beside, Resolution, detect_resolution
 
 # The layer that a command works on ends there: what is mounted is not part of it, and the
 # command sees the directory underneath, as a rule an empty one. We see what is mounted.

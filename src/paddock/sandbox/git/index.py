@@ -34,7 +34,6 @@ SPARSE_NAME: Final = "info/sparse-checkout"
 
 _MODES: Final = FILE_MODES | {LINK_MODE, SUBMODULE_MODE, DIRECTORY_MODE}
 _NAME_BYTES_MAX: Final = 4096
-"""PATH_MAX: nothing longer can be checked out."""
 _NAMES_BYTES_MAX: Final = 32_000_000
 """Of all names together: version 4 lets few bytes stand for many."""
 _NAMES_LOOKED_FOR: Final = 64
@@ -45,7 +44,6 @@ _STATUS_BYTES: Final = 40
 """Times, device, inode, mode, owner, group and size, before the object's name."""
 _TIME: Final = struct.Struct(">II")
 _TIME_AT: Final = 8
-"""Of the last change of content, after that of the status."""
 _MODE_AT: Final = 24
 _SIZE_AT: Final = 36
 _IS_EXTENDED: Final = 0x4000

@@ -29,7 +29,8 @@ from paddock.sandbox.git.index import (
 from paddock.sandbox.git.layout import find_inside, find_lead
 from paddock.sandbox.git.objects import SHA1_BYTES, SHA256_BYTES
 from paddock.sandbox.host.host_facts import find_content
-from paddock.workspace.resolve import PASS, detect_resolution, held_open
+from paddock.storage.atomic import held_open
+from paddock.workspace.resolve import PASS, detect_resolution
 
 _INDEX_BYTES_MAX: Final = 1 << 28
 _LEAD_BYTES_MAX: Final = 4096 + len("gitdir: \n")

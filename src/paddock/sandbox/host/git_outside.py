@@ -18,13 +18,8 @@ from msgspec.structs import replace
 from paddock.errors import HostError
 from paddock.pattern import lazy_pattern
 from paddock.sandbox.host.host_facts import GitOutside, Resolver, is_below, read_content
-from paddock.workspace.resolve import (
-    PASS_DIRECTORY,
-    READ_FILE,
-    Beside,
-    detect_resolution,
-    held_open,
-)
+from paddock.storage.atomic import held_open
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_FILE, Beside, detect_resolution
 
 GIT: Final = ".git"
 _POINTER_BYTES_MAX: Final = 4096

@@ -21,8 +21,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from paddock import limits
+from paddock.storage.disk import read_bytes
 from paddock.text.show import BOM
-from paddock.workspace.read import OpenFile, read_bytes
+from paddock.workspace.read import OpenFile
 from paddock.workspace.search.until import Until
 
 _SPLIT_BYTES: Final = 1_048_576
@@ -189,9 +190,6 @@ class SplitLines:
                 last = max(last, min(len(self._lines), number + context))
                 numbers += range(first, last + 1)
         return numbers, [self._lines[number - 1] for number in numbers]
-
-    def with_text(self, text: bytes) -> list[int]:
-        return [number for number, line in enumerate(self._lines, 1) if text in line]
 
     def numbers(self, found: list[int]) -> list[int]:
         return found

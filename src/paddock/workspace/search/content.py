@@ -9,9 +9,9 @@ searches them in growing batches until enough is confirmed.
 """
 
 import contextlib
-import os
 
 from paddock.errors import PathNotAFileError, PermissionDeniedError
+from paddock.storage.atomic import held_open
 from paddock.text.show import quote
 from paddock.workspace.failures import converting
 from paddock.workspace.paths import WorkspacePath
@@ -96,12 +96,9 @@ def _search_below(
     terms = WalkTerms(NEVER, honours_ignore=True, glob=glob)
     command = tree_command(wanted.regex, glob, wanted.matches_max + 1)
     proposals: Proposals = {}
-    fd = tree.resolution.open(tree.root_fd, path.relative, READ_DIRECTORY)
-    try:
+    with held_open(tree.resolution.open(tree.root_fd, path.relative, READ_DIRECTORY)) as fd:
         require_enterable(fd)
         child = engine.start(command, fd)
-    finally:
-        os.close(fd)
     with child:
         area = _Below(workspace, path, glob)
         engine.read(child, ProposalReader(), proposals, wanted.matches_max, area)

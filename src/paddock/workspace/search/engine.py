@@ -9,6 +9,7 @@ import errno
 import itertools
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
@@ -17,7 +18,7 @@ from paddock.errors import HostError, InvalidPatternError, ToolError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote, show_name
 from paddock.workspace.paths import is_temporary_name, unchecked_path
-from paddock.workspace.read import OpenFile, wall_clock_ns
+from paddock.workspace.read import OpenFile
 from paddock.workspace.resolve import READ_FILE
 from paddock.workspace.search.asked import BinarySign, FileLines, Remarks, ShownPaths, Wanted
 from paddock.workspace.search.binaries import binary_sign, is_large_binary
@@ -106,7 +107,7 @@ class SearchEngine:
         self.wanted = wanted
         self.remarks = Remarks()
         self.until = until
-        self._started_ns = wall_clock_ns()
+        self._started_ns = time.time_ns()
         self._allowed: dict[str, bool] = {}
         self._early: dict[str, FileLines | None] = {}
         self._cut_at_nul: set[str] = set()

@@ -18,6 +18,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError
+from paddock.storage.atomic import held_open
 from paddock.workspace.failures import converting
 from paddock.workspace.listing import Tree
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
@@ -132,18 +133,15 @@ class _Listed:
         return found
 
     def _run(self, remarks: Remarks) -> list[str]:
-        fd = self._tree.resolution.open(
-            self._tree.root_fd, self._directory.relative, READ_DIRECTORY
-        )
-        try:
+        with held_open(
+            self._tree.resolution.open(self._tree.root_fd, self._directory.relative, READ_DIRECTORY)
+        ) as fd:
             require_enterable(fd)
             with Child(list_command(self._glob), fd, self._until) as child:
                 output = b"".join(child.output())
                 remarks.is_late = child.is_late
                 if not child.is_late and (code := child.finish()) < 0:
                     raise HostError(f"ripgrep was ended by signal {-code}")
-        finally:
-            os.close(fd)
         names = os.fsdecode(output).split("\0")[:-1]
         if b".paddock-" in output:
             names = [name for name in names if not is_temporary_name(name.rpartition("/")[2])]

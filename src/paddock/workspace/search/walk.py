@@ -20,17 +20,12 @@ from typing import Final
 from msgspec import Struct
 
 from paddock import limits
+from paddock.storage.disk import read_bytes
 from paddock.workspace.listing import Tree
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
-from paddock.workspace.read import read_bytes
 from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
 from paddock.workspace.search.globs import SearchGlob
-from paddock.workspace.search.ignore import (
-    IGNORE_FILE,
-    IgnoreRules,
-    IgnoreScope,
-    compile_rules,
-)
+from paddock.workspace.search.ignore import IGNORE_FILE, IgnoreRules, IgnoreScope, compile_rules
 from paddock.workspace.search.until import Until
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW

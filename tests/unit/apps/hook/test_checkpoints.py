@@ -10,7 +10,7 @@ from paddock import limits
 from paddock.apps.hook.lean import door
 from paddock.apps.hook.lean.asked import DeclinedError
 from paddock.apps.hook.lean.door import is_checkpoint_due
-from paddock.ledger.checkpoint import checkpoints_folder, read_notes
+from paddock.ledger.tree import checkpoints_folder, read_notes
 from tests.support.hooks import Client
 
 WRITE = {"file_path": "{root}/docs/a", "content": "x"}

@@ -7,10 +7,9 @@ import pytest
 
 from paddock import limits
 from paddock.errors import InternalError
-from paddock.ledger.format.encoding import (
-    EntryRefusedError,
+from paddock.ledger.format.encoding import EntryRefusedError, encode_body
+from paddock.ledger.format.line import (
     chain_line,
-    encode_body,
     encode_text,
     format_id,
     format_timestamp,

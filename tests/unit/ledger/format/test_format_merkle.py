@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from paddock.ledger.format.encoding import leaf_hash
+from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.merkle import (
     EMPTY_ROOT,
     Growing,

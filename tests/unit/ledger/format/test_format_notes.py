@@ -10,10 +10,11 @@ from paddock.ledger.format.notes import (
     NoteError,
     format_inclusion,
     format_note,
+    open_note,
     parse_checkpoint,
     parse_note,
 )
-from paddock.ledger.signing import make_key, open_note
+from paddock.ledger.signing import make_key
 
 # The example of golang.org/x/mod/sumdb/note, where the format comes from.
 TEXT = (

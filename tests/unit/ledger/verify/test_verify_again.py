@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from paddock.ledger.append import LedgerFile
 from paddock.ledger.format.merkle import LeafNodes, root_of
 from paddock.ledger.format.notes import Checkpoint
-from paddock.ledger.verify.verifying import ChainFault, Held, Unanswered, verify
+from paddock.ledger.verify import ChainFault, Held, Unanswered, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note
 from tests.support.sealed import ORIGIN, load_verifier, seal_ledger

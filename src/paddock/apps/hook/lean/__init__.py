@@ -4,7 +4,7 @@
     asked, patches, shell, places    what a client asks, and what the call would do
     flow, judging, answers    judge, record, then answer, in this order
     image, indexes, quick     the compiled policy: found and verified, matched, asked
-    records, ledger    an entry, the warnings given; its line, and how it is appended
+    records                   an entry, the warnings given; paddock.ledger.tail appends it
     wrap           a line changed to run in the sandbox
 
 Nothing here imports more than the interpreter carries with it (`posix`, `time`, `marshal`,

@@ -15,7 +15,6 @@ from paddock.apps.hook.lean.asked import (
     parse_asked,
 )
 from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image, look_at
-from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry, encode_body
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import (
@@ -23,10 +22,13 @@ from paddock.apps.hook.lean.records import (
     Identity,
     LeanRecord,
     claim_warning,
+    encode_record,
     forget,
     mark_path,
 )
 from paddock.apps.hook.lean.wrap import Holding, changed_input
+from paddock.ledger.format.line import ID_BYTES
+from paddock.ledger.tail import AppendFailedError, NotPlainError, append_plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ INPUT_BYTES_MAX = 64_000_000
 """As `limits.hook_input_bytes_max`."""
 HELD_S = 3600
 """How long an image's word counts that commands can be confined."""
-_ID_BYTES = 16
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 _ASK = "ask"
@@ -162,9 +163,12 @@ class LeanPorts:
         ledger, folder, identity = self._image["ledger"]
         if record.event_type == HOOK_EVENT and is_checkpoint_due(folder, record.metadata):
             raise DeclinedError("a checkpoint is due, which the full path makes")
-        body = encode_body(record, posix.urandom(_ID_BYTES), time.time())
+        body = encode_record(record, posix.urandom(ID_BYTES), time.time())
         self.has_begun = True
-        append_entry(ledger, folder, identity, body)
+        try:
+            append_plain(ledger, folder, identity, body)
+        except NotPlainError as why:
+            raise DeclinedError(str(why)) from None
 
     def claim_warning(self, session_id: str, pattern: str) -> bool:
         directory = self._image["warned"]

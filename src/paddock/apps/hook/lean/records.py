@@ -3,8 +3,9 @@
 import posix
 import sys
 
-from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.judging import WORDS, LeanRule, LeanVerdict
+from paddock.ledger.format.line import encode_fields, format_id, format_timestamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +66,17 @@ class LeanRecord:
         self.agent = clean(agent, NAME_CHARS_MAX)
         self.call_id = clean(asked.call_id, NAME_CHARS_MAX)
         self.metadata = metadata
+
+
+def encode_record(record: LeanRecord, random: bytes, seconds: float) -> bytes:
+    """The line up to its place in the chain. Raises: DeclinedError: it holds what no line may."""
+    names = (record.decision, record.reason, record.session_id, record.agent, record.call_id)
+    texts = (record.event_type, "", *names)
+    try:
+        moment = format_timestamp(seconds)
+        return encode_fields(format_id(random), moment, texts, record.metadata)
+    except ValueError as why:
+        raise DeclinedError(f"an entry that no line can hold: {why}") from None
 
 
 def decision_record(

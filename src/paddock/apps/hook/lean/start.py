@@ -23,11 +23,17 @@ ANSWER_TIMEOUT_S = 25
 RECORD_TIMEOUT_S = 5
 """For putting a call on record that was stopped; a client waits long enough for both."""
 INPUT_BYTES_MAX = 64_000_000
+_NAME = "paddock.apps.hook.lean"
 LOADED = (
-    *("asked", "places", "wrap", "indexes", "judging", "records", "answers", "flow"),
-    *("image", "ledger", "quick", "door"),
+    *("paddock.ledger.format.line", "paddock.ledger.tail"),
+    *(f"{_NAME}.{name}" for name in ("asked", "places", "wrap", "indexes", "judging", "records")),
+    *(f"{_NAME}.{name}" for name in ("answers", "flow", "image", "quick", "door")),
 )
 """Modules of the lean path, each after those that it imports."""
+_PACKAGES = (
+    *("paddock", "paddock.apps", "paddock.apps.hook", _NAME),
+    *("paddock.ledger", "paddock.ledger.format"),
+)
 
 _STOPPING = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM)
 _READ_BYTES = 1 << 16
@@ -35,7 +41,6 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _HERE = __file__.rpartition("/")[0]
 _LAUNCH = _HERE.removesuffix("lean") + "launch.py"
 _PACKAGE = _HERE.removesuffix("/apps/hook/lean")
-_NAME = "paddock.apps.hook.lean"
 _HEADER_BYTES = 16
 
 
@@ -98,7 +103,7 @@ def _answer() -> bytes:
 
 def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes | None, bool]":
     """Return the answer, None where it is left to the full path; and whether there is an image."""
-    for name in ("paddock", "paddock.apps", "paddock.apps.hook", _NAME):
+    for name in _PACKAGES:
         package = type(sys)(name)
         package.__path__ = [_PACKAGE + name[7:].replace(".", "/")]
         sys.modules[name] = package
@@ -120,24 +125,27 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
 
 
 def _load(name: str) -> None:
-    source = f"{_HERE}/{name}.py"
-    compiled = _compiled(name, source)
+    parent, _, last = name.rpartition(".")
+    folder = _PACKAGE + parent.removeprefix("paddock").replace(".", "/")
+    source = f"{folder}/{last}.py"
+    compiled = _compiled(f"{folder}/__pycache__/{last}", source)
     if compiled is None:
-        __import__(f"{_NAME}.{name}")
+        __import__(name)
         return
-    module: ModuleType = type(sys)(f"{_NAME}.{name}")
+    module: ModuleType = type(sys)(name)
     module.__file__ = source
-    sys.modules[module.__name__] = module
-    setattr(sys.modules[_NAME], name, module)
+    sys.modules[name] = module
+    setattr(sys.modules[parent], last, module)
     exec(marshal.loads(compiled), module.__dict__)  # noqa: S102, S302 - our own module
 
 
-def _compiled(name: str, source: str) -> "bytes | None":
+def _compiled(path: str, source: str) -> "bytes | None":
     """Return the code that was compiled from the source as it is now, else None."""
-    path = f"{_HERE}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
     try:
         status = posix.stat(source)
-        descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+        descriptor = posix.open(
+            f"{path}.{sys.implementation.cache_tag}.pyc", posix.O_RDONLY | posix.O_CLOEXEC
+        )
     except OSError:
         return None
     try:

@@ -1,28 +1,6 @@
-"""New content on its way to a name: whole and on the device before anyone can see it.
+"""Places in a workspace that are about to change: their locks, and Paddock's temporary names.
 
-Durability, step by step (open(2), rename(2), fsync(2)):
-
-  new file     unnamed file → owner, mode, attributes → write → fsync → link to its name
-               → fsync of the directory
-  replacement  the same → keep the old content (`storage.history`) → link to a temporary
-               name → exchange with the old file → look at what came out → fsync of the
-               directory → unlink what came out
-
-The old content is kept before the exchange and not after it, so that no moment is left in
-which it has no name but a temporary one. What comes out must be what was kept.
-
-link(2) never replaces, so a file that appeared meanwhile is not lost. The exchange shows
-what was really replaced; if that is not the file that was read, it is exchanged back.
-Where a file system lacks O_TMPFILE the draft has a temporary name from the beginning;
-where it lacks the exchange, the last look comes just before the rename.
-
-If the directory cannot be synced the step before is undone, so that failure leaves the
-old content.
-
-Also here:
-
-- Paddock's temporary names: how they look, and how none outlives a killed process.
-- Locks on directories of a workspace: two calls on one path come one after the other.
+Two calls on one path come one after the other, and no temporary outlives a killed process.
 """
 
 import errno
@@ -30,18 +8,19 @@ import fcntl
 import os
 import resource
 import secrets
-from contextlib import ExitStack
-from typing import Final, Self
+from contextlib import AbstractContextManager
+from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import FileChangedError, PaddockError, PathError, StorageFullError
+from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
-from paddock.storage.history import Keeper, Kept
+from paddock.storage.history import Keeper
 from paddock.storage.locks import Identity, identity_of, unlock, wait_for_lock
 from paddock.text.show import quote
-from paddock.workspace.metadata import FileStatus, status_at, status_of
+from paddock.workspace.metadata import FileStatus, status_at
 from paddock.workspace.paths import (
     OF_SET,
     ROOT,
@@ -66,6 +45,7 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Resolution
 #   * a lock is given up by LOCK_UN before the descriptor is closed: a child forked
 #     meanwhile holds a copy of it, and would keep the lock for as long as it lives.
 
+_NO_KEEPER: Final = Keeper()
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
 """So few directories are not worth the look."""
@@ -76,11 +56,6 @@ _USED_AT_MOST: Final = 128
 
 
 def lock_directory(fd: int, path: WorkspacePath, wait_s: float) -> None:
-    """Wait for the exclusive lock, at most `wait_s`.
-
-    Raises:
-        PathError: the time is over.
-    """
     if not wait_for_lock(fd, fcntl.LOCK_EX, wait_s):
         raise PathError(
             f"directory {quote(path.relative)} is locked by another write, for over {wait_s:g} s",
@@ -92,9 +67,6 @@ def _require_descriptors(wanted: int) -> None:
     """Refuse what would leave no descriptor for the work itself: before anything changes.
 
     A lock lasts as long as its descriptor, so none of them can be closed and opened again.
-
-    Raises:
-        StorageFullError: this process may not open so many files at once.
     """
     if wanted <= _CHECKED_FROM:
         return
@@ -142,14 +114,6 @@ class LockedDirectories:
         self.release()
 
     def acquire(self) -> tuple[int, ...]:
-        """Open and lock all of them; `release` gives them up again.
-
-        Raises:
-            PathError: a lock is not free in time.
-            StorageFullError: this process may not open so many.
-            FileChangedError: a directory is replaced faster than it can be locked.
-            OSError: one of them cannot be opened.
-        """
         _require_descriptors(len(self._paths))
         for _ in range(_REOPENS_MAX):
             found = self._lock_all()
@@ -190,7 +154,6 @@ class LockedDirectories:
             os.close(fd)
 
     def release(self) -> None:
-        """Give all of them up; a second time does nothing."""
         while self._fds:
             unlock(self._fds.popitem()[1])
 
@@ -250,7 +213,6 @@ class TemporaryName:
         self._record: str | None = None
 
     def __enter__(self) -> str:
-        """Record the name and return it; nothing stands there yet."""
         if not self._directory.is_root:
             record = TEMPORARY_PREFIX + self._token + _RECORD
             try:
@@ -326,7 +288,7 @@ def _sweep_one(
     found = 0
     try:
         with LockedDirectories(root_fd, resolution, directory, wait_s=_SWEEP_WAIT_S) as (fd,):
-            found = int(_stands(fd, temporary))
+            found = int(status_at(fd, temporary) is not None)
             if not _removed(disk, fd, temporary):
                 return 0
     except (PermissionError, PaddockError):
@@ -339,30 +301,24 @@ def _sweep_one(
     return found
 
 
-def _stands(dir_fd: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
-
-
-_NEW_FILE_MODE: Final = 0o666
-"""Less the umask, or as the directory's default ACL says."""
-_PRIVATE_MODE: Final = 0o600
-_EXCHANGES_MAX: Final = 64
-
-
-class DraftPlace(Struct, frozen=True):
-    """A name in a directory that is open and locked."""
-
-    disk: Disk
+class Site(Struct, frozen=True):
     root_fd: int
-    directory: WorkspacePath
-    dir_fd: int
+    resolution: Resolution
+    disk: Disk
+    keeper: Keeper = _NO_KEEPER
+
+    def lock(self, *directories: WorkspacePath) -> LockedDirectories:
+        return LockedDirectories(self.root_fd, self.resolution, *directories)
+
+    def parent(self, path: WorkspacePath) -> AbstractContextManager[int]:
+        """The directory that holds it, held open and not locked. Raises: OSError."""
+        return held_open(self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY))
+
+
+class LockedPlace(Struct, frozen=True):
+    site: Site
     path: WorkspacePath
-    keeper: Keeper
-    """Who keeps what is replaced here."""
+    dir_fd: int
 
     @property
     def name(self) -> str:
@@ -373,7 +329,8 @@ class DraftPlace(Struct, frozen=True):
         return status_at(self.dir_fd, self.name)
 
     def temporary(self) -> TemporaryName:
-        return TemporaryName(self.disk, self.root_fd, self.directory, self.dir_fd)
+        site = self.site
+        return TemporaryName(site.disk, site.root_fd, self.path.parent, self.dir_fd)
 
 
 def changed(path: WorkspacePath) -> FileChangedError:
@@ -382,161 +339,3 @@ def changed(path: WorkspacePath) -> FileChangedError:
         f"{quote(path.relative)} was changed by somebody else meanwhile",
         hint="read it again, then repeat the call",
     )
-
-
-class Draft(Struct):
-    """A file that nobody sees yet. Leaving the context without placing it leaves nothing."""
-
-    place: DraftPlace
-    mode: int
-    fd: int = -1
-    _name: str | None = None
-    _held: ExitStack = field(default_factory=ExitStack)
-
-    @classmethod
-    def of_new_file(cls, place: DraftPlace) -> Self:
-        return cls(place, _NEW_FILE_MODE)
-
-    @classmethod
-    def of_replacement(cls, place: DraftPlace) -> Self:
-        """A draft that nobody may read until it has the old file's permissions."""
-        return cls(place, _PRIVATE_MODE)
-
-    def __enter__(self) -> Self:
-        place = self.place
-        fd = place.disk.open_unnamed(place.dir_fd, self.mode)
-        if fd is None:
-            with ExitStack() as held:
-                self._name = held.enter_context(place.temporary())
-                fd = place.disk.create(place.dir_fd, self._name, self.mode)
-                self._held = held.pop_all()
-        self.fd = fd
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.fd)
-        self._held.close()
-
-    def fill(self, *pieces: bytes | memoryview) -> None:
-        """Write them one after the other, all of them, and wait for the device."""
-        for piece in pieces:
-            self.place.disk.write(self.fd, piece)
-        self.place.disk.sync(self.fd)
-
-    def place_new(self, kept: Kept) -> None:
-        """Let it appear under its name; `kept` holds the note of it.
-
-        Raises:
-            FileExistsError: something has the name; it is left as it is.
-            OSError: the disk fails; the name is free again.
-        """
-        disk, dir_fd, name = self.place.disk, self.place.dir_fd, self.place.name
-        try:
-            if self._name is None:
-                disk.link_open(self.fd, dir_fd, name)
-            else:
-                disk.move_new(dir_fd, self._name, dir_fd, name)
-            disk.sync(dir_fd)
-        except BaseException:
-            # Also if placing it failed: a file system across a network may have done it.
-            if self._stands_at(name):
-                disk.unlink(dir_fd, name)
-            kept.release()
-            raise
-        kept.settle()
-
-    def replace(self, old: FileStatus, kept: Kept) -> None:
-        """Take the place of `old`, whose content is `kept`.
-
-        Raises:
-            FileChangedError: what stands there is not `old` any more; it is left or put back.
-            OSError: the disk fails; the old file stands.
-        """
-        try:
-            if self._name is not None:
-                self._exchange(self._name, old, kept)
-                return
-            with self.place.temporary() as name:
-                self.place.disk.link_open(self.fd, self.place.dir_fd, name)
-                self._exchange(name, old, kept)
-        except BaseException:
-            kept.release()
-            raise
-
-    def _exchange(self, name: str, old: FileStatus, kept: Kept) -> None:
-        disk, dir_fd = self.place.disk, self.place.dir_fd
-        require_untouched(self.place, old, kept)
-        try:
-            if not disk.exchange(dir_fd, name, self.place.name):
-                disk.replace(dir_fd, name, dir_fd, self.place.name)
-                disk.sync(dir_fd)
-                kept.settle()
-                return
-            displaced = status_at(dir_fd, name)
-            # Threat: the name was swapped for a link, or rewritten, since it was read.
-            if displaced is None or displaced.content_mark != old.content_mark:
-                raise changed(self.place.path)
-            disk.sync(dir_fd)
-            # Last: nothing may fail once the displaced file belongs to the history.
-            kept.settle()
-        except BaseException as failure:
-            # Also if exchanging failed: a file system across a network may have done it.
-            if status_at(dir_fd, name) is not None and not self._stands_at(name):
-                self._put_back(name)
-            if isinstance(failure, FileNotFoundError):
-                raise changed(self.place.path) from failure
-            raise
-
-    def _stands_at(self, name: str) -> bool:
-        """Whether this draft is what that name in its directory leads to."""
-        now = status_at(self.place.dir_fd, name)
-        return now is not None and _same_inode(now, status_of(self.fd))
-
-    def _put_back(self, name: str) -> None:
-        """Return what the exchange displaced to its place, without losing anything newer.
-
-        Each exchange shows what was taken away. If it is what was put there last, all is
-        as if we had not been; else somebody was quicker, and theirs is the newer one.
-        """
-        dir_fd = self.place.dir_fd
-        last = status_of(self.fd)
-        for _ in range(_EXCHANGES_MAX):
-            returned = status_at(dir_fd, name)
-            try:
-                self.place.disk.exchange(dir_fd, name, self.place.name)
-            except FileNotFoundError:
-                return  # somebody removed the name: what we held was theirs to remove
-            taken = status_at(dir_fd, name)
-            if returned is None or taken is None or _same_inode(taken, last):
-                return
-            last = returned
-
-
-def require_untouched(place: DraftPlace, old: FileStatus, kept: Kept) -> None:
-    """The last look at what is about to lose its place, with the change time.
-
-    Threat: rewritten in place since it was kept, with as many bytes, and its old
-    modification time set again. After our own rename the change time tells nothing.
-
-    Raises:
-        FileChangedError: it is not what was looked at, or not what was kept.
-    """
-    now = place.status()
-    if now is None or not _is_same(now, old):
-        raise changed(place.path)
-    kept.require_untouched()
-
-
-def _is_same(now: FileStatus, old: FileStatus) -> bool:
-    """Whether it is the file that was looked at; keeping it may have given it one more name."""
-    if now.links == old.links:
-        return now == old
-    return now.content_mark == old.content_mark and (now.mode, now.uid, now.gid) == (
-        old.mode,
-        old.uid,
-        old.gid,
-    )
-
-
-def _same_inode(one: FileStatus, other: FileStatus) -> bool:
-    return (one.device, one.inode) == (other.device, other.inode)

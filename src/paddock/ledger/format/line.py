@@ -1,0 +1,218 @@
+"""The bytes of one line and its place in the chain, from plain values. Pure.
+
+Rules kept here:
+  * one compact UTF-8 JSON object, fields in one order, `seq` and `prev` last as
+    fixed text, so that a chain is checked without parsing;
+  * one value has one encoding: what a line parses to encodes to that line again;
+  * what readers disagree about is never written: NUL, lone surrogates, NaN and
+    infinities, keys that are not text, integers beyond 2^53, deep nesting;
+  * nothing that drives a terminal or reorders text stands raw in a line.
+
+Time and randomness come in as arguments. The format is described in docs/formats/ledger.md.
+It imports nothing that is slow to load: the hook writes lines with it, and a client waits.
+"""
+
+import sys
+from _json import encode_basestring as encode_string
+from _json import make_encoder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from hashlib import sha256
+    from typing import Any, NoReturn
+
+    from paddock.values.calls import Json
+elif sys.hexversion >= 0x030C0000:
+    from _sha2 import sha256
+else:
+    from _sha256 import sha256
+
+PREV_OF_GENESIS = "0" * 64
+"""`prev` of line 0, which follows nothing."""
+ID_BYTES = 16
+"""Random bytes in an entry's id."""
+TIMESTAMP_SECONDS_MAX = 253_402_300_800
+"""The year 10000, which no timestamp reaches. Seconds since 1970."""
+TAIL_BYTES_MAX = len(',"seq":,"prev":""}') + 16 + 64
+"""The fixed text at a line's end; 2^53 has 16 digits."""
+LINE_BYTES_MAX = 1_048_576
+DEPTH_MAX = 64
+INTEGER_MAX = 2**53
+"""As `limits.entry_bytes_max`, `entry_depth_max` and `json_integer_max`."""
+
+# Threat: a value that an agent chose is shown by `cat` in somebody's terminal.
+# DEL and the C1 controls drive terminals; line separators, direction marks and
+# the byte order mark make a line look like another one.
+_UNSHOWABLE = {
+    code: f"\\u{code:04x}"
+    for low, high in (
+        *((0x7F, 0x9F), (0x61C, 0x61C), (0x200E, 0x200F), (0x2028, 0x202E)),
+        *((0x2066, 0x2069), (0xFEFF, 0xFEFF)),
+    )
+    for code in range(low, high + 1)
+}
+
+
+class LineRefusedError(ValueError):
+    """What no line may hold: its kind, the value, and what to do."""
+
+    def __init__(self, what: str, value: str, hint: str = "") -> None:
+        super().__init__(f"{what}: {value!a}")
+        self.what, self.value, self.hint = what, value, hint
+
+
+def _refuse(value: object) -> "NoReturn":
+    raise LineRefusedError("value", f"a {type(value).__name__} is not a JSON value")
+
+
+_chunks = make_encoder(None, _refuse, encode_string, None, ":", ",", False, False, False)
+
+
+def encode_json(value: "Json") -> str:
+    """Compact JSON text. Raises: ValueError: not a value of JSON; NaN or an infinity."""
+    return "".join(_chunks(value, 0))
+
+
+def encode_members(members: "Mapping[str, Json]") -> str:
+    """Members as they stand in a line, without braces. Raises: ValueError."""
+    found = dict(members)
+    _check(found, 1)
+    return _clean(encode_json(found)[1:-1], found)
+
+
+def encode_fields(
+    entry_id: str,
+    timestamp: str,
+    texts: "Sequence[str]",
+    metadata: "Mapping[str, Json]",
+    shared: str = "",
+) -> bytes:
+    """A line up to its place in the chain: `{"id":…,"metadata":{…}`.
+
+    `texts` are the type, submission, decision, reason, session, agent and call; `entry_id`,
+    `timestamp` and the type are taken as they are. `shared` are members that are encoded.
+
+    Raises: ValueError: the line would hold what no line may, or be too long.
+    """
+    kind, *others = texts
+    submission, decision, reason, session, agent, call_id = map(encode_string, others)
+    header = _clean(
+        f'"submission_id":{submission},"decision":{decision},"reason":{reason},'
+        f'"session_id":{session},"agent":{agent},"call_id":{call_id}',
+        others,
+    )
+    own = encode_members(metadata)
+    comma = "," if own and shared else ""
+    text = (
+        f'{{"id":"{entry_id}","timestamp":"{timestamp}","event_type":"{kind}",{header},'
+        f'"metadata":{{{own}{comma}{shared}}}'
+    )
+    try:
+        body = text.encode()
+    except UnicodeEncodeError as fault:
+        raise LineRefusedError("lone surrogate", text[fault.start]) from fault
+    if len(body) + TAIL_BYTES_MAX > LINE_BYTES_MAX:
+        raise LineRefusedError("length", f"{len(body)} bytes", "record a digest of what is large")
+    return body
+
+
+def encode_text(value: str) -> bytes:
+    """A text as it stands in a line, with its quotes: what a search looks for."""
+    return encode_string(value).translate(_UNSHOWABLE).encode(errors="replace")
+
+
+def chain_line(body: bytes, seq: int, prev: str) -> bytes:
+    """The whole line without its LF: `body` with its place in the chain."""
+    return body + chain_tail(seq, prev)
+
+
+def chain_tail(seq: int, prev: str) -> bytes:
+    """The fixed text that a line at this place ends with."""
+    return f',"seq":{seq},"prev":"{prev}"}}'.encode()
+
+
+def chain_lines(bodies: "Sequence[bytes]", seq: int, prev: str) -> tuple[bytes, str]:
+    """Whole lines, each with its LF, from the number `seq` on, and the last one's leaf."""
+    lines: list[bytes] = []
+    for number, body in enumerate(bodies, seq):
+        lines.append(chain_line(body, number, prev))
+        prev = leaf_hash(lines[-1])
+    return b"\n".join([*lines, b""]), prev
+
+
+def leaf_hash(line: bytes) -> str:
+    """SHA-256(0x00 ‖ line without LF) in hex: the Merkle leaf hash of RFC 6962.
+
+    It is the next line's `prev`, so one hash serves the chain and the tree.
+    """
+    return sha256(b"\0" + line).hexdigest()
+
+
+def format_id(random: bytes) -> str:
+    """`LED-` and 32 hex digits from 16 random bytes."""
+    return f"LED-{random.hex()}"
+
+
+def format_timestamp(seconds: float) -> str:
+    """RFC 3339 in UTC with microseconds, always 27 characters: text order is time order.
+
+    `seconds` since 1970, from 0 to the year 9999; what lies outside is clamped,
+    because a broken clock must not stop an entry (the timestamp is a claim).
+    """
+    whole = int(seconds) if 0 <= seconds < TIMESTAMP_SECONDS_MAX else 0
+    microseconds = int((seconds - whole) * 1e6) if whole or 0 <= seconds < 1 else 0
+    days, rest = divmod(whole, 86_400)
+    # The days since 1 March of the year 0, in eras of 400 years; a year that begins in March
+    # has its leap day last.
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day += 1 - (153 * month + 2) // 5
+    month, year = (month + 2) % 12 + 1, year + 400 * era + (month > 9)
+    return (
+        f"{year:04}-{month:02}-{day:02}T{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+        f".{microseconds:06}Z"
+    )
+
+
+def _check(value: "Any", depth: int) -> None:
+    """Refuse what JSON readers disagree about."""
+    if depth > DEPTH_MAX:
+        raise LineRefusedError("nesting", f"over {DEPTH_MAX} levels")
+    items: Iterable[object] = value
+    if issubclass(type(value), dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise LineRefusedError("key", repr(key), "keys are text")
+        items = value.values()
+    for item in items:
+        if isinstance(item, str):
+            continue
+        if isinstance(item, (dict, list, tuple)):
+            _check(item, depth + 1)
+        elif isinstance(item, int) and not -INTEGER_MAX <= item <= INTEGER_MAX:
+            hint = "beyond 2^53 readers disagree; write text"
+            raise LineRefusedError("integer", hex(item), hint)
+
+
+def _clean(text: str, values: "Json") -> str:
+    """JSON text as it may stand in a line, from the values that were encoded.
+
+    The encoder writes NUL as an escape; the same letters after an escaped
+    backslash are innocent, which only a walk through the values can tell.
+    """
+    if "\\u0000" in text and _holds_nul(values):
+        raise LineRefusedError("text with NUL", text)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return text.translate(_UNSHOWABLE)
+
+
+def _holds_nul(value: "Any") -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if issubclass(type(value), dict):
+        return any("\0" in key or _holds_nul(item) for key, item in value.items())
+    return issubclass(type(value), (list, tuple)) and any(map(_holds_nul, value))

@@ -1,0 +1,301 @@
+"""The tree beside a ledger: its hashes in files, made from the lines and never believed.
+
+    tree.0      the leaf hashes, 32 bytes each, in order
+    tree.1      the roots of whole subtrees of 256 leaves
+    tree.2      of 65,536; and so on
+    tree.edge   how far they are filled: `SIZE OFFSET LEAF`, one line of text
+
+Slices of 8,192 bytes are the tiles of C2SP tlog-tiles. The files grow by what
+became whole, `tree.edge` last, so that what a kill left half done is written
+over. They are not synced: whoever uses them compares with something that is
+signed, and makes them anew from the ledger where they do not fit.
+
+`checkpoints/` beside it holds the notes that were signed, each named by its size.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from paddock import limits
+from paddock.errors import ConfigError, HostError, LedgerDamagedError
+from paddock.ledger.format.line import PREV_OF_GENESIS, chain_tail
+from paddock.ledger.format.lines import BadLine, inspect_line
+from paddock.ledger.format.merkle import HASH_BYTES, Growing, node_hash, root_of
+from paddock.ledger.format.notes import Checkpoint
+from paddock.ledger.read import LINE_OPENING, LedgerReader, whole_lines
+from paddock.ledger.segments import READING, LedgerPaths, failing, failure
+from paddock.pattern import lazy_pattern
+
+if TYPE_CHECKING:
+    from paddock.ledger.tail import Mark
+
+_TILE_LEVELS: Final = 8
+"""Levels of the tree between two files."""
+_EDGE_BYTES_MAX: Final = 256
+_EDGE: Final = lazy_pattern(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
+"""Of more digits no place in a ledger has a number, and none that the system takes."""
+_LEAF: Final = sha256(b"\0")
+
+
+class Edge(Struct, frozen=True):
+    """A place between two lines: how many stand before it, where, and the last one's hash."""
+
+    size: int
+    offset_bytes: int
+    leaf: str
+
+
+START: Final = Edge(0, 0, PREV_OF_GENESIS)
+
+
+class TreeFiles:
+    """The tree files of one ledger, open. One process at a time writes them."""
+
+    __slots__ = ("_descriptors", "_folder", "edge")
+
+    def __init__(self, folder: str, *, create: bool) -> None:
+        """Open what is there; `create` to write."""
+        self._folder = folder
+        self._descriptors: list[int] = []
+        try:
+            while os.path.lexists(self._path(len(self._descriptors))):
+                self._open(len(self._descriptors), create=create)
+            self.edge = self._read_edge()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def forget(self) -> None:
+        """Take nothing of it for true: it is made anew."""
+        self.edge = START
+
+    def node(self, level: int, index: int) -> bytes:
+        file, above = divmod(level, _TILE_LEVELS)
+        row = self._row(file, index << above, 1 << above)
+        while len(row) > 1:
+            row = [node_hash(row[at], row[at + 1]) for at in range(0, len(row), 2)]
+        return row[0]
+
+    def leaves(self, begin: int, count: int) -> list[bytes]:
+        """So many leaf hashes."""
+        return self._row(0, begin, count)
+
+    def grow(self, reader: LedgerReader, end: "Mark", signed: int) -> Growing:
+        """Hash the lines from the edge up to the mark; the edge itself stays for now.
+
+        Those that are not among the `signed` first have to hold entries, too.
+        """
+        edge = self.edge
+        growing = Growing.resume(self, edge.size)
+        prev, seq, offset = edge.leaf, edge.size, edge.offset_bytes
+        for at, lines in whole_lines(reader, edge.offset_bytes, end.offset_bytes):
+            leaves: list[bytes] = []
+            for line in lines:
+                if not line.endswith(chain_tail(seq, prev)) or not line.startswith(LINE_OPENING):
+                    raise LedgerDamagedError(
+                        "the ledger has a line that does not follow the one before",
+                        where=f"{reader.path!a}, line {seq + 1}",
+                        hint="paddock ledger verify says more",
+                    )
+                if seq >= signed:
+                    _require_entry(reader, seq, line)
+                digest = _LEAF.copy()
+                digest.update(line)
+                leaves.append(digest.digest())
+                prev, seq = digest.hexdigest(), seq + 1
+            before = growing.size
+            self._write_rows(before, growing.extend(leaves))
+            offset = at + sum(map(len, lines)) + len(lines)
+        if (seq, offset, prev) != (end.entries, end.offset_bytes, end.leaf):
+            raise LedgerDamagedError(
+                "the ledger does not reach as far as was recorded",
+                where=f"{reader.path!a}, line {seq + 1}",
+                hint="paddock ledger verify says more",
+            )
+        return growing
+
+    def keep(self, edge: Edge) -> None:
+        """Take what `grow` wrote as the tree from now on."""
+        text = f"{edge.size} {edge.offset_bytes} {edge.leaf}\n"
+        path = os.path.join(self._folder, "tree.edge")
+        draft = f"{path}.new"
+        with failing("the ledger's tree cannot be written", path):
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(draft, flags, 0o600)
+            try:
+                os.write(descriptor, text.encode())
+            finally:
+                os.close(descriptor)
+            os.rename(draft, path)
+        self.edge = edge
+
+    def _write_rows(self, size: int, rows: Sequence[Sequence[bytes]]) -> None:
+        for file, row in enumerate(rows[::_TILE_LEVELS]):
+            if file == len(self._descriptors):
+                self._open(file, create=True)
+            data = b"".join(row)
+            at = (size >> file * _TILE_LEVELS) * HASH_BYTES
+            with failing("the ledger's tree cannot be written", self._folder):
+                while data:
+                    written = os.pwrite(self._descriptors[file], data, at)
+                    data, at = data[written:], at + written
+
+    def _row(self, file: int, begin: int, count: int) -> list[bytes]:
+        data = b""
+        if file < len(self._descriptors):
+            with failing("the ledger's tree cannot be read", self._folder):
+                data = os.pread(self._descriptors[file], count * HASH_BYTES, begin * HASH_BYTES)
+        if len(data) < count * HASH_BYTES:
+            raise LedgerDamagedError(
+                "the ledger's tree is incomplete", where=ascii(self._folder), hint="remove tree.*"
+            )
+        return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
+
+    def _open(self, file: int, *, create: bool) -> None:
+        # Threat: a pipe in its place would hold up whoever opens it.
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+        with failing("the ledger's tree cannot be opened", self._folder):
+            if create:
+                _clear(self._path(file))
+            self._descriptors.append(os.open(self._path(file), flags, 0o600))
+
+    def _path(self, file: int) -> str:
+        return os.path.join(self._folder, f"tree.{file}")
+
+    def _read_edge(self) -> Edge:
+        path = os.path.join(self._folder, "tree.edge")
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                text = os.read(descriptor, _EDGE_BYTES_MAX).decode("ascii", "replace")
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return START
+        found = _EDGE.fullmatch(text)
+        if found is None:
+            return START
+        edge = Edge(int(found[1]), int(found[2]), found[3])
+        return edge if edge.size and self._ends_with(edge) else START
+
+    def _ends_with(self, edge: Edge) -> bool:
+        try:
+            return self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf
+        except LedgerDamagedError:
+            return False
+
+
+def _clear(path: str) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        os.rmdir(path)
+    elif not stat.S_ISREG(mode):
+        os.unlink(path)
+
+
+def _require_entry(reader: LedgerReader, seq: int, line: bytes) -> None:
+    found = inspect_line(line)
+    if isinstance(found, BadLine):
+        raise LedgerDamagedError(
+            f"the ledger has a line that holds no entry: {found.detail}",
+            where=f"{reader.path!a}, line {seq + 1}",
+            hint="paddock ledger verify says more",
+        )
+
+
+@contextmanager
+def opened_tree(folder: str, *, create: bool = True) -> Generator[TreeFiles]:
+    """The tree files, closed when the block is left."""
+    tree = TreeFiles(folder, create=create)
+    try:
+        yield tree
+    finally:
+        tree.close()
+
+
+def tree_root(tree: TreeFiles, size: int) -> bytes | None:
+    """The root that the files give for so many entries; None where they do not reach."""
+    try:
+        return root_of(tree, size)
+    except LedgerDamagedError:
+        return None
+
+
+def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:
+    """The first entry that is not the one signed, and where its line begins.
+
+    The tree files tell, if they are those of the checkpoint: its root proves them.
+    None where they are not, or cannot be read.
+    """
+    try:
+        with opened_tree(LedgerPaths(reader.path).folder, create=False) as tree:
+            if tree_root(tree, checkpoint.size) != checkpoint.root:
+                return None
+            seq = 0
+            for offset, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+                known = tree.leaves(seq, min(len(lines), checkpoint.size - seq))
+                for line, leaf in zip(lines, known, strict=False):
+                    if sha256(b"\0" + line).digest() != leaf:
+                        return seq, offset
+                    seq, offset = seq + 1, offset + len(line) + 1
+                if seq >= checkpoint.size:
+                    return None
+    except (LedgerDamagedError, HostError):
+        return None
+    return None
+
+
+def checkpoints_folder(ledger: str) -> Path:
+    return Path(LedgerPaths(ledger).folder) / "checkpoints"
+
+
+def read_notes(folder: Path) -> list[tuple[str, str]]:
+    """The notes that are kept in a directory, each with its name, the newest last."""
+    return [(str(size), _read_note(folder / str(size))) for size in sorted(note_sizes(folder))]
+
+
+def _read_note(path: Path) -> str:
+    # Threat: a pipe would hold its reader up, and a link have another file count as this one.
+    try:
+        descriptor = os.open(path, READING)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError("a checkpoint is a regular file", where=ascii(str(path)))
+            content = os.read(descriptor, limits.checkpoint_note_bytes_max + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as fault:
+        raise ConfigError(
+            f"a checkpoint cannot be read: {fault.strerror}",
+            where=ascii(str(path)),
+            hint="put a regular file there, or remove it",
+        ) from fault
+    return content.decode(errors="replace")
+
+
+def note_sizes(folder: Path) -> list[int]:
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as fault:
+        raise failure(fault, "the checkpoints cannot be listed", str(folder)) from fault
+    return [int(name) for name in names if name.isdecimal() and name.isascii()]

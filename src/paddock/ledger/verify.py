@@ -1,0 +1,600 @@
+"""Verify a ledger: every line, every link, every checkpoint, and where it stops being true.
+
+The chain shows, without any key: an edit, a deletion, an insertion, a swap, another
+encoding of the same values, a key given twice, bytes that are no entry. Checkpoints
+that are held elsewhere show what it cannot: a ledger that was cut, restored, or
+chained anew. What they do not cover is stated.
+
+A line whose link fits is the line that was written, so the pass hashes lines, and parses only
+what no checkpoint covers, or all where it is asked to. Where anything does not fit, it is
+made again with every line parsed, to say what is wrong and where.
+
+Nothing beside the lines is trusted: whoever changed them can have made it. What was left out
+is a result of its own, and a pass ends at the size that it began with.
+"""
+
+from binascii import hexlify
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from paddock import limits
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.format.line import PREV_OF_GENESIS
+from paddock.ledger.format.lines import (
+    BadLine,
+    Genesis,
+    LineFault,
+    StoredEntry,
+    VerifierKey,
+    inspect_line,
+    parse_genesis,
+)
+from paddock.ledger.format.merkle import Growing
+from paddock.ledger.format.notes import (
+    Checkpoint,
+    NoteError,
+    open_note,
+    parse_checkpoint,
+    parse_note,
+)
+from paddock.ledger.ports import Head
+from paddock.ledger.read import LINE_OPENING, LedgerReader, read_first, whole_lines
+from paddock.ledger.tree import checkpoints_folder, find_departure, read_notes
+from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
+
+if TYPE_CHECKING:
+    from paddock.ledger.tail import Mark
+
+__all__: Final = [
+    "Agreement",
+    "ChainFault",
+    "Held",
+    "LedgerProblem",
+    "Remembered",
+    "Unanswered",
+    "Verification",
+    "verify",
+]
+
+
+class ChainFault(StrEnum):
+    """What is wrong with a line's place, or with the ledger as a whole."""
+
+    GENESIS = "genesis"
+    MISSING = "missing"
+    OUT_OF_ORDER = "out_of_order"
+    CHANGED = "changed"
+    CUT = "cut"
+    HEAD = "head"
+    SEGMENT = "segment"
+    CHECKPOINT = "checkpoint"
+    """A checkpoint that is none, or that the ledger's key did not sign."""
+    ROLLED_BACK = "rolled_back"
+    """More was signed than is here."""
+    REWRITTEN = "rewritten"
+    """Other entries were signed than are here."""
+    ANCHOR = "anchor"
+    """The anchor holds no checkpoint, and some were signed."""
+
+
+class LedgerProblem(Struct, frozen=True):
+    """Something that is not as it was written; all 0 where it is about no place.
+
+    `line` counts from 1 over all files, `offset_bytes` is where that line begins, `seq` the
+    number that belongs there.
+    """
+
+    kind: LineFault | ChainFault
+    line: int
+    seq: int
+    offset_bytes: int
+    detail: str
+
+
+class Unanswered(Struct, frozen=True):
+    """A TOOL_INTENT without its TOOL_RESULT: the outcome is unknown, or the call still runs."""
+
+    seq: int
+    session_id: str
+    agent: str
+    call_id: str
+    tool: str
+
+
+class Held(Struct, frozen=True):
+    """A checkpoint that the ledger is compared with, and where it was kept.
+
+    `is_outside`: not beside the ledger, where whoever cuts it reaches. `is_authentic`: where
+    it stands is verified by itself, so its signature need not be.
+    """
+
+    source: str
+    note: str
+    is_outside: bool = True
+    is_authentic: bool = False
+
+
+class Agreement(Struct, frozen=True):
+    """A held checkpoint that the ledger agrees with."""
+
+    source: str
+    size: int
+    is_outside: bool
+
+
+class Remembered(Struct, frozen=True):
+    """What a verification may build on: sealed files that were found whole.
+
+    `files` are their starts, sizes, inodes and times; what was touched since is read again.
+    The others are the place after them, and the intents that had no result yet.
+    """
+
+    files: tuple[tuple[int, ...], ...]
+    size: int
+    offset_bytes: int
+    leaf: str
+    edge: tuple[str, ...]
+    intents: tuple[Unanswered, ...]
+
+
+class Verification(Struct, frozen=True):
+    """What verification found.
+
+    `torn_bytes` follow the last whole line. `covered_entries` are those below the newest
+    checkpoint held outside that the ledger agrees with; the others could still be cut or made
+    anew. `unread_entries` were found whole before; `memory` is for the next time.
+    """
+
+    path: str
+    entries: int
+    head: Head | None
+    genesis: Genesis | None
+    problems: tuple[LedgerProblem, ...]
+    problems_omitted: int
+    unanswered: tuple[Unanswered, ...]
+    torn_bytes: int
+    covered_entries: int = 0
+    agreements: tuple[Agreement, ...] = ()
+    unread_entries: int = 0
+    memory: Remembered | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problems
+
+    @property
+    def uncovered(self) -> str:
+        """The window that no checkpoint covers, in words; empty where there is none."""
+        if self.covered_entries >= self.entries:
+            return ""
+        return (
+            f"entries {self.covered_entries} to {self.entries - 1} are covered by no exported "
+            "checkpoint: they could have been cut off or written anew"
+        )
+
+
+def verify(
+    path: str,
+    *,
+    held: Sequence[Held] = (),
+    since: Remembered | None = None,
+    parse_all: bool = False,
+) -> Verification:
+    """Say what is wrong with the ledger, and where.
+
+    `held` are checkpoints from elsewhere; those beside the ledger are compared too. Files that
+    are as `since` remembers them are not read again. With `parse_all` each line is parsed, also
+    those that a checkpoint covers: some ten times the price. The head file is compared only
+    where the lines by themselves are whole, and where there is one.
+
+    Raises:
+        HostError: there is no ledger, it cannot be read, or its format is not
+            known. Nothing that stands in the file raises anything else.
+        ConfigError: a checkpoint beside it cannot be read.
+    """
+    with LedgerReader(path) as reader:
+        page = reader.marks()
+        reader.keep_up()  # they may stand in a segment that was made since
+        marks = [] if page is None else page.believable(reader.boot())
+        beside = read_notes(checkpoints_folder(path))
+        kept = [Held(f"checkpoints/{name}", note, is_outside=False) for name, note in beside]
+        opened: list[_Opened] = []
+        try:
+            opened = _open_all([*kept, *held], VerifierKey.parse(read_first(reader).public_key))
+        except LedgerDamagedError:
+            since = None  # the pass over the lines says what is wrong with line 0
+        outside = max((each.size for each in opened if each.held.is_outside), default=0)
+        if since is not None and (
+            outside < since.size or since.files != reader.touched(len(since.files))
+        ):
+            since = None  # also where what covers the ledger ends in what would not be read
+        found = _Pass(reader, marks, opened, since, is_exact=False)
+        found.run()
+        if not found.is_sound or not found.parses(parse_all=parse_all):
+            found = _Pass(reader, marks, opened, None, is_exact=True)
+            found.run()
+        return found.result()
+
+
+_LEAF: Final = sha256(b"\0")
+_EVENT_AT: Final = len(
+    '{"id":"LED-00000000000000000000000000000000",'
+    '"timestamp":"1970-01-01T00:00:00.000000Z","event_type":"'
+)
+"""What stands before an event's name has one length in every line."""
+_KIND_CHARS: Final = 12
+_INTENT: Final = f'{TOOL_INTENT}",'[:_KIND_CHARS].encode()
+_RESULT: Final = f'{TOOL_RESULT}",'[:_KIND_CHARS].encode()
+_GENESIS: Final = f'{GENESIS}","submission_id"'[:_KIND_CHARS].encode()
+_CALLS: Final = frozenset({_INTENT, _RESULT})
+_EVENT_END: Final = _EVENT_AT + _KIND_CHARS
+_CALLER: Final = b',"session_id":'
+_METADATA: Final = b',"metadata":{'
+
+_Open = tuple[int, bytes, "_Open | None"]
+"""An intent without a result: its number, its line, and an earlier one of the same call."""
+
+
+class _Pass:
+    """One pass over the lines: hashed until the first that does not fit, or all parsed."""
+
+    def __init__(
+        self,
+        reader: LedgerReader,
+        marks: "Sequence[Mark]",
+        opened: "Sequence[_Opened]",
+        since: Remembered | None,
+        *,
+        is_exact: bool,
+    ) -> None:
+        self._reader = reader
+        self._opened = opened
+        self._is_exact = is_exact
+        self.is_sound = True
+        self._lines = self._seq = self._entries = 0
+        self._before = self._offset = 0
+        """Where the last line began, and where the next one begins."""
+        self._prev = PREV_OF_GENESIS
+        """Empty after a line that holds no entry: whether one is missing, the next one tells."""
+        self._head: Head | None = None
+        self._genesis: Genesis | None = None
+        self._torn_bytes = 0
+        self._problems: list[LedgerProblem] = []
+        self._omitted = 0
+        self._growing = Growing()
+        self._roots: dict[int, bytes] = {}
+        self._places: dict[int, tuple[int, int, str]] = {}
+        """Of the sizes wanted: where the last line begins and ends, and its hash."""
+        self._intents: dict[bytes, _Open] = {}
+        """By the bytes that name session, agent and call."""
+        self._unread: list[Unanswered] = []  # of files that are not read again
+        self._memory: Remembered | None = None
+        self._since = since if since is not None and self._resume(since) else None
+        known = self._seq
+        self._marks = [mark for mark in marks if mark.entries > known]
+        wanted = {*(each.size for each in opened), *(mark.entries for mark in self._marks)}
+        self._stops = sorted((size for size in wanted if size > known), reverse=True)
+
+    def run(self) -> None:
+        for segment in self._reader.segments()[len(self._since.files) if self._since else 0 :]:
+            if segment.is_newest:
+                self._memory = self._remember()
+            if segment.start != self._offset:
+                # Threat: a file taken out, or changed in length, moves no line of the next one.
+                ends = f"and the one before ends at {self._offset}"
+                lost = f"a file of the ledger begins at byte {segment.start}, {ends}"
+                self._report(ChainFault.SEGMENT, self._lines + 1, self._offset, lost)
+            for offset, lines, has_end in self._reader.runs(segment):
+                if not has_end and segment.is_newest:
+                    self._take_unfinished(offset, segment.end - offset)
+                else:
+                    self._take(offset, lines)
+                if not self.is_sound and not self._is_exact:
+                    return
+            self._offset = segment.end - self._torn_bytes
+        if self._lines == 0:
+            self._report(ChainFault.GENESIS, 0, 0, "there is no first line")
+        if self.is_sound:
+            self._compare_marks()
+        if self.is_sound and self._is_exact:
+            # The two ways to look must agree; what one of them doubts is not whole.
+            doubt = "the line's place does not fit, by its hash"
+            self._report(ChainFault.CHANGED, self._lines, 0, doubt)
+
+    def parses(self, *, parse_all: bool) -> bool:
+        """Whether every line that no checkpoint covers, or every one, is as a writer writes it."""
+        known = self._since.size if self._since else 0
+        start = self._since.offset_bytes if self._since else 0
+        covered = max((each.size for each in self._agreements()), default=known)
+        if covered > known and not parse_all:
+            start = self._places[covered][1]
+        return not any(
+            isinstance(inspect_line(line), BadLine)
+            for _, lines in whole_lines(self._reader, start, self._offset)
+            for line in lines
+        )
+
+    def result(self) -> Verification:
+        problems = (*self._problems, *self._differences())
+        agreements = self._agreements()
+        return Verification(
+            path=self._reader.path,
+            entries=self._entries,
+            head=self._head,
+            genesis=self._genesis,
+            problems=problems,
+            problems_omitted=self._omitted,
+            unanswered=self._unanswered(),
+            torn_bytes=self._torn_bytes,
+            covered_entries=max((each.size for each in agreements if each.is_outside), default=0),
+            agreements=tuple(agreements),
+            unread_entries=self._since.size if self._since else 0,
+            memory=None if problems else self._memory,
+        )
+
+    def _resume(self, since: Remembered) -> bool:
+        growing = Growing.from_hashes(since.size, [bytes.fromhex(each) for each in since.edge])
+        if growing is None:
+            return False
+        self._growing, self._offset, self._prev = growing, since.offset_bytes, since.leaf
+        self._lines = self._seq = self._entries = since.size
+        self._head, self._genesis = Head(since.size - 1, since.leaf), read_first(self._reader)
+        self._unread = list(since.intents)
+        self._note_place()  # a checkpoint may end just where reading begins
+        return True
+
+    def _remember(self) -> Remembered | None:
+        sealed = self._reader.text.sealed
+        if not self.is_sound or self._is_exact or not sealed:
+            return None
+        return Remembered(
+            files=self._reader.touched(len(sealed)),
+            size=self._seq,
+            offset_bytes=self._offset,
+            leaf=self._prev,
+            edge=tuple(each.hex() for each in self._growing.hashes()),
+            intents=self._unanswered(),
+        )
+
+    def _take(self, offset: int, lines: list[bytes]) -> None:
+        """Look at a run of lines, stopping at the sizes that are wanted."""
+        self._offset = offset
+        parsed = len(lines) if self._is_exact else int(self._lines == 0)
+        for line in lines[:parsed]:
+            self._inspect(line)
+        begin = parsed
+        while begin < len(lines) and self.is_sound:
+            stop = len(lines)
+            if self._stops:
+                stop = min(stop, begin + self._stops[-1] - self._seq)
+            self._take_fitting(lines[begin:stop])
+            self._note_wanted()
+            begin = stop
+
+    def _note_wanted(self) -> None:
+        if self._stops and self._seq == self._stops[-1]:
+            self._stops.pop()
+            self._note_place()
+
+    def _note_place(self) -> None:
+        self._roots[self._seq] = self._growing.root()
+        self._places[self._seq] = (self._before, self._offset, self._prev)
+
+    def _take_fitting(self, lines: list[bytes]) -> None:
+        # A million lines come through here: names that are local, no call that can be saved.
+        seq, prev, new_digest = self._seq, self._prev.encode(), _LEAF.copy
+        leaves: list[bytes] = []
+        for line in lines:
+            kind = line[_EVENT_AT:_EVENT_END]
+            if (
+                not line.endswith(b',"seq":%d,"prev":"%b"}' % (seq, prev))
+                or not line.startswith(LINE_OPENING)
+                or kind == _GENESIS
+            ):
+                self.is_sound = False
+                return
+            digest = new_digest()
+            digest.update(line)
+            leaf = digest.digest()
+            leaves.append(leaf)
+            prev = hexlify(leaf)
+            if kind in _CALLS:
+                self._note_call(seq, line, kind)
+            seq += 1
+        self._growing.extend(leaves)
+        self._lines = self._entries = self._seq = seq
+        self._prev = prev.decode()
+        self._head = Head(seq - 1, self._prev)
+        self._offset += sum(map(len, lines)) + len(lines)
+        self._before = self._offset - len(lines[-1]) - 1
+
+    def _inspect(self, line: bytes) -> None:
+        """Look at one line, parsed; one that follows a line without an entry may fit."""
+        self._lines += 1
+        offset = self._offset
+        found = inspect_line(line)
+        if isinstance(found, BadLine):
+            self._report(found.fault, self._lines, offset, found.detail)
+            # It stands in an entry's place, or between two: the next line tells.
+            self._prev = ""
+        else:
+            self._compare_place(offset, found)
+            self._compare_content(offset, found)
+            self._growing.extend([bytes.fromhex(self._prev)])
+        self._before, self._offset = offset, offset + len(line) + 1
+        self._note_wanted()
+
+    def _take_unfinished(self, offset: int, size_bytes: int) -> None:
+        self._torn_bytes = size_bytes
+        if self._marks and offset < self._marks[-1].offset_bytes:
+            lost = "the line was written whole and has lost its end"
+            self._report(ChainFault.CUT, self._lines + 1, offset, lost)
+
+    def _compare_place(self, offset: int, stored: StoredEntry) -> None:
+        line, seq, expected, prev = self._lines, stored.seq, self._seq, self._prev
+        if seq > expected and (prev or seq != expected + 1):
+            gone = f"entry {expected} is" if seq == expected + 1 else f"{expected} to {seq - 1} are"
+            lost = f"{gone} missing before entry {seq}"
+            self._report(ChainFault.MISSING, line, offset, lost)
+        elif seq < expected:
+            other = f"entry {seq} where {expected} belongs"
+            self._report(ChainFault.OUT_OF_ORDER, line, offset, other)
+        elif prev and stored.prev != prev and line == 1:
+            self._report(ChainFault.GENESIS, 1, offset, "the first line follows another one")
+        elif prev and stored.prev != prev:
+            # That line is not what it was.
+            self._seq = seq - 1
+            other = f"not the line that entry {seq} was chained to"
+            self._report(ChainFault.CHANGED, line - 1, self._before, other)
+        self._seq, self._prev = seq + 1, stored.leaf
+        self._entries += 1
+        self._head = Head(seq, self._prev)
+
+    def _compare_content(self, offset: int, stored: StoredEntry) -> None:
+        kind = stored.line[_EVENT_AT:_EVENT_END]
+        if self._lines == 1:
+            try:
+                self._genesis = parse_genesis(stored)
+            except LedgerDamagedError as fault:
+                self._report(ChainFault.GENESIS, 1, offset, fault.message)
+        elif kind == _GENESIS:
+            other = "GENESIS in the middle of a ledger"
+            self._report(ChainFault.GENESIS, self._lines, offset, other)
+        elif kind in _CALLS:
+            self._note_call(stored.seq, stored.line, kind)
+
+    def _compare_marks(self) -> None:
+        """Whether the ledger is what the head file recorded; asked where the lines are whole."""
+        for mark in self._marks:
+            begin, end, leaf = self._places.get(mark.entries, (0, 0, ""))
+            if not end:
+                most = self._marks[-1].entries
+                lost = f"the end is missing: {most} entries were written, {self._entries} are here"
+                self._report(ChainFault.CUT, self._lines + 1, self._offset, lost)
+            elif (end, leaf) != (mark.offset_bytes, mark.leaf):
+                other = "not the line that the head file recorded"
+                if end != mark.offset_bytes:
+                    other = "the line does not end where the head file recorded it"
+                self._seq = mark.entries - 1
+                self._report(ChainFault.HEAD, mark.entries, begin, other)
+            if not self.is_sound:
+                return
+
+    def _report(self, kind: LineFault | ChainFault, line: int, offset: int, detail: str) -> None:
+        self.is_sound = False
+        self._stops.clear()
+        if len(self._problems) < limits.ledger_problems_listed_max:
+            self._problems.append(LedgerProblem(kind, line, self._seq, offset, detail))
+        else:
+            self._omitted += 1
+
+    def _note_call(self, seq: int, line: bytes, kind: bytes) -> None:
+        caller = _caller(line)
+        if kind == _INTENT:
+            self._intents[caller] = (seq, line, self._intents.get(caller))
+        elif caller in self._intents:
+            before = self._intents.pop(caller)[2]
+            if before is not None:
+                self._intents[caller] = before
+        elif self._unread and isinstance(row := inspect_line(line), StoredEntry):
+            # It may be that of an intent which stands in a file that was not read again.
+            key = (row.entry.session_id, row.entry.agent, row.entry.call_id)
+            for each in reversed(self._unread):
+                if (each.session_id, each.agent, each.call_id) == key:
+                    self._unread.remove(each)
+                    return
+
+    def _unanswered(self) -> tuple[Unanswered, ...]:
+        found = list(self._unread)
+        for newest in self._intents.values():
+            open_: _Open | None = newest
+            while open_ is not None:
+                seq, line, open_ = open_
+                row = inspect_line(line)
+                if isinstance(row, StoredEntry):
+                    entry, tool = row.entry, row.entry.metadata.get("tool", "")
+                    shown = tool if isinstance(tool, str) else ""
+                    key = (entry.session_id, entry.agent, entry.call_id)
+                    found.append(Unanswered(seq, *key, shown))
+        return tuple(sorted(found, key=lambda intent: intent.seq))
+
+    # A ledger that was cut off, put back to an old copy, or made anew from some line on
+    # is a valid ledger. A checkpoint that was signed before says so: more entries than
+    # are here, or another root.
+
+    def _agreements(self) -> list[Agreement]:
+        return [
+            Agreement(each.held.source, each.size, each.held.is_outside)
+            for each in self._opened
+            if self.is_sound and each.checkpoint is not None
+            if self._roots.get(each.size) == each.checkpoint.root
+        ]
+
+    def _differences(self) -> list[LedgerProblem]:
+        problems: list[LedgerProblem] = []
+        differing: list[tuple[int, Checkpoint, str]] = []
+        for each in self._opened:
+            source, checkpoint, size = each.held.source, each.checkpoint, each.size
+            if checkpoint is None:
+                said = f"{source}: {each.why}"
+                problems.append(LedgerProblem(ChainFault.CHECKPOINT, 0, 0, 0, said))
+            elif size > self._lines:
+                at, here = self._lines + 1, f"({source}), {self._lines} are here"
+                lost = f"the end is missing: {size} entries were signed {here}"
+                kind = ChainFault.ROLLED_BACK
+                problems.append(LedgerProblem(kind, at, self._lines, self._offset, lost))
+            elif self.is_sound and self._roots.get(size, checkpoint.root) != checkpoint.root:
+                differing.append((size, checkpoint, source))
+        if differing:
+            _, checkpoint, source = min(differing, key=lambda each: each[0])
+            problems.append(self._located(checkpoint, source))
+        return problems
+
+    def _located(self, checkpoint: Checkpoint, source: str) -> LedgerProblem:
+        found, other = find_departure(self._reader, checkpoint), "not the entry that was signed"
+        if found is None:
+            size = checkpoint.size
+            seq = max((each.size for each in self._agreements() if each.size < size), default=0)
+            found = seq, self._places[seq][1] if seq else 0
+            other = f"an entry from {seq} to {size - 1} is not what was signed"
+        seq, offset = found
+        return LedgerProblem(ChainFault.REWRITTEN, seq + 1, seq, offset, f"{other} ({source})")
+
+
+def _caller(line: bytes) -> bytes:
+    # No text inside a line can hold what these begin and end with: there a quote is escaped.
+    begin = line.find(_CALLER, _EVENT_AT)
+    return line[begin : line.find(_METADATA, begin) + len(_METADATA)]
+
+
+class _Opened(Struct, frozen=True):
+    """A held note, and the checkpoint in it; None, and why, where it is no checkpoint."""
+
+    held: Held
+    checkpoint: Checkpoint | None
+    why: str = ""
+
+    @property
+    def size(self) -> int:
+        return 0 if self.checkpoint is None else self.checkpoint.size
+
+
+def _open_all(held: Iterable[Held], key: VerifierKey) -> list[_Opened]:
+    opened: list[_Opened] = []
+    for each in held:
+        try:
+            if each.is_authentic:
+                checkpoint = parse_checkpoint(parse_note(each.note).text)
+                if checkpoint.origin != key.name:
+                    raise NoteError(f"a checkpoint of {checkpoint.origin!a}, not of {key.name!a}")
+            else:
+                checkpoint = open_note(each.note, key).checkpoint
+        except NoteError as fault:
+            opened.append(_Opened(each, None, fault.message))
+        else:
+            opened.append(_Opened(each, checkpoint))
+    return opened

@@ -1,0 +1,229 @@
+"""Files of JSON as typed values: what is not understood does not load."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from paddock.errors import ConfigError
+from paddock.pattern import lazy_pattern
+from paddock.text.json import (
+    BrokenJsonError,
+    Way,
+    find_lines,
+    has_half_character,
+    read_json,
+    repeated_line,
+)
+from paddock.text.show import quote
+from paddock.values.calls import Json
+
+T = TypeVar("T")
+
+_AT: Final = lazy_pattern(r" - at `(?:key` in `)?\$([^`]*)`$")
+_FIELD: Final = lazy_pattern(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
+
+
+_WORDS: Final = {
+    "str": "text",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+class JsonFile(Struct, frozen=True):
+    """The one object of a JSON text, and what it takes to say where something stands in it."""
+
+    file: str
+    members: Mapping[str, Json]
+    source: bytes = b""
+
+    def convert(self, type_: type[T]) -> T:
+        """The members as a value of this type.
+
+        Raises: ConfigError with file, line and field: a member that is missing or unknown, a
+            value of another type or out of range, half of a surrogate pair.
+        """
+        if has_half_character(cast("Json", self.members)):
+            way = _way_to_half(cast("Json", self.members), ())
+            raise self.error(way, "a text holds half of a surrogate pair", "write whole characters")
+        try:
+            return msgspec.convert(self.members, type_)
+        except msgspec.ValidationError as error:
+            raise self._refused(str(error), type_) from None
+
+    def with_whole_numbers(self) -> "JsonFile":
+        """The same with 5 for 5.0: JSON has one kind of number, as JSON Schema has."""
+        return replace(self, members=cast("dict[str, Json]", _whole(dict(self.members))))
+
+    def require_once_each(self, name: str, lists: Struct) -> None:
+        """Raises: ConfigError: a text stands twice in one of the lists of a member."""
+        for each in lists.__struct_fields__:
+            self.require_once((name, each), getattr(lists, each))
+
+    def require_once(self, way: str | Way, texts: Sequence[str]) -> None:
+        """Raises: ConfigError: one of them stands there twice."""
+        twice = next((text for text in texts if texts.count(text) > 1), None)
+        if twice is not None:
+            raise self.error(way, f"{quote(twice)} stands there twice", "name it once")
+
+    def error(self, way: str | Way, message: str, hint: str = "correct the file") -> ConfigError:
+        return ConfigError(message, where=self.place(way), hint=hint)
+
+    def place(self, way: str | Way) -> str:
+        """`file, line N, field '…'` of a member; a missing one has its object's line."""
+        way = (way,) if isinstance(way, str) else way
+        while way and isinstance(way[-1], int):
+            way = way[:-1]
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in way)
+        lines = find_lines(self.source.decode())
+        ways = (way[:length] for length in range(len(way), 0, -1))
+        line = next((lines[each] for each in ways if each in lines), 1)
+        return f"{self.file}, line {line}, field {quote(name[1:])}"
+
+    def _refused(self, said: str, type_: object) -> ConfigError:
+        at = _AT.search(said)
+        said = said[: at.start()] if at else said
+        # Of a map's value it says `[...]`, and not which: then it is the map that is named.
+        parts = re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", at[1] if at else "")
+        way: Way = tuple(int(index) if index else name for name, index in parts)
+        field = _FIELD.fullmatch(said)
+        if field is not None:
+            way = (*way, field[2])
+            known = f"known keys: {', '.join(_known(type_, way[:-1]))}"
+            if field[1] == "contains unknown":
+                return self.error(way, f"unknown key {quote(field[2])}", known)
+            return self.error(way, f"{quote(field[2])} is missing", known)
+        value: Any = self.members
+        for step in way:
+            value = value[step]
+        name = next((part for part in reversed(way) if isinstance(part, str)), "it")
+        if said.startswith("Invalid"):
+            return self.error(
+                way,
+                f"{quote(name)} is {quote(value)}, which it cannot be",
+                f"one of: {', '.join(_known(type_, way))}",
+            )
+        wanted = re.sub(", got .*", "", said.removeprefix("Expected "))
+        wanted = re.sub(r"`(\w+)( \| null)?`", lambda found: _WORDS.get(found[1], found[1]), wanted)
+        return self.error(way, f"{quote(name)} holds {_shown(value)}, not {wanted}")
+
+
+def _known(type_: object, way: Way) -> tuple[str, ...]:
+    from msgspec import inspect  # noqa: PLC0415 - a file that does not load alone needs it
+
+    kinds = [inspect.type_info(type_)]
+    for step in (*way, None):
+        flat: list[inspect.Type] = []
+        while kinds:
+            kind = kinds.pop()
+            if isinstance(kind, inspect.UnionType):
+                kinds += kind.types
+            elif isinstance(kind, inspect.Metadata):
+                kinds.append(kind.type)
+            else:
+                flat.append(kind)
+        if step is None:
+            return tuple(word for kind in flat for word in _words_of(kind))
+        for kind in flat:
+            if isinstance(kind, inspect.VarTupleType):
+                kinds.append(kind.item_type)
+            elif isinstance(kind, inspect.StructType):
+                kinds += [each.type for each in kind.fields if each.encode_name == step]
+    return ()
+
+
+def _words_of(kind: object) -> tuple[str, ...]:
+    from msgspec import inspect  # noqa: PLC0415 - as above
+
+    if isinstance(kind, inspect.StructType):
+        return tuple(each.encode_name for each in kind.fields)
+    if isinstance(kind, inspect.LiteralType):
+        return tuple(map(str, kind.values))
+    return tuple(each.value for each in kind.cls) if isinstance(kind, inspect.EnumType) else ()
+
+
+def _way_to_half(value: Json, way: Way) -> Way:
+    """The way to the first text that is no UTF-8; of a name, to its object."""
+    items = enumerate(cast("list[Json]", value)) if isinstance(value, list) else ()
+    if isinstance(value, dict):
+        items = cast("dict[str, Json]", value).items()
+    for step, each in items:
+        if has_half_character(each):
+            return _way_to_half(each, (*way, step))
+    return way
+
+
+def _whole(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: _whole(each) for name, each in cast("dict[str, Json]", value).items()}
+    if isinstance(value, list):
+        return [_whole(each) for each in cast("list[Json]", value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _shown(value: Json) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return f"the number {quote(value)}"
+    if isinstance(value, str):
+        return f"the text {quote(value)}"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def parse_file(content: bytes, file: str) -> JsonFile:
+    """The one JSON object that a file is.
+
+    Raises:
+        ConfigError: not UTF-8, not JSON, not an object, nested too deep, a key
+            given twice anywhere, NaN or Infinity.
+    """
+    try:
+        text = content.decode("utf-8")
+        value = read_json(text)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            "the file is not UTF-8", where=f"{file}, line {line}", hint="save it as UTF-8"
+        ) from None
+    except BrokenJsonError as error:
+        raise _broken_file(error, content.decode("utf-8"), file) from None
+    if not isinstance(value, dict):
+        raise ConfigError(
+            "the file does not hold a JSON object", where=f"{file}, line 1", hint="write {…}"
+        )
+    return JsonFile(file, cast("dict[str, Json]", value), content)
+
+
+def _broken_file(error: BrokenJsonError, text: str, file: str) -> ConfigError:
+    if error.kind == "syntax":
+        where = f"{file}, line {error.line}, column {error.column}"
+        return ConfigError(
+            f"the file is not JSON: {error.what}", where=where, hint="correct the file"
+        )
+    if error.kind in ("twice", "constant"):
+        where = f"{file}, line {repeated_line(text) if error.kind == 'twice' else 1}"
+        said = (
+            error.what
+            if error.kind == "constant"
+            else f"the key {quote(error.what)} is given twice"
+        )
+        return ConfigError(said, where=where, hint="correct the file")
+    return ConfigError(
+        "the file holds a number or a nesting beyond any use", where=file, hint="correct it"
+    )
+
+
+def write_object(members: Mapping[str, Json] | Struct) -> bytes:
+    value = msgspec.to_builtins(members) if isinstance(members, Struct) else members
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
