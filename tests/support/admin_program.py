@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from paddock.apps.admin.command import Admin
 from paddock.apps.admin.desk import Setting
-from paddock.apps.admin.opening import ShellStreams, run_admin, run_json, run_plain
+from paddock.apps.admin.shell import ShellStreams, run_admin, run_json, run_plain
 from paddock.apps.admin.show import Sandboxed
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import parse

@@ -176,14 +176,14 @@ def _first() -> Path:
 
 def _make_ready() -> list[ModuleType]:
     """Import what costs most; presets are compiled once a process."""
-    from paddock.apps.admin import command, opening, rich_drawing, terminal
+    from paddock.apps.admin import command, rich_drawing, shell, terminal
     from paddock.apps.mcp import server
     from paddock.policy import commands
     from paddock.policy.presets import presets
     from tests.support import admin_program
 
     presets()
-    return [admin_program, command, commands, opening, rich_drawing, server, terminal]
+    return [admin_program, command, commands, shell, rich_drawing, server, terminal]
 
 
 def _serve(listening: socket.socket, ending: int) -> None:

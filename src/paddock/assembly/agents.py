@@ -77,7 +77,6 @@ def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
 
 
 def _recorded_digest(search: LedgerSearch, name: str) -> str:
-    """The digest of an agent's file as it was recorded last; empty where it was not, or removed."""
     newest = [
         row
         for event_type in _DECLARATIONS
@@ -107,8 +106,6 @@ class AgentStep(Struct, frozen=True):
 
 
 class AgentPlan(Struct, frozen=True):
-    """What makes a plane's agents those that its policy file declares, parents first."""
-
     steps: tuple[AgentStep, ...] = ()
     undeclared: tuple[str, ...] = ()
     """Agents that it declared once, and does not now. Nothing removes them by itself."""
@@ -134,10 +131,7 @@ class AgentPlan(Struct, frozen=True):
 
 
 def plan_agents(policy: Policy, agents: AgentStore, root: Path, file: str) -> AgentPlan:
-    """What the policy file named `file` declares, against what the plane has. Makes nothing.
-
-    Raises: ConfigError: an agent that cannot be as it is declared.
-    """
+    """Compare what the policy file `file` declares with what the plane has. Raises: ConfigError."""
     declared = {each.name: each for each in policy.settings.agents if each.is_declared}
     default = default_agent_of(agents.layout.kind)
     try:

@@ -36,7 +36,6 @@ _ANSWERS: Final = (APPROVAL_ANSWERED, ROLLBACK_ACCEPTED)
 
 
 def open_inbox(project: Project) -> "Inbox":
-    """The inbox of the project's plane; nothing is made before something is kept."""
     from paddock.runtime.inbox import Inbox  # noqa: PLC0415 - for a question alone
 
     directory = project.layout.registries / "approvals" / "calls"
@@ -97,8 +96,6 @@ class GovernanceBook(Struct, frozen=True):
 
 
 class Answers(Struct, frozen=True):
-    """What was answered to some kept requests, newest first: for many, read once."""
-
     rows: Sequence[Mapping[str, Json]]
 
     def is_kept(self, parked: "Parked") -> bool:

@@ -54,10 +54,7 @@ _FORMAT: Final = 1
 
 
 class Audit(Struct, frozen=True):
-    """How a ledger is verified. `given` are checkpoints that the caller brings.
-
-    `full`: every file is read. `parsed`: every line that is read is parsed, too.
-    """
+    """How to verify: `full`: read every file; `parsed`: parse every line; `given`: checkpoints."""
 
     given: Sequence[Held] = ()
     full: bool = False
@@ -70,11 +67,7 @@ _USUAL: Final = Audit()
 def audit_ledger(
     layout: PlaneLayout, environment: Environment, name: LedgerName, asked: Audit = _USUAL
 ) -> Verification:
-    """Verify one ledger of a plane; what it finds whole is remembered for the next time.
-
-    Without `full`, files that are sealed and were not touched since are not read again. Raises:
-    HostError, ConfigError.
-    """
+    """Verify one ledger, remember what is whole; without `full` skip that. Raises: HostError."""
     path = layout.ledger_paths()[name]
     signed = _signed(layout, environment, name)
     anchor = _anchor_of(layout, environment, name, path)
@@ -119,29 +112,19 @@ def ledgers_known(
 
 
 def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
-    """Refuse a ledger that is not there, although something knows of it.
-
-    Raises: LedgerDamagedError: it is gone; HostError, ConfigError: what is held of it cannot be
-    read.
-    """
+    """Refuse a known ledger that is gone. Raises: LedgerDamagedError, HostError, ConfigError."""
     path = layout.ledger_paths()[name]
     if not stands(path) and is_held_elsewhere(layout, environment, name):
         raise gone_error(path, name)
 
 
 def was_signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
-    """Whether a ledger of that name was signed here before, whether it is there now or not.
-
-    Raises: HostError, ConfigError: what its signer holds cannot be read.
-    """
+    """Return whether a ledger of that name was signed here. Raises: HostError, ConfigError."""
     return bool(_signed(layout, environment, name))
 
 
 def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
-    """Whether a signed head of the highest ledger is kept here: by its signer or in its anchor.
-
-    Raises: HostError, ConfigError: what is kept cannot be read.
-    """
+    """Return whether signer or anchor knows the highest ledger. Raises: HostError, ConfigError."""
     name = LedgerName.GOVERNANCE
     anchor = _anchor_of(layout, environment, name, layout.ledger_paths()[name])
     held = _signed(layout, environment, name)
@@ -265,10 +248,7 @@ class PlaneWitness(Struct, frozen=True):
         return self._anchors.exists() and is_known_outside(layout, environment)
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
-        """See `LedgerWitness`.
-
-        Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
-        """
+        """See `LedgerWitness`. Threat: a ledger that was cut off or put back is whole in itself."""
         is_signed_here = ledger_settings(self.project.environment).signer
         is_known = self._key_file(name).exists() or self._anchors.exists()
         if not is_known and not is_signed_here:
@@ -276,10 +256,7 @@ class PlaneWitness(Struct, frozen=True):
         return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
 
     def problem(self, name: LedgerName, found: Verification) -> str:
-        """See `LedgerWitness`.
-
-        Threat: another ledger, whole in itself, was put in this one's place.
-        """
+        """See `LedgerWitness`. Threat: another ledger, whole in itself, was put in its place."""
         file = self._key_file(name)
         if not file.exists() or found.genesis is None:
             return ""
@@ -301,12 +278,7 @@ class PlaneWitness(Struct, frozen=True):
 # checkpoint of what is gone sees it still.
 
 _ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN, ChainFault.ANCHOR})
-ORDER: Final = (
-    LedgerName.GOVERNANCE,
-    LedgerName.PACKAGES,
-    LedgerName.HO2M,
-    LedgerName.HO1M,
-)
+ORDER: Final = (LedgerName.GOVERNANCE, LedgerName.PACKAGES, LedgerName.HO2M, LedgerName.HO1M)
 """From the top: what is accepted below is recorded above."""
 
 
@@ -332,7 +304,6 @@ def find_gone_back(
 
 
 def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:
-    """Let the ledger go on from what is here."""
     name = gone.name
     path = layout.ledger_paths()[name]
     entry = Entry(

@@ -42,10 +42,7 @@ from paddock.workspace.recover import recover
 
 
 def load_admin_config(root: ProjectRoot, layout: PlaneLayout) -> AdminConfig:
-    """The configuration in force on a bare plane, its `tools` looked up among what is registered.
-
-    Raises: ConfigError: it does not load, or `tools` holds what cannot stand there.
-    """
+    """Read the configuration in force on a bare plane, its `tools` checked. Raises: ConfigError."""
     config = read_admin_config(layout)
     require_registered(config)
     return config if root.accepted else config.tightened()
@@ -120,10 +117,7 @@ def bare_plane_blueprint(
     archives: tuple[Archive, ...] | None = None,
     beside: frozenset[str] = frozenset(),
 ) -> Blueprint:
-    """The files of a new plane: of these packages, else of those that the distribution brings.
-
-    Raises: GateRefusedError, ConfigError, HostError: the distribution is damaged.
-    """
+    """Return a new plane's files. Raises: GateRefusedError, ConfigError, HostError."""
     packages = load_packages() if archives is None else archives
     files = {file.path: file.content for each in packages for file in each.files}
     config = files.pop(PLANE_MARKER, None)
@@ -132,10 +126,7 @@ def bare_plane_blueprint(
     for archive in packages:
         files[manifest_path(archive.manifest.package_id)] = archive.manifest.canonical
     return Blueprint(
-        config=_with_profile(config, tool_profile),
-        files=files,
-        leftovers=_LEFTOVERS,
-        beside=beside,
+        config=_with_profile(config, tool_profile), files=files, leftovers=_LEFTOVERS, beside=beside
     )
 
 
@@ -147,8 +138,6 @@ def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
 
 
 class Founder(Struct, frozen=True):
-    """Makes a plane of packages; see `Builder`."""
-
     archives: tuple[Archive, ...]
     key: SigningKey | None
     environment: Environment

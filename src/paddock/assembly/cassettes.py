@@ -47,11 +47,7 @@ class PreparedCassette(Struct, frozen=True):
 def open_recorded(
     project: Project, model: str | None, variables: Mapping[str, str], file: Path
 ) -> Provider:
-    """The model that `--model` or the configuration chooses; what passes is written to `file`.
-
-    Raises: UsageError: it speaks over no wire, or `file` is there already; ConfigError, HostError:
-    the model cannot be used, or the file not be made.
-    """
+    """Open the chosen model, recording to `file`. Raises: UsageError, ConfigError, HostError."""
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
         CassetteRecorder,
@@ -70,10 +66,7 @@ def open_recorded(
 def open_played(
     project: Project, model: str | None, variables: Mapping[str, str], file: Path
 ) -> PreparedCassette:
-    """What `file` holds, through the adapter of the model that it was recorded with.
-
-    No key is looked for, and nothing is sent anywhere. Raises: UsageError, ConfigError, HostError.
-    """
+    """Play `file` by its model's adapter, without key or network; raises as `open_recorded`."""
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
         Player,
@@ -99,10 +92,7 @@ def open_played(
 def find_script(
     project: Project, model: str | None, variables: Mapping[str, str]
 ) -> PreparedCassette | None:
-    """The scripted model, where that is the one that is chosen; None elsewhere.
-
-    Raises: UsageError, ConfigError where it cannot be opened.
-    """
+    """Return the scripted model where it is the chosen one. Raises: UsageError, ConfigError."""
     settings = chosen_model(project, model)
     if settings.provider != "scripted":
         return None
@@ -128,8 +118,6 @@ def _nothing() -> None:
 
 
 class _NewTape:
-    """A file that did not stand there; for its owner alone, as it holds what was said."""
-
     def __init__(self, file: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = file
@@ -149,7 +137,6 @@ class _NewTape:
             left = left[os.write(self._descriptor, left) :]
 
     def discard(self) -> None:
-        """Nothing was said: no file is left either."""
         self.close()
         self._file.unlink()
 

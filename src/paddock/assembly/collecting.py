@@ -40,10 +40,7 @@ def open_collector(dsn: str) -> "PostgresStore":
 
 
 def chain_of(host: str, key: VerifierKey) -> Chain:
-    """The chain that a key is of: a plane's ledgers end their keys' names with their own.
-
-    Raises: UsageError: the key's name names no ledger of a plane.
-    """
+    """Return the chain of a key, whose name ends with its ledger's. Raises: UsageError."""
     ledger = key.name.rpartition("/")[2]
     if ledger not in LEDGER_TIERS:
         raise UsageError(
@@ -55,10 +52,7 @@ def chain_of(host: str, key: VerifierKey) -> Chain:
 
 
 def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
-    """The keys of the ledgers that this plane has, by ledger.
-
-    Raises: LedgerDamagedError: also where one is gone. HostError, ConfigError.
-    """
+    """Return the plane's keys by ledger. Raises: LedgerDamagedError, HostError, ConfigError."""
     paths = project.layout.ledger_paths()
     return {name: read_key(path) for name, path in paths.items() if _stands(project, name)}
 
@@ -70,8 +64,6 @@ def _stands(project: Project, name: LedgerName) -> bool:
 
 
 class Push(Struct, frozen=True):
-    """What a push came to: of each ledger, and those of this plane that nobody enrolled."""
-
     pushed: tuple[Pushed, ...]
     unenrolled: tuple[str, ...]
 
@@ -79,11 +71,7 @@ class Push(Struct, frozen=True):
 def push_plane(
     project: Project, store: Store, host: str, told: Callable[[str, int, int], object]
 ) -> Push:
-    """Send what is new in every ledger of this plane that is enrolled for `host`.
-
-    `told` is given a ledger, and how many lines of how many were sent. Raises: UsageError,
-    LedgerDamagedError, HostError, ConfigError.
-    """
+    """Push every ledger enrolled for `host`; tell `told` each ledger, lines sent, lines in all."""
     enrolled = {each.ledger: each for each in store.progress(host)}
     if not enrolled:
         raise UsageError(
@@ -158,7 +146,6 @@ def audit_record(project: Project) -> Sequence[str]:
 
 
 def record_accepted(project: Project, store: Store) -> int:
-    """Record every accepted checkpoint that is not on record; how many there were."""
     known = {
         (each.host, each.ledger, each.size, each.root) for each in recorded_checkpoints(project)
     }

@@ -26,8 +26,6 @@ _DIGEST: Final = lazy_pattern(r"[0-9a-f]{64}", re.ASCII)
 
 
 class NamedContent(Struct, frozen=True):
-    """An argument of a recorded call, or what its command printed, that is kept apart."""
-
     call_id: str
     seq: int
     argument: str
@@ -39,15 +37,11 @@ class NamedContent(Struct, frozen=True):
 
 
 def open_blobs(project: Project) -> BlobStore:
-    """The contents of the plane's ledgers, opened for good when one is first kept or read."""
     return BlobStore(project.layout.objects / BLOBS, os.urandom)
 
 
 def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]:
-    """The contents that entries of this call name, oldest first; raises as a query does.
-
-    From the lines alone: an index that hides a row would leave a content unerased.
-    """
+    """List what entries of this call name, oldest first; from the lines: an index may hide one."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     if not stands(path):
         return ()
@@ -98,7 +92,6 @@ def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tup
 
 
 def find_erasure(project: Project, digest: str) -> int | None:
-    """The sequence number of the governance entry that says that it was erased, if any."""
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not stands(path):
         return None

@@ -61,8 +61,6 @@ class UnsoundPackageError(Exception):
 
 
 class SoundPackages(Struct, frozen=True):
-    """One plane, as it was looked at once."""
-
     workspace: Workspace
     installed: InstalledSet
     recorded: Mapping[str, RecordedPackage]
@@ -129,11 +127,7 @@ class _NotLoadedError(Exception):
 
 
 def load_package_tools(project: Project) -> LoadedTools:
-    """Load what the configuration names and what may be loaded.
-
-    Raises: HostError: the plane cannot be read; LedgerDamagedError: nobody can tell what was
-    installed.
-    """
+    """Load what is configured and may be loaded. Raises: HostError, LedgerDamagedError."""
     config = project.admin
     if config is None or not config.package_tools or not project.root.accepted:
         return LoadedTools()
@@ -267,10 +261,7 @@ _HEAD: Final = lazy_pattern(
 
 
 def skill_facts(project: Project) -> dict[str, Json]:
-    """The skills that a model is told of, and how many more there are where it is not told of all.
-
-    Limits: `skills_max`. Raises: as `installed_skills`.
-    """
+    """Return the skills that a model is told of (`skills_max`), and how many more there are."""
     found = installed_skills(project)
     named = limits.skills_max
     if len(found) <= named:
@@ -280,7 +271,6 @@ def skill_facts(project: Project) -> dict[str, Json]:
 
 
 def installed_skills(project: Project) -> list[Json]:
-    """Each skill of the plane as `{name, description, path}`, by path."""
     if not project.root.accepted or not project.layout.installed.is_dir():
         return []
     with open_sound_packages(project) as packages:
@@ -312,7 +302,6 @@ def _skills(packages: SoundPackages) -> Iterator[tuple[str, str, str]]:
 
 
 def _told(path: str, content: bytes) -> tuple[str, str, str] | None:
-    """Path, name and description; None where it does not begin as a skill does."""
     head = _HEAD.match(content.decode("utf-8", errors="replace"))
     folder = path.rpartition("/")[0].rpartition("/")[2]
     # Threat: a description is read to a model: one line, nothing that hides or redirects.

@@ -122,10 +122,7 @@ def _recorded(
 
 
 def _record(project: Project, *entries: Entry) -> None:
-    """Record these in governance. A gate begins no ledger in the place of one that is gone.
-
-    Raises: LedgerDamagedError: it is gone; as `record_in_governance`.
-    """
+    """Record these in governance; never in a new ledger. Raises: LedgerDamagedError."""
     if is_governance_gone(project):
         name = LedgerName.GOVERNANCE
         raise gone_error(project.layout.ledger_paths()[name], name)
@@ -143,11 +140,7 @@ def _set_digest(ground: GatesGround) -> str | None:
 
 
 def _record_config(project: Project, ground: GatesGround) -> None:
-    """Tell governance of configuration of packages that it does not know as it is now.
-
-    The admin's own is told when the plane is opened. What is missing or cannot be read is
-    for the gate to say.
-    """
+    """Tell governance of packages' configuration that is new to it; gates tell what is missing."""
     config = project.admin
     if config is None:
         return

@@ -86,11 +86,7 @@ class Outdated(Struct, frozen=True):
 
 
 def grant(project: Project, wanted: str, by: str) -> Parked:
-    """Answer yes to a kept request: for the very same call, once, for a time.
-
-    Raises: UsageError: no such request; ApprovalExpiredError: its time is over, or what it was
-    asked about has changed.
-    """
+    """Grant a kept request to the same call, once. Raises: UsageError, ApprovalExpiredError."""
     inbox = open_inbox(project)
     require_current(project, inbox.find(wanted))
     return inbox.grant(wanted, by)
@@ -353,10 +349,7 @@ class AlwaysReview(Struct, frozen=True):
 
 
 def review_always(project: Project, parked: Parked) -> AlwaysReview:
-    """The rules that would let this kept call through from now on.
-
-    Raises: ConfigError: there are none; the message says why. UsageError: no such agent.
-    """
+    """Return the rules that let this kept call through. Raises: ConfigError, UsageError."""
     lineage = project.agents.lineage(parked.request.agent)
     chain = tuple(record.agent for record in lineage)
     files = project.files

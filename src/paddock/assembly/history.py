@@ -38,10 +38,7 @@ def look_at_history(project: Project) -> SeenStore:
 
 
 def settle_sets(project: Project) -> tuple[Recovered, ...]:
-    """Complete, or undo, every set of changes that a killed process left half done.
-
-    Costs one look at a directory where there is none. Raises: ConfigError, HostError.
-    """
+    """Complete, or undo, every set that a killed process left. Raises: ConfigError, HostError."""
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
         return ()
@@ -147,10 +144,7 @@ def open_workspace_of(
 
 @contextmanager
 def workspace_with_git(record: AgentRecord, keeper: Keeper) -> Generator[Workspace]:
-    """The same, with the git directory of its repository where that stands outside.
-
-    For sets of changes that commands made: what is named `.git/…` in them lies there.
-    """
+    """As `open_workspace_of`, with a git directory outside: changes of commands name `.git/…`."""
     from paddock.sandbox.host.git_outside import open_git_outside  # noqa: PLC0415 - for commands alone
 
     with open_workspace_of(record, keeper) as workspace:

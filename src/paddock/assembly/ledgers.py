@@ -183,13 +183,10 @@ def checkpointer_of(
 
 
 def signer_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Signer:
-    """Who signs the checkpoints of the ledger `name`: its key here, or the user's program."""
     return _Signing(layout, environment, name)
 
 
 class _Signing:
-    """Chosen when it is first needed: most that is opened is closed without it."""
-
     __slots__ = ("_chosen", "_environment", "_layout", "_name")
 
     def __init__(self, layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
@@ -304,7 +301,6 @@ def _make_key(file: Path, origin: str) -> None:
 
 
 def _parent_note(layout: PlaneLayout, name: LedgerName) -> str | None:
-    """The newest checkpoint of the ledger above, as it stands beside it."""
     above = LEDGER_ABOVE.get(name)
     if above is None:
         return None

@@ -36,10 +36,7 @@ _LOADED: Final = frozenset(
 
 
 def open_project(start: Path, environment: Environment, override: Path | None = None) -> Project:
-    """As `find_project`, with the plane made on first use.
-
-    What a killed install or uninstall left half done is settled first. Raises: HostError.
-    """
+    """As `find_project`; settle a killed install, make the plane if new. Raises: HostError."""
     return _opened(find_project(start, environment, override))
 
 
@@ -71,8 +68,6 @@ def _opened(found: Project) -> Project:
 
 
 def init_project(directory: Path, environment: Environment) -> InitResult:
-    """Make `directory` a governed project; see `paddock.plane.create`."""
-
     def record(root: ProjectRoot, trust: TrustRecord) -> None:
         project = read_project(root, environment)
         record_in_governance(project, *_plane_news(project), records.policy_trusted(trust, "init"))
@@ -88,7 +83,6 @@ def record_news(project: Project) -> None:
 
 
 def policy_notices(project: Project) -> tuple[str, ...]:
-    """What a person should know of the policy as it stands: what of it does not count, and why."""
     said: list[str] = []
     config, own = project.admin, project.files.project
     if config is not None and not project.root.accepted:
@@ -112,7 +106,6 @@ def _gate_notices(project: Project) -> tuple[str, ...]:
 
 
 def _news(project: Project) -> list[Entry]:
-    """What governance does not know yet: a new plane, a policy that has come into force."""
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     known = _newest(path, POLICY_LOADED)
     entries = _plane_news(project) if known is None else []
@@ -125,10 +118,7 @@ def _news(project: Project) -> list[Entry]:
 
 
 def _plane_news(project: Project) -> list[Entry]:
-    """The plane and its first agent, where governance does not know them.
-
-    Not where this call made the plane: whoever made it may have been killed right after.
-    """
+    """Return plane and first agent where governance lacks them, as after a killed `init`."""
     if _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], PLANE_CREATED) is not None:
         return []
     entries = [records.plane_created(project.layout, project.root.path)]
@@ -138,10 +128,7 @@ def _plane_news(project: Project) -> list[Entry]:
 
 
 def _trust_news(project: Project, governance: Path) -> list[Entry]:
-    """The trust in a project's policy, where it holds and its entry was never written or is gone.
-
-    A bare plane's policy counts by the plane's place, not by its bytes.
-    """
+    """Return the trust in a project's policy where it holds and its entry is missing."""
     own = project.files.project
     if own is None or not own.trusted or project.layout.kind is PlaneKind.BARE:
         return []
@@ -153,7 +140,6 @@ def _trust_news(project: Project, governance: Path) -> list[Entry]:
 
 
 def _config_news(project: Project, governance: Path) -> list[Entry]:
-    """A bare plane's configuration, where it is another than the one recorded last."""
     from paddock.plane.admin import contract_digests, is_contract  # noqa: PLC0415 - bare planes only
 
     config = project.admin
@@ -176,12 +162,10 @@ def _config_news(project: Project, governance: Path) -> list[Entry]:
 
 
 def _recorded_files(governance: Path) -> dict[str, Json]:
-    """The digests of the newest CONFIG_CHANGED; none where there is no such entry."""
     files = (_newest(governance, CONFIG_CHANGED) or {}).get("files")
     return cast("dict[str, Json]", files) if isinstance(files, dict) else {}
 
 
 def _newest(governance: Path, event: str) -> Mapping[str, Json] | None:
-    """The metadata of the newest such entry; None where there is none."""
     rows = query(str(governance), Filter(event), last=1).entries if stands(governance) else ()
     return rows[-1].entry.metadata if rows else None

@@ -32,10 +32,7 @@ class OperatorDoor(Struct, frozen=True):
     def call(
         self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds = FREE
     ) -> ToolResult:
-        """Run one call in a session of its own; refusals are results. Nobody is asked.
-
-        Raises: IntegrityError: the ledger is damaged.
-        """
+        """Run one call in its own session, asking nobody. Raises: IntegrityError."""
         judge = OperatorJudge(tool.name, self.shown)
         context = Context(
             registry=Registry([tool]),

@@ -55,10 +55,7 @@ class ShellAcceptance:
         )
 
     def run(self, acceptance: Acceptance) -> AcceptanceResult:
-        """Run one command in a stage, and throw away what it changed.
-
-        Raises: SandboxUnavailableError: without a stage its changes could not be thrown away.
-        """
+        """Run one command in a stage, thrown away after. Raises: SandboxUnavailableError."""
         line = ShellLine(acceptance.command, ".", acceptance.timeout_s, is_dry_run=True)
         outcome = self._shell.run(self._shell.prepare(line), NEVER)
         return AcceptanceResult(
@@ -82,7 +79,6 @@ def _output_of(outcome: ShellOutcome) -> str:
 
 
 def _end_of(stream: Stream) -> str:
-    """The end of what a stream has, which says how it came out; what is missing is counted."""
     said = stream.text.strip()
     missing = len(said) - limits.acceptance_output_chars_max
     if missing <= 0:
@@ -121,7 +117,6 @@ def open_depot(project: Project) -> Generator[Depot]:
 
 
 def settle_packages(project: Project) -> RecoveredChange | None:
-    """Settle a change of packages that a killed process left; one look where there is none."""
     if project.layout.kind is not PlaneKind.BARE or not Attic(project.layout).has_transaction():
         return None
     if not project.root.accepted:
@@ -198,10 +193,7 @@ class _Rooted(Struct, frozen=True):
 
 
 def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:
-    """Refuse a project that is no bare plane: `what` is asked for belongs to one.
-
-    Raises: UsageError; its hint names `command`.
-    """
+    """Refuse a project that is not a bare plane, where `what` belongs. Raises: UsageError."""
     if project.layout.kind is not PlaneKind.BARE:
         raise UsageError(
             f"{quote(str(project.root.path))} is no bare plane, and {what} belong to one",

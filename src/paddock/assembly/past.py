@@ -1,8 +1,9 @@
 """What a person asks of the history: what was changed, by whom, and to undo it."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
+from pathlib import Path
 
 from msgspec import Struct, field
 
@@ -10,10 +11,12 @@ from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal, workspace_with_git
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
-from paddock.assembly.past_agents import PastWorkspaces, past_workspaces, require_past_agent
+from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PathError, TextError, UsageError
-from paddock.ledger.query import BadRow, FoundEffects, find_effects
+from paddock.ledger.format.lines import StoredEntry
+from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects
+from paddock.ledger.read import stands
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.runtime.judge import PolicyJudge
@@ -26,6 +29,44 @@ from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
+
+
+# A call's paths are relative to its agent's workspace, and an agent that was removed can be
+# made again under its name, on another one. There the same paths are other files.
+class PastWorkspaces(Struct, frozen=True):
+    declared: Mapping[str, Sequence[StoredEntry]]
+    """By the agent's name, oldest first."""
+    began: Mapping[str, str]
+    """By the session's id: a session keeps the workspace with which it began."""
+
+    def left_since(self, call: PastCall, now: AgentRecord) -> str:
+        rows = self.declared.get(call.workspace_of, ())
+        began = self.began.get(call.session_id, call.timestamp)
+        earlier = [row for row in rows if row.timestamp <= began]
+        if not earlier:
+            return ""
+        then, last = earlier[-1], rows[-1]
+        # What was recorded is compared with what was recorded: a plane can be moved. What
+        # was edited by hand is on record only once the agent has been at work again.
+        is_recorded = last.entry.metadata.get("digest") == now.digest
+        present = _workspace(last) if is_recorded else str(now.workspace)
+        return "" if _workspace(then) in {"", present} else _workspace(then)
+
+
+def _workspace(stored: StoredEntry) -> str:
+    value = stored.entry.metadata.get("workspace")
+    return value if isinstance(value, str) else ""
+
+
+def past_workspaces(governance: Path, calls: Sequence[PastCall]) -> PastWorkspaces:
+    """What the governance ledger tells of the agents of these calls. Raises: HostError."""
+    declared: dict[str, list[StoredEntry]] = {}
+    for stored in find_declarations(str(governance)) if stands(governance) else ():
+        declared.setdefault(stored.entry.agent, []).append(stored)
+    began: dict[str, str] = {}
+    for call in calls:
+        began[call.session_id] = min(call.timestamp, began.get(call.session_id, call.timestamp))
+    return PastWorkspaces(declared, began)
 
 
 class UndoStanding(StrEnum):
@@ -45,15 +86,11 @@ class UndoStanding(StrEnum):
 
 
 class UndoAnswer(Struct, frozen=True):
-    """What an undo came to; where the files changed since, how."""
-
     result: ToolResult
     since: Diffs | None
 
 
 class Past(Struct):
-    """The calls of a plane that changed something; see `open_past`."""
-
     project: Project
     seen: SeenStore
     """What is looked at."""
@@ -76,19 +113,12 @@ class Past(Struct):
         return find_call(self.calls, wanted, self.is_shown)
 
     def require_agent(self, agent: str) -> None:
-        """Refuse a name that no agent has, or ever had: nothing found would say nothing.
-
-        Raises: UsageError: there is no such agent, and no ledger has an entry of one; ConfigError:
-        what declares the agents does not load.
-        """
+        """Refuse a name that no agent has or had. Raises: UsageError, ConfigError."""
         if not any(call.workspace_of == agent for call in self.calls):
             require_past_agent(self.project, agent)
 
     def of_path(self, path: str) -> list[PastCall]:
-        """The calls that changed this path, or something below it.
-
-        Relative to the workspace that the call worked on, or absolute inside it.
-        """
+        """List calls that changed this path or below: relative to their workspace, or absolute."""
         return [call for call in self.calls if self._touches(call, path)]
 
     def _touches(self, call: PastCall, path: str) -> bool:
@@ -200,11 +230,7 @@ class _Stored(Struct, frozen=True):
 
 @contextmanager
 def open_past(project: Project) -> Generator[Past]:
-    """Everything that changed something on this plane, from its ledger and its notes.
-
-    Only looked at: until something is undone nothing is written. Raises: HostError, ConfigError;
-    LedgerDamagedError: the ledger is gone.
-    """
+    """Read what changed something; write nothing before an undo. Raises: HostError, ConfigError."""
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:
         seen = held.enter_context(look_at_history(project))

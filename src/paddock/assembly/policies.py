@@ -28,8 +28,6 @@ _Place = tuple[PlaneKind, tuple[str, ...]]
 
 
 class Candidate(Struct, frozen=True):
-    """A policy file that somebody named: as if it were trusted, over the user's own."""
-
     name: str
     """As places show it."""
     content: bytes
@@ -43,8 +41,6 @@ class Candidate(Struct, frozen=True):
 
 
 class PlanePolicies(Struct, frozen=True):
-    """The policy as each agent of a plane meets it: the one in force, or a candidate's."""
-
     project: Project
     candidate: Candidate | None = None
     _made: dict[_Place, Policy] = field(default_factory=dict[_Place, Policy])
@@ -96,10 +92,7 @@ class PlanePolicies(Struct, frozen=True):
 
 
 def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
-    """Read the policy file at `path`; `name` is how places show it.
-
-    Raises: UsageError: there is none; ConfigError: it is no regular file, too large or unreadable.
-    """
+    """Read the policy file at `path`, shown as `name`. Raises: UsageError, ConfigError."""
     content = read_file_through_links(path, limits.policy_bytes_max)
     if content is None:
         raise UsageError(f"there is no policy file {quote(name)}", where=str(path))
@@ -118,7 +111,6 @@ def own_candidate(files: PolicyFiles) -> Candidate:
 
 
 def built_in_candidate(files: PolicyFiles) -> Candidate:
-    """What holds where a project has no policy file: what is built in, and the user's own."""
     # A file that says nothing is no file, for all that decides.
     return Candidate(BUILT_IN, b"", files)
 

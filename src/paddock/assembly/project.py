@@ -54,10 +54,7 @@ def find_gate(root: ProjectRoot, config: "AdminConfig", environment: Environment
 
 
 def admin_record(config: "AdminConfig", gate: DualGate, layout: PlaneLayout) -> AgentRecord:
-    """The admin agent, as the configuration declares it and the gate lets it be.
-
-    Raises: ConfigError: a pattern of its permissions can match nothing.
-    """
+    """Return the admin agent as configuration and gate have it. Raises: ConfigError."""
     agent = Agent(
         name=ADMIN_AGENT,
         profile=ADMIN_PROFILE,
@@ -134,21 +131,14 @@ def default_agent_of(kind: PlaneKind) -> str:
 
 
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
-    """The project for someone who stands at `start`. Makes nothing.
-
-    Raises: UsageError: `start` is no directory; ConfigError: a policy file or the admin's
-    configuration does not load, or root and plane overlap.
-    """
+    """Find the project at or above `start`; make nothing. Raises: UsageError, ConfigError."""
     root = find_root(start, environment, override)
     name = name_of_root(override or environment.plane or start, root.path)
     return read_project(root, environment, name)
 
 
 def read_project(root: ProjectRoot, environment: Environment, name: Path | None = None) -> Project:
-    """The project at exactly this root, wherever the user stands. Makes nothing.
-
-    `name` is the root by the name that it was reached by. Raises: ConfigError, as `find_project`.
-    """
+    """Read the project at this root, reached as `name`; make nothing. Raises: ConfigError."""
     layout = plane_for(root, environment)
     files = read_policy_files(root, environment)
     policy = policy_of(files)
@@ -193,8 +183,6 @@ def _source(file: PolicyFile | None) -> PolicySource | None:
 
 
 class PlaneSite(Struct, frozen=True):
-    """Where a plane is; nothing of what stands there was read."""
-
     root: ProjectRoot
     layout: PlaneLayout
     environment: Environment
@@ -204,18 +192,13 @@ class PlaneSite(Struct, frozen=True):
 
 
 def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:
-    """The place for someone who stands at `start`. Makes nothing.
-
-    Inside a project's plane it is that project's, although that may have been moved away. Raises:
-    UsageError, ConfigError.
-    """
+    """Find root and plane for `start`; make nothing. Raises: UsageError, ConfigError."""
     recorded = root_on_record(override or environment.plane or start, environment)
     root = recorded or find_root(start, environment, override)
     return PlaneSite(root, plane_for(root, environment), environment)
 
 
 def settle_left_packages(project: Project) -> "RecoveredChange | None":
-    """Settle a change of packages that a killed process left; one look where there is none."""
     if not os.path.lexists(project.layout.package_transaction):
         return None
     from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
@@ -237,7 +220,6 @@ def report_of(project: Project) -> "WhereReport":
 
 
 def packages_of(project: Project) -> "Packages | None":
-    """The port by which tools ask what is installed; a project's plane has no packages."""
     return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else None
 
 
@@ -281,7 +263,6 @@ def planned_default_chain(agents: AgentStore) -> AgentChain:
 
 
 def is_yet_to_be_made(agents: AgentStore) -> bool:
-    """Whether the default agent is declared only when the plane is made, and it is not."""
     layout = agents.layout
     name = default_agent_of(layout.kind)
     return layout.kind is PlaneKind.PROJECT and not layout.agent_file(name).exists()

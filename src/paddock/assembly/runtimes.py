@@ -62,16 +62,11 @@ if TYPE_CHECKING:
 
 
 def record_gate(project: Project, session_id: str, agent: str) -> None:
-    """Put on record what the gate found for this session of this agent, durably.
-
-    Raises: HostError, LedgerBusyError, LedgerFullError, LedgerDamagedError; then nothing
-        comes through it.
-    """
+    """Record what the gate found, durably; where that fails nothing comes through it."""
     record_in_governance(project, records.dual_gate(project.gate, session_id, agent))
 
 
 def gates_of(project: Project, agent: str) -> "Gates | None":
-    """The port by which tools ask for gates; a project's plane has none."""
     return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else None
 
 
@@ -95,11 +90,6 @@ def tools_of(project: Project, agent: str | None) -> Registry:
 def _registry(
     project: Project, policy: Policy, chain: AgentChain
 ) -> tuple[Registry, tuple[str, ...]]:
-    """The agent's tools, and what was not loaded. Of core tools, the admin's configuration decides.
-
-    What would be denied whatever its target is not offered; called all the same it is denied,
-    by its rule.
-    """
     tools, not_loaded = _existing(project, chain[0].toolsets)
     kept = None
     if (
@@ -123,7 +113,6 @@ def _registry(
 
 
 def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
-    """Those of the agent; commands only where some command could be allowed or asked about."""
     return tuple(
         name
         for name in chain[0].toolsets
@@ -144,10 +133,7 @@ def _existing(
 
 
 def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
-    """The names of the tools that a work order of this agent may offer to a model.
-
-    Raises: UsageError where there is no such agent.
-    """
+    """Name the tools that a work order of this agent may offer. Raises: UsageError."""
     return tuple(tool.name for tool in tools_of(project, agent).list_all())
 
 
@@ -280,9 +266,7 @@ def open_workspace(
 open_workspace.__qualname__ = "open"
 
 
-def approver_of(
-    approver: Approver | Callable[[ApprovalRequest], bool] | None,
-) -> Approver:
+def approver_of(approver: Approver | Callable[[ApprovalRequest], bool] | None) -> Approver:
     """What an embedding program gave, as an approver that answers in time. Raises: UsageError."""
     if approver is None:
         return NoApprover()

@@ -66,10 +66,7 @@ def parse_model(text: str) -> ModelChoice:
 
 
 def chosen_model(project: Project, model: str | None) -> ProviderSettings:
-    """Which model answers: the one that was asked for, else the configuration's.
-
-    Raises: UsageError, ConfigError where there is no such provider.
-    """
+    """Return the model asked for, else the configured one. Raises: UsageError, ConfigError."""
     known = project.policy.settings.providers
     if model is not None:
         choice = parse_model(model)
@@ -85,10 +82,7 @@ def chosen_model(project: Project, model: str | None) -> ProviderSettings:
 
 
 def open_model(settings: ProviderSettings, variables: Mapping[str, str]) -> Gateway:
-    """A gateway to it; nothing is sent yet. `variables` are the process's: keys, addresses.
-
-    Raises: ConfigError for settings that cannot be used, or a key that is not there.
-    """
+    """Return a gateway; send nothing yet. Raises: ConfigError."""
     return gateway_of(open_provider(settings, variables, read_script=read_script))
 
 
@@ -148,10 +142,7 @@ def open_session(project: Project, wish: SessionWish) -> Session:
 
 
 def sessions_of(project: Project) -> PlaneLedgers:
-    """Where the sessions of a plane are read from.
-
-    Raises: LedgerDamagedError: their ledger is gone. HostError, ConfigError.
-    """
+    """Return the plane's sessions. Raises: LedgerDamagedError, HostError, ConfigError."""
     verify_not_gone(project.layout, project.environment, LedgerName.HO2M)
     return PlaneLedgers(project.layout.ledger_paths())
 
@@ -318,7 +309,6 @@ class _Shop(Struct, frozen=True):
 
     @contextmanager
     def open_agent(self, agent: str) -> Generator[ChildAgent]:
-        """An agent's tools and its executor, until the block is left."""
         project = self.project
         approver = HeardApprover(self.wish.approver, self.listener)
         runtime = open_runtime(project, agent=agent, approver=approver, session_id=self.session_id)
@@ -384,8 +374,6 @@ def _schema(tool: Tool[Any]) -> ToolSchema:
 
 
 class _Descendants(Struct, frozen=True):
-    """The agents that a session may delegate to: those below its own."""
-
     shop: _Shop
     ancestor: str
 

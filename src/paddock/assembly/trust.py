@@ -35,8 +35,6 @@ from paddock.values.decisions import PlaneKind
 
 
 class TrustReview(Struct, frozen=True):
-    """What a person looks at before trusting: these very bytes."""
-
     root: ProjectRoot
     file: PolicyFile | None
     """The policy; only a bare plane may have none."""
@@ -52,10 +50,7 @@ class TrustReview(Struct, frozen=True):
 def review_trust(
     start: Path, environment: Environment, override: Path | None = None
 ) -> TrustReview:
-    """What the policy of the project at `start` grants, or what the bare plane there wants.
-
-    `override`, else `environment.plane`, replaces `start`, as everywhere. Raises: ConfigError.
-    """
+    """Return what the project at `start`, or `override`, grants or wants. Raises: ConfigError."""
     directory = real_directory(override or environment.plane or start)
     if is_bare_plane(directory):
         return _review_plane(directory, environment)

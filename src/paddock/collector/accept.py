@@ -35,14 +35,10 @@ _Found = TypeVar("_Found")
 
 
 class Left(Struct, frozen=True):
-    """An offer that could not be looked at, and waits on: why."""
-
     message: str
 
 
 class OfferAnswer(Struct, frozen=True):
-    """What came of an offer: how far its chain reaches now, or why it was not taken."""
-
     offer: Offer
     result: ChainHead | OfferRefusal | Left
 
@@ -71,10 +67,7 @@ def _accept_or_leave(store: Store, offer: Offer) -> ChainHead | OfferRefusal | L
 
 
 def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
-    """Take one offer in, or drop it and keep why. Raises: HostError.
-
-    One that is BEHIND is dropped, and that is all: two pushes may overlap.
-    """
+    """Take one offer in, or drop it and keep why (not of one that is BEHIND). Raises: HostError."""
     chain = find_chain(store, offer.host, offer.ledger)
     try:
         if chain is None:
@@ -146,12 +139,7 @@ class Pushed(Struct, frozen=True):
 
 
 def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: Told) -> Pushed:
-    """Send what neither was taken in nor waits.
-
-    Raises: LedgerDamagedError: more was taken in than the newest checkpoint covers, or that is not
-    signed by the ledger's key; HostError, ConfigError: the ledger cannot be read, or the store not
-    reached.
-    """
+    """Send what is new. Raises: LedgerDamagedError, HostError, ConfigError."""
     signed = find_newest_checkpoint(path)
     size = 0 if signed is None else signed.checkpoint.size
     if size < progress.accepted:
@@ -171,7 +159,6 @@ def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: T
 
 
 def find_newest_checkpoint(path: Path) -> SignedCheckpoint | None:
-    """The newest checkpoint beside a ledger, which its own key signed."""
     notes = read_notes(checkpoints_folder(str(path)))
     return open_note(notes[-1][1], read_key(path)) if notes else None
 
@@ -328,7 +315,6 @@ class _Walk:
         """What the lines make, at the sizes wanted."""
 
     def follow(self, seq: int, line: bytes) -> bool:
-        """Go on by one line; False where it does not fit."""
         problem = self._judge(seq, line)
         if problem:
             self.problems.append(f"entry {self.size}: {problem}")

@@ -103,11 +103,6 @@ class OfferRefusal(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """The newest offer that was refused with this code, and how many were.
-
-    Its note is kept, its lines are not.
-    """
-
     offer: Offer
     refusal: OfferRefusal
     at: str

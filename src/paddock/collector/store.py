@@ -50,16 +50,10 @@ class Taking(Protocol):
 
 
 class Store(Protocol):
-    """Keeps the chains of many hosts. Nothing that was taken in is changed or removed.
-
-    Every method raises HostError where the store cannot be reached or says no.
-    """
+    """Keeps the chains of many hosts, never changed or removed. Raises, each method: HostError."""
 
     def enroll(self, chain: Chain) -> bool:
-        """Let a host push a ledger; False where this very key is enrolled already.
-
-        Raises: ConfigError: the host has this ledger with another key.
-        """
+        """Let a host push a ledger; False if so already. Raises: ConfigError: another key."""
         ...
 
     def chains(self) -> Sequence[Chain]:
@@ -85,10 +79,7 @@ class Store(Protocol):
         ...
 
     def offers(self, after: int = 0) -> Sequence[Offer]:
-        """The first `OFFERS_MAX` of those that wait, in the order of their arrival.
-
-        Those that came after the one with the number `after`.
-        """
+        """Return the first `OFFERS_MAX` that wait, of those after the number `after`."""
         ...
 
     def waiting(self, chain: Chain) -> int:

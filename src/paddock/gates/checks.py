@@ -141,10 +141,7 @@ def _chain_problem(manifest: Manifest, ground: GatesGround) -> str:
 
 
 def row_problem(path: str, ground: GatesGround) -> str:
-    """What is wrong with a registry's row as a file; empty where a package vouches for it.
-
-    Threat: a row that nobody brought makes anything resolve.
-    """
+    """Say what is wrong with a registry's row. Threat: one that nobody brought resolves all."""
     owner = ground.installed.owner_of(path)
     if owner is None:
         return "no installed package brought this row"
@@ -462,10 +459,7 @@ _Finding = tuple[int, tuple[Failure, ...]]
 def judge_ledger(
     name: LedgerName, path: Path, file: str, witness: LedgerWitness, *, is_required: bool
 ) -> _Finding:
-    """Look at one ledger; `file` is what it is called in a failure.
-
-    Raises: ConfigError, IntegrityError: what is known of it outside cannot be read.
-    """
+    """Look at one ledger, called `file` in a failure. Raises: ConfigError, IntegrityError."""
     if not path.exists():
         return _missing(name, path, file, witness, is_required=is_required)
     if path.is_symlink() or not path.is_file():

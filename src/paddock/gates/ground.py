@@ -52,32 +52,19 @@ class LedgerWitness(Protocol):
     """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere."""
 
     def expects(self, name: LedgerName) -> bool:
-        """Whether there has to be a ledger of that name, whatever stands in the plane.
-
-        Raises: HostError: what tells of it cannot be read.
-        """
+        """Return whether there has to be a ledger of that name. Raises: HostError."""
         ...
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
-        """Verify the whole ledger, and compare it with every head of it that is held elsewhere.
-
-        Raises: HostError, LedgerDamagedError: the ledger cannot be read; ConfigError: what is held
-        elsewhere does not load.
-        """
+        """Verify a ledger, also against heads held elsewhere. Raises: HostError, IntegrityError."""
         ...
 
     def knows_plane(self) -> bool:
-        """Whether it knows anything at all of this plane's ledgers.
-
-        Raises: HostError, ConfigError: what is held elsewhere cannot be read.
-        """
+        """Return whether it knows any ledger of this plane. Raises: HostError, ConfigError."""
         ...
 
     def problem(self, name: LedgerName, found: Verification) -> str:
-        """What is wrong with a ledger as a whole: it is another one. Empty where nothing is.
-
-        Raises: ConfigError: what is known of it cannot be read.
-        """
+        """Say whether it is another ledger; empty where it is not. Raises: ConfigError."""
         ...
 
 
@@ -161,10 +148,7 @@ class GatesGround:
 
     @cached_property
     def recorded_config(self) -> Mapping[str, Json]:
-        """The digests of configuration that governance holds, by path. Raises: HostError.
-
-        From the lines: an index that hides the newest would have earlier ones told.
-        """
+        """Map paths to digests that governance holds; from the lines: an index may hide some."""
         path = self.ledger_path(LedgerName.GOVERNANCE)
         if not path.exists():
             return {}
@@ -177,7 +161,6 @@ class GatesGround:
         return _relative(text, self.layout.root)
 
     def forget_config(self) -> None:
-        """Governance was told of configuration: read again what it holds."""
         self.__dict__.pop("recorded_config", None)
 
     def ledger_path(self, name: LedgerName) -> Path:
@@ -215,7 +198,6 @@ def use_problem(use: ApprovalUse, approval: PackageApproval, keys: Keys) -> str:
 
 
 def scope_problem(approval: PackageApproval, package: InstalledPackage) -> str:
-    """Which files of the package its approval does not cover; empty where it covers all."""
     outside = paths_outside(approval, package.manifest.by_path)
     if not outside:
         return ""
@@ -242,7 +224,6 @@ def keys_at(seq: int, told: RecordedPackage, ground: GatesGround) -> Keys:
 
 
 def standing_problem(told: RecordedPackage, ground: GatesGround) -> str:
-    """Why an installed package does not stand on an approval; empty where it does."""
     if told.wo_id is None:
         return UNAPPROVED
     approval = ground.approvals.get(told.wo_id)

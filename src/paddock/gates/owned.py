@@ -52,10 +52,7 @@ _ALONE: Final = LoadsAlone()
 
 
 def config_problem(path: str, ground: GatesGround) -> str:
-    """What is wrong with one file of configuration; empty where nothing is.
-
-    Raises: ConfigError: it is no file that can be read; HostError.
-    """
+    """Say what is wrong with a file of configuration. Raises: ConfigError, HostError."""
     content = read_file(ground.layout.root / path, limits.admin_config_bytes_max)
     if content is None:
         return "it is missing"
@@ -127,8 +124,6 @@ def walk(root: Path, tops: Collection[str], closed: Collection[str]) -> Iterator
 
 
 class _Open(Struct, frozen=True):
-    """A directory on the way to what is looked at now, and the names in it that are left."""
-
     fd: int
     path: str
     names: Iterator[str]
@@ -328,7 +323,6 @@ class _Places:
                 above = above.rpartition("/")[0]
 
     def problem(self, standing: OwnedEntry) -> str:
-        """What is wrong with it; empty where it may stand there, as it is."""
         path = standing.path
         if standing.is_too_deep:
             return f"it lies {limits.path_depth_max} directories deep: nobody looked into it"

@@ -48,7 +48,6 @@ def judged(gate: str, checks: int, failures: Sequence[Failure], nothing: str) ->
 
 
 def not_applicable(gate: str, why: str) -> GateResult:
-    """There was nothing to look at, for this reason."""
     return GateResult(gate, Status.NOT_APPLICABLE, 0, note=why)
 
 
@@ -87,11 +86,7 @@ class Gates(Protocol):
     """Runs gates for a model: no acceptance command runs; G4 is told from its last run."""
 
     def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
-        """These gates of the plane, in this order; what they said is recorded.
-
-        Raises: LedgerBusyError: packages are being changed right now: ask again; HostError,
-        LedgerBusyError, LedgerFullError: it cannot be recorded.
-        """
+        """Run these gates, in order, on record. Raises: LedgerBusyError: ask again; HostError."""
         ...
 
 
@@ -107,7 +102,6 @@ class Tally:
             self._add(Failure(file, problem))
 
     def count(self, looks: int) -> None:
-        """Looks at which nothing was wrong."""
         self._checks += looks
 
     def discount(self) -> None:
@@ -120,7 +114,6 @@ class Tally:
             self._add(failure)
 
     def result(self, nothing: str) -> GateResult:
-        """The answer; `nothing` says why where there was nothing to look at."""
         return judged(self._gate, self._checks, self._failures, nothing)
 
     def _add(self, failure: Failure) -> None:
@@ -129,8 +122,6 @@ class Tally:
         if shown not in self._failures:
             self._failures.append(shown)
 
-
-# Pure.
 
 GATE_KEY: Final = "gate"
 _FAILURES_MAX: Final = 50
@@ -160,7 +151,6 @@ def gate_entry(result: GateResult, set_digest: str | None, by: str) -> Entry:
 
 
 def read_failures(value: Json) -> tuple[Failure, ...]:
-    """The failures of such an entry; what is none is left out."""
     rows = cast("list[Json]", value) if isinstance(value, list) else []
     found: list[Failure] = []
     for row in rows:

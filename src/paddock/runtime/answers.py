@@ -67,11 +67,7 @@ STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
 
 
 def refusal_by_host(error: PaddockError) -> Refusal:
-    """This host cannot do it, or its settings do not load: no defect, and not the model's doing.
-
-    With the code of a host that cannot store, which a command line ends with as such. The
-    error itself is for the ledger: it may name paths that no model must see.
-    """
+    """Refuse with the host's code; the error may name paths that no model must see."""
     return Refusal(
         StorageFullError.code,
         f"this host could not do it ({type(error).__name__})",
@@ -97,7 +93,6 @@ def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
 
 
 def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
-    """What a person types to look; the answer changes nothing."""
     is_whole = action == show_name(action).strip() and len(action) <= limits.message_value_chars_max
     if action and is_whole:
         asked = f"{shlex.quote(action)} --agent {agent}"
@@ -136,7 +131,6 @@ def refusal_without(approval: Approval, action: str) -> Refusal:
 def with_question(
     result: ToolResult, approval: Approval, warnings: Sequence[str] = ()
 ) -> ToolResult:
-    """The refusal with what was asked: what policy warned of, and the id of a kept request."""
     details, content = dict(result.details), result.content
     if warnings:
         details["warnings"] = list(warnings)
@@ -163,7 +157,6 @@ _APPROVAL_HINTS: Final = {
 
 
 def not_recorded(error: PaddockError) -> Refusal:
-    """Nothing ran, or nothing is released, because it could not be recorded."""
     # An entry that no line can hold is a defect of ours: nobody needs to look for space.
     code = error.code if isinstance(error, ToolError | InternalError) else StorageFullError.code
     hint = f"nothing came of this call; {error.hint}" if error.hint else ""

@@ -107,16 +107,10 @@ class YesApprover:
 
 
 class CallbackApprover:
-    """Asks the embedding program's function: `True` is yes, all else is no.
-
-    The function runs in a thread of its own; after `timeout_s` the answer is no
-    and whatever it returns later counts for nothing.
-    """
+    """Asks the program's function in a thread: `True` is yes; after `timeout_s` it is a no."""
 
     def __init__(
-        self,
-        ask: Callable[[ApprovalRequest], bool],
-        timeout_s: float = limits.approval_timeout_s,
+        self, ask: Callable[[ApprovalRequest], bool], timeout_s: float = limits.approval_timeout_s
     ) -> None:
         self._ask = ask
         self._timeout_s = timeout_s
@@ -153,10 +147,7 @@ class _Asking(threading.Thread):
 
 
 def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
-    """What `approver` says; whatever it raises, or gives that is no clear answer, is a no.
-
-    Raises: IntegrityError: what was answered before cannot be told any more.
-    """
+    """Return what `approver` says; anything unclear or raised is a no. Raises: IntegrityError."""
     try:
         said = cast("object", approver.answer(request))
     except IntegrityError:
@@ -171,7 +162,6 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
 
 
 def filled_in(given: Mapping[str, Json], bound: Mapping[str, Json]) -> dict[str, Json]:
-    """What has to be put over the `given` arguments, so that they are the `bound` ones."""
     return {
         name: value
         for name, value in bound.items()
@@ -210,8 +200,6 @@ def approval_digest(
     return digest_of_json(bound)
 
 
-# Pure.
-#
 # Threat: arguments and a cloned policy's reasons are written by others: with line
 # breaks, terminal sequences or direction overrides they would draw a question of
 # their own. Everything is escaped, each part on one line, and a cut is said.

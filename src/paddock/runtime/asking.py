@@ -72,10 +72,7 @@ class Withheld(Struct, frozen=True):
 
 
 def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Granted | Withheld:
-    """Put the question; the plan that comes back is tied to what was shown.
-
-    Raises: IntegrityError where the ledger is damaged.
-    """
+    """Put the question; return the plan, tied to what was shown. Raises: IntegrityError."""
     handler = question.tool.handler
     judged = Judged(question.decision)
     target_digest = ""
@@ -110,10 +107,7 @@ def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Grante
 def keep_waiting(
     context: Context, question: AskedQuestion, output: ToolOutput
 ) -> ToolOutput | Refusal:
-    """Keep what a call changed for a person; why it is not kept, and then it is let go.
-
-    Raises: PaddockError: question or answer cannot be recorded.
-    """
+    """Keep what a call changed for a person, or say why not and let it go. Raises: PaddockError."""
     from paddock.tools.shell import as_pending  # noqa: PLC0415 - late on purpose
 
     waiting = output.waiting
@@ -279,7 +273,6 @@ class ChangedSince:
 
 
 def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
-    """What has changed from one to the other: the first that does, of all that digests cover."""
     if now.policy_digest != kept.policy_digest:
         return POLICY_CHANGED
     if now.actions != kept.actions:
@@ -310,8 +303,6 @@ class Limited:
 
 
 class _Keeping:
-    """Keeps what an approver says; true when it said something."""
-
     __slots__ = ("_approver", "_said")
 
     def __init__(self, approver: Approver, said: list[Approval]) -> None:

@@ -19,11 +19,7 @@ T = TypeVar("T")
 
 
 async def await_thread(work: Callable[[Cancel], T]) -> T:
-    """What `work` returns, run in a thread of its own with a token of its own.
-
-    Raises: what `work` raises; CancelledError once the thread has come to its end, with what
-        `work` raised as its cause.
-    """
+    """Run `work` in a thread; CancelledError is raised at its end, with its failure as cause."""
     token = CancelToken()
     context = contextvars.copy_context()
     thread = ThreadPoolExecutor(1, thread_name_prefix="paddock-call")

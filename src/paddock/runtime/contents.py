@@ -14,10 +14,7 @@ class Contents(Protocol):
     """Takes contents, and says what stands in the entry in place of each."""
 
     def stand_in(self, content: bytes) -> dict[str, Json]:
-        """What the entry has: a digest, and how many bytes there were.
-
-        Raises: StorageFullError, HostError, ConfigError where it cannot be kept.
-        """
+        """Return digest and size for it. Raises: StorageFullError, HostError, ConfigError."""
         ...
 
     def sync(self) -> None:
@@ -26,10 +23,7 @@ class Contents(Protocol):
 
 
 class DigestsAlone:
-    """Keeps nothing: whoever has the content can show that it is this one.
-
-    The salt stands in the entry, so that a digest alone can't be looked up in a table.
-    """
+    """Keeps nothing; the salt stands in the entry, so that no table of digests helps."""
 
     __slots__ = ("_randomness",)
 

@@ -341,7 +341,6 @@ def _frames(error: BaseException) -> tuple[str, ...]:
 
 
 def _is_on_record(outcome: Ran) -> bool:
-    """Whether its entry names what it changed, so that the history's notes say no more."""
     return isinstance(outcome, ToolOutput) or outcome.is_known
 
 
@@ -372,15 +371,11 @@ class Done(NamedTuple):
 class CallWatcher(Protocol):
     """Hears what becomes of each call. Called from several threads at once."""
 
-    def decided(self, call: ToolCall, judged: Judged) -> None:
-        """It may run: what policy said, and who approved it."""
-        ...
+    def decided(self, call: ToolCall, judged: Judged) -> None: ...
 
     def started(self, call: ToolCall) -> None: ...
 
-    def finished(self, call: ToolCall, done: Done, duration_us: int) -> None:
-        """It is over; refused ones were not started."""
-        ...
+    def finished(self, call: ToolCall, done: Done, duration_us: int) -> None: ...
 
 
 class _Nobody:
@@ -403,10 +398,7 @@ def dispatch_all(
     bounds: Bounds = FREE,
     watcher: CallWatcher = NOBODY,
 ) -> list[Done]:
-    """Run the calls of one turn: exactly one result for each, in their order.
-
-    Raises: IntegrityError where the ledger is damaged.
-    """
+    """Run the calls of one turn: one result each, in order. Raises: IntegrityError."""
     turn = _Turn(dispatcher, bounds, watcher)
     waiting: list[_Step] = []
     done: list[Done] = []
@@ -428,7 +420,6 @@ _Step = Prepared | Done
 
 
 def _groups(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
-    """Neighbours that may run at once."""
     group: list[_Step] = []
     for step in steps:
         if isinstance(step, Prepared) and not step.tool.reads_only:

@@ -43,10 +43,7 @@ from paddock.values.calls import Json
 
 
 class BrokenRequest(Struct, frozen=True):
-    """What is known of it: its name, and why it does not load.
-
-    Nobody can tell whether it held a no, so its call is refused until a person moves it away.
-    """
+    """A request that does not load: it may hold a no, so its call is refused."""
 
     id: str
     file: Path
@@ -55,7 +52,6 @@ class BrokenRequest(Struct, frozen=True):
     """The place in the file, or the file."""
 
     def as_error(self) -> ConfigError:
-        """For a person: what happened, where, and what to do."""
         return ConfigError(
             f"the request {quote(self.id)} does not load: {self.why}",
             where=self.where,
@@ -66,8 +62,6 @@ class BrokenRequest(Struct, frozen=True):
     def summary(self) -> dict[str, Json]:
         return {"id": self.id, "state": "broken", "file": str(self.file), "error": self.why}
 
-
-# Pure.
 
 _NAME: Final = lazy_pattern(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
 _ID: Final = lazy_pattern(r"APR-[0-9a-f]{4,16}")
@@ -105,19 +99,14 @@ class ApprovalBook(Protocol):
         ...
 
     def is_granted(self, parked: Parked, now: float) -> bool:
-        """Whether this very request was granted on record, until later than `now`, and not used.
-
-        Raises: LedgerDamagedError: the record is not what was written.
-        """
+        """Return whether it is granted past `now` and unused. Raises: LedgerDamagedError."""
         ...
 
     def is_used(self, parked: Parked) -> bool:
         """Whether a yes to this request was used up, on record. Raises: as `is_granted`."""
         ...
 
-    def is_kept(self, parked: Parked) -> bool:
-        """Whether this very request, as it is shown, and these very changes were kept on record."""
-        ...
+    def is_kept(self, parked: Parked) -> bool: ...
 
 
 class PinnedContents(Protocol):
@@ -206,10 +195,7 @@ class Inbox(Struct, frozen=True):
         return False
 
     def forget_waiting(self, request: ApprovalRequest) -> None:
-        """Forget what waits for exactly this: somebody was asked about it anew, and answered.
-
-        What an operator has granted or refused meanwhile stays.
-        """
+        """Forget what waits for exactly this; what an operator answered meanwhile stays."""
         if not self._named_after(request):
             return
         require_private(self.directory)
@@ -218,10 +204,7 @@ class Inbox(Struct, frozen=True):
                 self._forget(name, parked)
 
     def keep(self, request: ApprovalRequest) -> Parked:
-        """Keep a request so that it can be answered; one that is kept already stays as it is.
-
-        Raises: ApprovalUnavailableError: there are too many, or it is too large.
-        """
+        """Keep a request, unless it is kept already. Raises: ApprovalUnavailableError."""
         make_directories(self.directory)
         require_private(self.directory)
         with locked(self.directory):
@@ -248,7 +231,6 @@ class Inbox(Struct, frozen=True):
     # What operators do
 
     def list_all(self) -> list[Parked]:
-        """Every request that has not expired, oldest first."""
         require_private(self.directory)
         found = [parked for _, parked in self._readable()]
         now = self.clock()
@@ -265,20 +247,14 @@ class Inbox(Struct, frozen=True):
         return self._broken(self._named_after(request))
 
     def find(self, wanted: str) -> Parked:
-        """The request with this id; its first characters are enough where they are unique.
-
-        Raises: UsageError: there is none, or more than one.
-        """
+        """Find a request by its id or a unique beginning of it. Raises: UsageError."""
         parked = self._read(self._name_of(wanted))
         if parked is None:
             raise _not_one("no request has", wanted)
         return parked
 
     def set_aside(self, wanted: str) -> Path | None:
-        """Move a request away whose file does not load; where to, or None if it loads.
-
-        Raises: UsageError: as `find`.
-        """
+        """Move a broken request away; return where to, or None if it loads. Raises: UsageError."""
         require_private(self.directory)
         name = self._name_of(wanted)
         with locked(self.directory):
@@ -291,15 +267,11 @@ class Inbox(Struct, frozen=True):
             return aside
 
     def grant(self, wanted: str, by: str) -> Parked:
-        """Answer yes: for the next call with the same digest, once, for a time.
-
-        Raises: UsageError: no such request. ApprovalExpiredError: its time is over.
-        """
+        """Grant the next call of this digest, once. Raises: UsageError, ApprovalExpiredError."""
         until = int(self.clock() + limits.approval_granted_s)
         return self._answer(wanted, by, "", GRANTED, until)
 
     def refuse(self, wanted: str, by: str, note: str = "") -> Parked:
-        """Answer no: the same call is refused until the request would have expired."""
         return self._answer(wanted, by, note, REFUSED, None)
 
     def take_changes(self, parked: Parked) -> bool:

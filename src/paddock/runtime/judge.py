@@ -66,7 +66,6 @@ class PolicyJudge:
         return decide(self._policy, self._chain, actions, writer_of(actions))
 
     def is_shown(self, relative: str) -> bool:
-        """Not what is secret; Paddock's own state is."""
         return self._policy.guards.find_secret(relative) is None
 
     def may_view(self, relative: str) -> bool:
@@ -77,10 +76,7 @@ class PolicyJudge:
 
 
 class OperatorJudge:
-    """A person at the command line decides by asking; policy binds agents.
-
-    `tool` is what the person asked for: the record names it as the rule.
-    """
+    """A person at the command line decides by asking; the record names `tool` as the rule."""
 
     __slots__ = ("_chain", "_policy_digest", "_shown", "_tool")
 

@@ -60,10 +60,7 @@ def _get(value: object, name: str) -> Any:
 
 
 def _part(message: object, name: str, *others: str) -> list[Any]:
-    """What stands under `name`; nothing where one of the `others` shows that it is a message.
-
-    Raises: UsageError where neither does: an agent's loop must not end in silence.
-    """
+    """Return what is under `name`; nothing if it is a message without. Raises: UsageError."""
     if not any(_has(message, each) for each in (name, *others)):
         raise UsageError(
             f"not a model's message: {quote(message)}",
@@ -120,7 +117,6 @@ def asked_call(call_id: str, tool: str, arguments: object) -> Asked:
 
 
 def _why_not(said: object, name: str, ends: frozenset[str]) -> Refusal | None:
-    """Why no call of a turn may run; None where `name` is one of its `ends`, or not said."""
     reason = _get(said, name)
     if reason is None or (isinstance(reason, str) and reason in ends):
         return None
@@ -228,11 +224,7 @@ def _input_schema(spec: Spec) -> dict[str, Json]:
 
 
 def _anthropic(spec: Spec) -> dict[str, Json]:
-    return {
-        "name": spec.name,
-        "description": spec.description,
-        "input_schema": _input_schema(spec),
-    }
+    return {"name": spec.name, "description": spec.description, "input_schema": _input_schema(spec)}
 
 
 def _openai(spec: Spec) -> dict[str, Json]:

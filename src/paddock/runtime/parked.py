@@ -69,7 +69,6 @@ class Parked(Struct, frozen=True):
 
     @property
     def changes_digest(self) -> str:
-        """What the ledger says of `changes`; empty where there are none."""
         return "" if self.changes is None else digest_of_changes(self.changes)
 
     @property
@@ -80,7 +79,6 @@ class Parked(Struct, frozen=True):
         return now >= self.expires_at
 
     def summary(self) -> dict[str, Json]:
-        """What a list shows of it: all but the arguments."""
         request = self.request
         return {
             "id": self.id,
@@ -223,8 +221,6 @@ class _Plan(Struct, frozen=True):
 
 
 class CommitParked(Struct, frozen=True):
-    """Commits one parked set: all of it or nothing."""
-
     parked: ParkedSet
     history: History
     journal: Journal

@@ -54,7 +54,6 @@ class PastCall(Struct, frozen=True):
 
     @property
     def is_by_command(self) -> bool:
-        """Whether a shell command did it, the commit of its changes, or an undo of these."""
         return self.tool in _COMMANDS or self.undoes_command
 
     def touches(self, path: str) -> bool:
@@ -147,9 +146,7 @@ def _keys_of_intent(intent: StoredEntry) -> tuple[_Key, _Key]:
 
 
 def _of_result(
-    stored: StoredEntry,
-    intent: StoredEntry | None,
-    stored_bytes: Callable[[str], bytes | None],
+    stored: StoredEntry, intent: StoredEntry | None, stored_bytes: Callable[[str], bytes | None]
 ) -> PastCall:
     entry = stored.entry
     changes = _changes_in(entry.metadata["effects"])
@@ -181,7 +178,6 @@ def _changes_in(kept: Json) -> tuple[Change, ...] | None:
 def _stored_changes(
     kept: Json, stored_bytes: Callable[[str], bytes | None]
 ) -> tuple[Change, ...] | None:
-    """All of many changes; none where the history has the list no more."""
     try:
         content = stored_bytes(str(kept["digest"]))
         return () if content is None else changes_from_bytes(content)
@@ -208,7 +204,6 @@ def _of_notes(
 
 
 def _argument(intent: StoredEntry | None, name: str) -> str:
-    """What an undo was asked: of which agent's workspace, which call."""
     if intent is None:
         return ""
     value = cast("dict[str, Json]", intent.entry.metadata.get("arguments", {})).get(name)
@@ -216,10 +211,7 @@ def _argument(intent: StoredEntry | None, name: str) -> str:
 
 
 def undos_that_stand(calls: Sequence[PastCall]) -> Mapping[str, str]:
-    """The id of each call that was undone, and that of the undo, which was not undone itself.
-
-    `calls` oldest first. An undo names an id: where several calls have it, none is meant.
-    """
+    """Map each undone call to its undo; several calls of one id are not meant."""
     known = Counter(call.call_id for call in calls)
     found: dict[str, str] = {}
     for call in reversed(calls):
@@ -230,7 +222,6 @@ def undos_that_stand(calls: Sequence[PastCall]) -> Mapping[str, str]:
 
 
 def told_changes(call: PastCall, is_shown: Callable[[PastCall, Change], bool]) -> str:
-    """What a call did to which paths, on one line; those that are not shown are not named."""
     undone = f"undoes {show_name(call.undoes)}: " if call.undoes else ""
     rows: list[str] = []
     for change in call.changes[:_PATHS_TOLD_MAX]:

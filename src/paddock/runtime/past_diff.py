@@ -22,16 +22,12 @@ _LINES_MAX: Final = 2_000
 
 
 class PathDiff(Struct, frozen=True):
-    """One path of a call: what happened, and the difference or why there is none to show."""
-
     path: str
     kind: DoingKind
     text: str
 
 
 class Diffs(Struct, frozen=True):
-    """Some paths; `hidden` more are secret."""
-
     paths: tuple[PathDiff, ...]
     hidden: int
 
@@ -45,10 +41,6 @@ class Differ(Struct, frozen=True):
         return self._each(call, self._done)
 
     def since(self, call: PastCall) -> Diffs:
-        """What changed since: from what the call left to what stands there now.
-
-        Where what it left is not kept, from what it found.
-        """
         return self._each(call, self._since)
 
     def _each(self, call: PastCall, differing: Callable[[Change], str]) -> Diffs:

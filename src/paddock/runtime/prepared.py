@@ -2,7 +2,7 @@
 
     ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── answers.result_of ──▶ ToolResult
 
-All calls of one turn are prepared before any of them runs (`together.py`).
+All calls of one turn are prepared before any of them runs (`dispatch_all`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ from paddock.errors import ConfigError, InternalError, UnknownToolError
 from paddock.runtime.messages import schemas_for
 from paddock.text.show import quote
 from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
-from paddock.tools.toolsets import ListedTool
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import Decision
 
 if TYPE_CHECKING:
     from paddock.sandbox.values import OnOutput
+    from paddock.tools.toolsets import ListedTool
 
 
 class Bounds(Struct, frozen=True):
@@ -80,11 +80,7 @@ class Failed(Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether `changes` is all that it left.
-
-        It is not where a defect of ours or of the host ended it, and where it was stopped
-        and nobody can tell.
-        """
+        """Return whether `changes` is all that it left: not after a defect, nor an unclear stop."""
         return self.refusal.code != InternalError.code and self.effect is not LeftEffect.UNKNOWN
 
 
@@ -97,9 +93,7 @@ class Registry:
     __slots__ = ("_tools", "_withheld")
 
     def __init__(
-        self,
-        tools: Iterable[Tool[Any] | ListedTool] = (),
-        withheld: frozenset[str] = frozenset(),
+        self, tools: "Iterable[Tool[Any] | ListedTool]" = (), withheld: frozenset[str] = frozenset()
     ) -> None:
         """`withheld` are names that policy would deny at every call: known, and not offered."""
         self._tools: dict[str, Tool[Any] | ListedTool] = {}
@@ -107,7 +101,7 @@ class Registry:
         for tool in tools:
             self.add(tool)
 
-    def add(self, tool: Tool[Any] | ListedTool) -> None:
+    def add(self, tool: "Tool[Any] | ListedTool") -> None:
         """Register a tool. Raises: ConfigError where the name is taken."""
         if tool.name in self._tools:
             raise ConfigError(
@@ -124,12 +118,11 @@ class Registry:
                 f"unknown tool {quote(name)}",
                 hint=f"the tools are: {', '.join(sorted(self._tools)) or 'none'}",
             )
-        if isinstance(tool, ListedTool):
+        if not isinstance(tool, Tool):
             tool = self._tools[name] = tool.load()
         return tool
 
     def list_all(self) -> list[Tool[Any]]:
-        """Every tool that is offered, in the order in which they were registered."""
         return [self.get(name) for name in self._tools if name not in self._withheld]
 
     def for_provider(self, provider: str) -> list[dict[str, Json]]:

@@ -64,7 +64,6 @@ class Caller(Struct, frozen=True):
         return self.chain[0].name
 
     def chain_json(self) -> list[dict[str, Json]]:
-        """The chain as entries keep it: enough to decide again."""
         return [agent.as_json() for agent in self.chain]
 
 
@@ -85,10 +84,7 @@ class Recorder:
         judged: Judged,
         bounds: Bounds = FREE,
     ) -> Entry:
-        metadata: dict[str, Json] = {
-            "tool": call.tool,
-            "arguments": arguments,
-        }
+        metadata: dict[str, Json] = {"tool": call.tool, "arguments": arguments}
         _put_actions(metadata, actions)
         shared = self._judgement(judged, metadata)
         reason = judged.decision.reason
@@ -102,7 +98,6 @@ class Recorder:
         judged: Judged,
         bounds: Bounds = FREE,
     ) -> Entry:
-        """`TOOL_STAGED`: it acts now, and what it would change is held back for a question."""
         intent = self.intent(call, arguments, actions, judged, bounds)
         return intent._replace(event_type=TOOL_STAGED, decision="ask")
 
@@ -114,7 +109,6 @@ class Recorder:
         bounds: Bounds = FREE,
         intent: str = "",
     ) -> Entry:
-        """`TOOL_RESULT` of a call that ran to its end; `intent` is the id of its intent."""
         metadata: dict[str, Json] = {
             "duration_us": duration_us,
             "result_digest": _digest_of(output.content),
@@ -142,8 +136,7 @@ class Recorder:
         else:
             # Of a read nothing but the digest and the time is its own.
             shared = self._shared.get(call.tool) or self._keep(
-                call.tool,
-                {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0},
+                call.tool, {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0}
             )
         if output.pending:
             metadata["pending"] = output.pending
@@ -168,11 +161,7 @@ class Recorder:
         bounds: Bounds = FREE,
         intent: str = "",
     ) -> Entry:
-        """`TOOL_RESULT` of a call that ran and did not do it.
-
-        Its effects are unknown where a defect of ours leaves it open what happened, and
-        where it was stopped and nobody can tell.
-        """
+        """Return the `TOOL_RESULT` of a failed call; effects are unknown where nobody can tell."""
         refusal = failed.refusal
         changes = [_change_json(change) for change in failed.changes]
         metadata: dict[str, Json] = {
@@ -204,10 +193,7 @@ class Recorder:
         frames: Sequence[str] = (),
         bounds: Bounds = FREE,
     ) -> Entry:
-        metadata: dict[str, Json] = {
-            "tool": kept_name(call.tool),
-            "arguments": arguments,
-        }
+        metadata: dict[str, Json] = {"tool": kept_name(call.tool), "arguments": arguments}
         _put_actions(metadata, actions)
         metadata["code"] = refusal.code
         if refusal.code == CallCancelledError.code:
@@ -241,7 +227,6 @@ class Recorder:
         return Entry(event, order_id, decision, reason, session, agent, call_id, metadata, shared)
 
     def mark(self, call: ToolCall, intent: str) -> CallMark:
-        """The call as the history notes it: by what its entries say, and its intent's id."""
         return CallMark(kept_name(call.id), call.tool, self._agent, self._session, intent)
 
     def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
@@ -273,10 +258,7 @@ def _digest_of(content: str) -> str:
 
 
 def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
-    """The actions; of too many for one entry the first, how many there were, and a digest.
-
-    The last text of a cut list is no action, so that nobody takes it for a whole one.
-    """
+    """Put the actions; of too many the first, a cut text that is no action, count and digest."""
     if len(actions) <= effects_listed_max:
         metadata["actions"] = actions
         return
@@ -347,7 +329,6 @@ def holds_contents(kept: Mapping[str, Json]) -> bool:
 
 
 def _bytes_of(value: Json) -> bytes:
-    """The bytes that are digested; of a value that is no text those of `text_of`."""
     text = value if isinstance(value, str) else text_of(value)
     return text.encode("utf-8", "surrogatepass")
 
@@ -362,8 +343,6 @@ def kept_name(name: str) -> str:
     return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
 
 
-# Pure.
-#
 # It is also what counts: a grant that is kept in the inbox is one only if it was
 # recorded here, and none that was recorded as used. Arguments never stand here, the
 # digest does.

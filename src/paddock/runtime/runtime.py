@@ -245,11 +245,7 @@ class Runtime:
         """
         return await _awaited(
             lambda cancel: self.call(
-                tool,
-                arguments,
-                call_id=call_id,
-                bounds=Bounds(cancel=cancel),
-                on_output=on_output,
+                tool, arguments, call_id=call_id, bounds=Bounds(cancel=cancel), on_output=on_output
             )
         )
 

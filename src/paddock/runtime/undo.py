@@ -72,15 +72,11 @@ def _needs_content(change: Change) -> bool:
 
 
 def is_only_touched(changes: Sequence[Change]) -> bool:
-    """Whether nothing but times was changed: there is nothing to take back."""
     return bool(changes) and all(change.kind == "touched" for change in changes)
 
 
 def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str, ...]:
-    """What is not as the call left it, as a refusal names it: each path, or the mode of one.
-
-    Raises: PathError where a path leads elsewhere now.
-    """
+    """Name each path, or its mode, that is not as the call left it. Raises: PathError."""
     left = UndoTree(workspace, leaves_left(changes))
     found: list[str] = []
     for change in changes:
@@ -102,10 +98,7 @@ def _mode_named(change: Change, now: int) -> str:
 
 
 def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
-    """Whether everything is as it was before the call: it did not happen, or is undone.
-
-    Raises: PathError where a path leads elsewhere now.
-    """
+    """Return whether everything is as it was before the call. Raises: PathError."""
     found = UndoTree(workspace, _leaves_found(changes))
     return all(
         change.kind == "touched"
@@ -206,10 +199,6 @@ class UndoPlan(Struct):
         self.remove_made(changes, gone)
 
     def remove_made(self, changes: Sequence[Change], gone: set[str]) -> None:
-        """Remove the directories that the call made on its way, if nothing else is in them.
-
-        `gone`: what will not be there any more.
-        """
         for directory in _deepest_first(changes):
             if self._holds_only(directory, gone):
                 gone.add(directory)
@@ -271,7 +260,6 @@ class UndoPlan(Struct):
             self._stage("create", MakeDirectory(directory, Absent()))
 
     def _holds_only(self, directory: str, gone: set[str]) -> bool:
-        """Whether a directory that the call made on its way is empty once the rest is gone."""
         path = self.left.path(directory)
         state = self.left.state(directory)
         if state is None or state.kind.value != "directory":
@@ -290,7 +278,6 @@ def _deepest_first(changes: Sequence[Change]) -> list[str]:
 
 
 def refusal_of_changed(named: Sequence[str]) -> FileChangedError:
-    """The refusal of an undo because somebody was there since; `named` as `changed_since` does."""
     return FileChangedError(
         f"{_listed(named)} changed since the call",
         hint="undo what came after it first, or edit by hand; nothing was changed",
@@ -319,8 +306,6 @@ class UndoArguments(ArgumentType):
 
 
 class _Move(Struct, frozen=True):
-    """The way back of a moved entry: a move too, so that it stays the same entry."""
-
     entry: EntryPath
     to: WritePath
     version: str | None
@@ -333,18 +318,12 @@ class _Ready(Struct, frozen=True):
 
 
 class Undo(Struct, frozen=True):
-    """Takes one call back: all of its paths or none."""
-
     call: PastCall
     history: History
     journal: Journal
 
     def resolve(self, arguments: UndoArguments, ports: Ports) -> _Ready:
-        """Look whether it can be undone, and how.
-
-        Raises: FileChangedError: something else stands there by now; PathNotFoundError: the history
-        has the old content no more; IntegrityError: the old content is damaged.
-        """
+        """Plan the undo. Raises: FileChangedError, PathNotFoundError (not kept), IntegrityError."""
         call, workspace, store = self.call, ports.workspace, self.history.store
         require_undoable(call, workspace, store)
         verify_kept(call.changes, store)

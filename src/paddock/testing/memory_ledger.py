@@ -45,7 +45,6 @@ class MemoryLedger:
 
     @property
     def path(self) -> str:
-        """No file: a name for messages."""
         return "memory"
 
     @property
@@ -54,7 +53,6 @@ class MemoryLedger:
 
     @property
     def head(self) -> Head:
-        """The newest entry."""
         with self._lock:
             return Head(len(self._lines) - 1, leaf_hash(self._lines[-1]))
 
@@ -127,15 +125,12 @@ class MemoryPending:
         self.receipt = receipt
 
     def wait(self) -> Receipt:
-        """Return at once, unless the ledger is poisoned."""
         if self._ledger.is_poisoned:
             raise HostError("the disk failed to store ledger entries", where=self._ledger.path)
         return self.receipt
 
 
 class MemoryReservation:
-    """Space in memory: a number."""
-
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.is_released = False

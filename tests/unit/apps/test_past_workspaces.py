@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly.past_agents import PastWorkspaces, past_workspaces
+from paddock.assembly.past import PastWorkspaces, past_workspaces
 from paddock.ledger.format.lines import StoredEntry
 from paddock.plane.agent_files import AgentRecord
 from paddock.runtime.past import PastCall

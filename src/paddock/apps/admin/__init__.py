@@ -1,15 +1,15 @@
 """`paddock admin`: a shell in which an operator talks with an agent.
 
-    command, opening    `paddock admin`; the shell put together, with a terminal or without
-    shell, commands     the loop: read, do, show; `/help` and all the others, by groups
+    command, shell      `paddock admin`; the loop: read, do, show, with a terminal or without
+    commands            `/help` and all the others
     desk                what shell and commands work with; what this host can enforce
     plain               Screen and Keyboard; both for pipes, screen readers and programs
     terminal, panel     both for a real terminal: prompt_toolkit draws the input, rich the rest
-    completion, history what can stand at the cursor; what was typed before
+    history             what was typed before
     question, reveal    what is asked before an approval; what would not be seen, visible
-    show, drawing, rich_drawing    what can be shown, as values; the same as text
+    show, rich_drawing  what can be shown, as values; the same as text, for a terminal
 
 Threat: a model, a file or a tool's result writes terminal sequences, direction
 overrides or invisible characters, to draw a question or an answer of its own. Nothing
-is shown but through `shown_text` (`drawing`), and in a question through `reveal`.
+is shown but through `shown_text` (`show`), and in a question through `reveal`.
 """

@@ -49,19 +49,19 @@ class Admin:
 
     def run(self, options: Options, console: AdminConsole) -> int:
         """0 when it was left; 1 where the last turn had no answer. Raises: UsageError."""
-        from paddock.apps.admin import opening
+        from paddock.apps.admin import shell
         from paddock.apps.admin.desk import Setting, find_sandbox
 
         override = None if options.plane is None else console.directory / options.plane
         environment = read_environment(console.variables)
         project = open_project(console.directory, environment, override)
         setting = Setting(project, options.agent, options.model, console.variables, find_sandbox)
-        streams = opening.ShellStreams(console.stdin, console.stdout, console.variables)
+        streams = shell.ShellStreams(console.stdin, console.stdout, console.variables)
         if options.json:
-            return opening.run_json(setting, streams)
+            return shell.run_json(setting, streams)
         if options.plain:
-            return opening.run_plain(setting, streams)
-        return opening.run_admin(setting, streams)
+            return shell.run_plain(setting, streams)
+        return shell.run_admin(setting, streams)
 
 
 COMMAND = Admin()

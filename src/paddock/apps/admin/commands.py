@@ -2,14 +2,14 @@
 
 import difflib
 import re
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from msgspec import Struct
 
 from paddock.agent.recorded import RecordedSession, list_sessions
-from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.desk import Desk, examine
+from paddock.apps.admin.plain import Vocabulary
 from paddock.apps.admin.show import (
     Row,
     ShownTable,
@@ -42,16 +42,12 @@ from paddock.values.calls import Json
 from paddock.values.decisions import RuleMatch
 from paddock.values.models import ToolSchema
 
-LEDGERS: Final = (
-    LedgerName.GOVERNANCE,
-    LedgerName.HO2M,
-    LedgerName.HO1M,
-    LedgerName.PACKAGES,
-)
+LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
 SHOWN: Final = ("frameworks", "packages", "config")
 _LAST: Final = 10
 _LAST_DIGITS_MAX: Final = 9
 _TIME_CHARS: Final = 19
+_CALL_USAGE: Final = "/call TOOL [NAME=VALUE ...]"
 _INSTALLED: Final = "list_packages"
 _CLASSIFY: Final = {
     True: "on: the model is first asked what kind of message came; a greeting gets no tools",
@@ -59,26 +55,22 @@ _CLASSIFY: Final = {
 }
 
 
-class ShowCommand:
-    usage = "/show WHAT"
-    summary = "WHAT is frameworks, packages or config"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        what = rest.strip()
-        if what not in SHOWN:
-            raise UsageError(
-                f"{quote(what)} cannot be shown", where="/show", hint=f"one of: {', '.join(SHOWN)}"
-            )
-        if what == "config":
-            _show_config(desk)
-            return
-        if _INSTALLED not in {tool.name for tool in desk.runtime.tools.list_all()}:
-            raise UsageError(
-                f"{what} cannot be listed: this agent has no tool {_INSTALLED}",
-                where="/show",
-                hint="/tools lists what it has",
-            )
-        desk.call_in_full(_INSTALLED, {})
+def _show(rest: str, desk: Desk) -> None:
+    what = rest.strip()
+    if what not in SHOWN:
+        raise UsageError(
+            f"{quote(what)} cannot be shown", where="/show", hint=f"one of: {', '.join(SHOWN)}"
+        )
+    if what == "config":
+        _show_config(desk)
+        return
+    if _INSTALLED not in {tool.name for tool in desk.runtime.tools.list_all()}:
+        raise UsageError(
+            f"{what} cannot be listed: this agent has no tool {_INSTALLED}",
+            where="/show",
+            hint="/tools lists what it has",
+        )
+    desk.call_in_full(_INSTALLED, {})
 
 
 def _show_config(desk: Desk) -> None:
@@ -112,71 +104,63 @@ def _show_config(desk: Desk) -> None:
     desk.screen.show(pairs(facts))
 
 
-class AdminPolicyCommand:
-    usage = "/policy [ACTION]"
-    summary = "what decides; with ACTION, how and why"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        project, agent = desk.project, desk.session.charter.agent
-        record = project.agents.read(agent)
-        policy, chain = project.policy_for(record), project.agents.chain(agent)
-        if rest.strip():
-            desk.screen.show(lines(explain(policy, chain, parse_action(rest.strip())).render()))
-            return
-        profile = policy.find_profile(record.agent.profile)
-        facts: list[tuple[str, str | TextSpan]] = [
-            ("digest", policy.digest),
-            *(("file", str(path)) for path in project.files.paths()),
-            ("profile", record.agent.profile),
-            ("agents", " below ".join(each.name for each in chain)),
-        ]
-        desk.screen.show(pairs(facts))
-        rows: list[Row] = []
-        if profile is not None:
-            rows += [_rule_row(each.shown) for each in profile.rules]
-            rows += [_rule_row(each.as_match()) for each in profile.otherwise]
-        desk.screen.show(ShownTable(tuple(rows), ("outcome", "rule", "where")))
-        desk.screen.show(
-            line(TextSpan("what no rule allows is denied; /policy ACTION explains", TextLook.DIM))
-        )
+def _policy(rest: str, desk: Desk) -> None:
+    project, agent = desk.project, desk.session.charter.agent
+    record = project.agents.read(agent)
+    policy, chain = project.policy_for(record), project.agents.chain(agent)
+    if rest.strip():
+        desk.screen.show(lines(explain(policy, chain, parse_action(rest.strip())).render()))
+        return
+    profile = policy.find_profile(record.agent.profile)
+    facts: list[tuple[str, str | TextSpan]] = [
+        ("digest", policy.digest),
+        *(("file", str(path)) for path in project.files.paths()),
+        ("profile", record.agent.profile),
+        ("agents", " below ".join(each.name for each in chain)),
+    ]
+    desk.screen.show(pairs(facts))
+    rows: list[Row] = []
+    if profile is not None:
+        rows += [_rule_row(each.shown) for each in profile.rules]
+        rows += [_rule_row(each.as_match()) for each in profile.otherwise]
+    desk.screen.show(ShownTable(tuple(rows), ("outcome", "rule", "where")))
+    desk.screen.show(
+        line(TextSpan("what no rule allows is denied; /policy ACTION explains", TextLook.DIM))
+    )
 
 
 def _rule_row(rule: RuleMatch) -> Row:
     return row(rule.outcome.word, rule.text, rule.place)
 
 
-class AdminLedgerCommand:
-    usage = "/ledger [NAME [TYPE]] [LAST]"
-    summary = "newest entries; /ledger verify looks at all"
+def _ledger(rest: str, desk: Desk) -> None:
+    words = rest.split()
+    if words == ["verify"]:
+        _verify_ledgers(desk)
+        return
+    name = words.pop(0) if words else LedgerName.GOVERNANCE.value
+    last = _parse_last(words.pop()) if words and words[-1].isdecimal() else _LAST
+    kind = words.pop(0) if words else None
+    if name not in LEDGERS or words:
+        known = f"one of: {', '.join(LEDGERS)}"
+        raise UsageError(f"{quote(rest)} is no ledger", where="/ledger", hint=known)
+    found = sessions_of(desk.project).query(LedgerName(name), Filter(kind), last or None)
+    rows = tuple(_entry_row(each) for each in found.entries)
+    if not rows:
+        desk.screen.show(line(f"the ledger {name} has no such entries"))
+        return
+    desk.screen.show(ShownTable(rows, ("seq", "time", "event", "decision", "what")))
+    if found.bad:
+        said = f"{len(found.bad)} lines hold no entry: /ledger verify"
+        desk.screen.show(line(TextSpan(said, TextLook.BAD)))
 
-    def run(self, rest: str, desk: Desk) -> None:
-        words = rest.split()
-        if words == ["verify"]:
-            self._verify(desk)
-            return
-        name = words.pop(0) if words else LedgerName.GOVERNANCE.value
-        last = _parse_last(words.pop()) if words and words[-1].isdecimal() else _LAST
-        kind = words.pop(0) if words else None
-        if name not in LEDGERS or words:
-            known = f"one of: {', '.join(LEDGERS)}"
-            raise UsageError(f"{quote(rest)} is no ledger", where="/ledger", hint=known)
-        found = sessions_of(desk.project).query(LedgerName(name), Filter(kind), last or None)
-        rows = tuple(_entry_row(each) for each in found.entries)
-        if not rows:
-            desk.screen.show(line(f"the ledger {name} has no such entries"))
-            return
-        desk.screen.show(ShownTable(rows, ("seq", "time", "event", "decision", "what")))
-        if found.bad:
-            said = f"{len(found.bad)} lines hold no entry: /ledger verify"
-            desk.screen.show(line(TextSpan(said, TextLook.BAD)))
 
-    @staticmethod
-    def _verify(desk: Desk) -> None:
-        paths = desk.project.layout.ledger_paths()
-        there = [name for name in LEDGERS if paths[name].exists()]
-        layout, environment = desk.project.layout, desk.project.environment
-        rows = tuple(_report_row(name, audit_ledger(layout, environment, name)) for name in there)
-        desk.screen.show(ShownTable(rows, ("ledger", "state", "entries", "head")))
+def _verify_ledgers(desk: Desk) -> None:
+    paths = desk.project.layout.ledger_paths()
+    there = [name for name in LEDGERS if paths[name].exists()]
+    layout, environment = desk.project.layout, desk.project.environment
+    rows = tuple(_report_row(name, audit_ledger(layout, environment, name)) for name in there)
+    desk.screen.show(ShownTable(rows, ("ledger", "state", "entries", "head")))
 
 
 def _parse_last(digits: str) -> int:
@@ -211,31 +195,23 @@ def _report_row(name: str, report: Verification) -> Row:
     return row(name, state, str(report.entries), head)
 
 
-class DoctorCommand:
-    usage = "/doctor"
-    summary = "what this host can enforce on files and commands"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        findings = tuple(
-            row(
-                _mark(ok=each.is_there),
-                each.name,
-                "; ".join(filter(None, (each.found, each.remedy))),
-            )
-            for each in probe_host()
+def _doctor(rest: str, desk: Desk) -> None:
+    findings = tuple(
+        row(_mark(ok=each.is_there), each.name, "; ".join(filter(None, (each.found, each.remedy))))
+        for each in probe_host()
+    )
+    desk.screen.show(ShownTable(findings))
+    verdicts = examine(desk.project)
+    rows = tuple(
+        row(
+            _mark(ok=each.enforcement is not Enforcement.NONE),
+            each.backend,
+            each.enforcement.value,
+            "; ".join(each.gaps) or each.cause,
         )
-        desk.screen.show(ShownTable(findings))
-        verdicts = examine(desk.project)
-        rows = tuple(
-            row(
-                _mark(ok=each.enforcement is not Enforcement.NONE),
-                each.backend,
-                each.enforcement.value,
-                "; ".join(each.gaps) or each.cause,
-            )
-            for each in verdicts
-        )
-        desk.screen.show(ShownTable(rows, ("", "backend", "enforcement", "gaps")))
+        for each in verdicts
+    )
+    desk.screen.show(ShownTable(rows, ("", "backend", "enforcement", "gaps")))
 
 
 def _mark(*, ok: bool) -> TextSpan:
@@ -247,21 +223,15 @@ _MESSAGE_CHARS_MAX: Final = 60
 _TURNS_REPEATED: Final = 3
 
 
-class SessionsCommand:
-    usage = "/sessions"
-    summary = "the sessions of this agent, the newest last"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        agent = desk.session.charter.agent
-        found = list_sessions(sessions_of(desk.project), agent)
-        missing = len(found) - _LISTED_MAX
-        if missing > 0:
-            said = f"{missing} older sessions are not listed: paddock session list"
-            desk.screen.show(line(TextSpan(said, TextLook.DIM)))
-        rows = tuple(_row(each, desk) for each in found[-_LISTED_MAX:])
-        desk.screen.show(
-            ShownTable(rows, ("session", "started", "state", "turns", "first message"))
-        )
+def _sessions(rest: str, desk: Desk) -> None:
+    agent = desk.session.charter.agent
+    found = list_sessions(sessions_of(desk.project), agent)
+    missing = len(found) - _LISTED_MAX
+    if missing > 0:
+        said = f"{missing} older sessions are not listed: paddock session list"
+        desk.screen.show(line(TextSpan(said, TextLook.DIM)))
+    rows = tuple(_row(each, desk) for each in found[-_LISTED_MAX:])
+    desk.screen.show(ShownTable(rows, ("session", "started", "state", "turns", "first message")))
 
 
 def _row(session: RecordedSession, desk: Desk) -> Row:
@@ -279,131 +249,107 @@ def _row(session: RecordedSession, desk: Desk) -> Row:
     )
 
 
-class ResumeCommand:
-    usage = "/resume SESSION"
-    summary = "go on with an earlier one; this one ends"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        """Open it and show where it stopped. Raises: UsageError; then this one stays."""
-        session_id = rest.strip()
-        if not session_id:
-            raise UsageError("no session was named", where="/resume", hint="/sessions lists them")
-        if session_id == desk.session.session_id:
-            raise UsageError("that is this very session", where="/resume")
-        before = require_session(desk.project, session_id)
-        desk.resume(session_id)
-        left_out = len(before.turns) - _TURNS_REPEATED
-        if left_out > 0:
-            desk.screen.show(
-                line(TextSpan(f"{left_out} earlier turns: paddock session show", TextLook.DIM))
-            )
-        for turn in before.turns[-_TURNS_REPEATED:]:
-            desk.screen.show(lines(turn.user_message, gutter="> "))
-            desk.screen.show(spoken(turn.response or f"({turn.reason})", TextLook.DIM))
-        count = "1 turn" if len(before.turns) == 1 else f"{len(before.turns)} turns"
-        desk.screen.show(line(f"resumed {session_id} after {count}"))
-        for notice in desk.session.notices[len(desk.project.notices) :]:
-            desk.screen.show(line(TextSpan("note: ", TextLook.WARN), notice))
-
-
-class CostCommand:
-    usage = "/cost"
-    summary = "what this session has spent, and what is left"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        session, status = desk.session, desk.status()
-        cost = session.supervisor.cost
-        account = session.budget.account
-        limit = "no limit" if account.limit is None else f"{account.limit:,}"
-        left = "no limit" if status.tokens_left is None else f"{status.tokens_left:,}"
-        money = {"none": "none: this model costs nothing"}.get(
-            status.cost, "unknown: no prices are known"
-        )
+def _resume(rest: str, desk: Desk) -> None:
+    """Open it and show where it stopped. Raises: UsageError; then this one stays."""
+    session_id = rest.strip()
+    if not session_id:
+        raise UsageError("no session was named", where="/resume", hint="/sessions lists them")
+    if session_id == desk.session.session_id:
+        raise UsageError("that is this very session", where="/resume")
+    before = require_session(desk.project, session_id)
+    desk.resume(session_id)
+    left_out = len(before.turns) - _TURNS_REPEATED
+    if left_out > 0:
         desk.screen.show(
-            pairs(
-                [
-                    ("tokens", f"{cost.total_tokens:,}"),
-                    ("  input", f"{cost.usage.input:,}"),
-                    ("  output", f"{cost.usage.output:,}"),
-                    ("  cache read", f"{cost.usage.cache_read:,}"),
-                    ("  cache write", f"{cost.usage.cache_write:,}"),
-                    ("budget", f"{limit} ({session.budget.mode.value})"),
-                    ("left", left),
-                    ("model calls", str(cost.llm_calls)),
-                    ("tool calls", str(cost.tool_calls)),
-                    ("tools used", ", ".join(cost.tool_ids_used) or "none"),
-                    ("money", money),
-                ]
-            )
+            line(TextSpan(f"{left_out} earlier turns: paddock session show", TextLook.DIM))
         )
+    for turn in before.turns[-_TURNS_REPEATED:]:
+        desk.screen.show(lines(turn.user_message, gutter="> "))
+        desk.screen.show(spoken(turn.response or f"({turn.reason})", TextLook.DIM))
+    count = "1 turn" if len(before.turns) == 1 else f"{len(before.turns)} turns"
+    desk.screen.show(line(f"resumed {session_id} after {count}"))
+    for notice in desk.session.notices[len(desk.project.notices) :]:
+        desk.screen.show(line(TextSpan("note: ", TextLook.WARN), notice))
 
 
-class StatusCommand:
-    usage = "/status"
-    summary = "how things stand: agent, gate, sandbox, tokens"
+def _cost(rest: str, desk: Desk) -> None:
+    session, status = desk.session, desk.status()
+    cost = session.supervisor.cost
+    account = session.budget.account
+    limit = "no limit" if account.limit is None else f"{account.limit:,}"
+    left = "no limit" if status.tokens_left is None else f"{status.tokens_left:,}"
+    money = {"none": "none: this model costs nothing"}.get(
+        status.cost, "unknown: no prices are known"
+    )
+    desk.screen.show(
+        pairs(
+            [
+                ("tokens", f"{cost.total_tokens:,}"),
+                ("  input", f"{cost.usage.input:,}"),
+                ("  output", f"{cost.usage.output:,}"),
+                ("  cache read", f"{cost.usage.cache_read:,}"),
+                ("  cache write", f"{cost.usage.cache_write:,}"),
+                ("budget", f"{limit} ({session.budget.mode.value})"),
+                ("left", left),
+                ("model calls", str(cost.llm_calls)),
+                ("tool calls", str(cost.tool_calls)),
+                ("tools used", ", ".join(cost.tool_ids_used) or "none"),
+                ("money", money),
+            ]
+        )
+    )
 
-    def run(self, rest: str, desk: Desk) -> None:
-        status, project = desk.status(), desk.project
-        gate = (
-            str(project.gate) if project.admin is not None else "closed: only a bare plane has it"
+
+def _status(rest: str, desk: Desk) -> None:
+    status, project = desk.status(), desk.project
+    gate = str(project.gate) if project.admin is not None else "closed: only a bare plane has it"
+    left = "no limit" if status.tokens_left is None else f"{status.tokens_left:,} left"
+    backend = status.sandbox.backend or ("none" if status.sandbox.refused else "")
+    said = "commands are refused" if status.sandbox.refused else f"backend {backend}"
+    desk.screen.show(
+        pairs(
+            [
+                ("session", desk.session.session_id),
+                ("agent", status.agent),
+                ("profile", status.profile),
+                ("workspace", str(project.agents.read(status.agent).workspace)),
+                ("plane", str(project.layout.root)),
+                ("model", f"{status.provider}:{status.model}"),
+                ("dual gate", gate),
+                ("sandbox", f"{status.sandbox} ({said})"),
+                ("turns", str(desk.session.supervisor.turns)),
+                ("tokens", f"{status.tokens:,} ({left})"),
+                ("cost", status.cost),
+            ]
         )
-        left = "no limit" if status.tokens_left is None else f"{status.tokens_left:,} left"
-        backend = status.sandbox.backend or ("none" if status.sandbox.refused else "")
-        said = "commands are refused" if status.sandbox.refused else f"backend {backend}"
-        desk.screen.show(
-            pairs(
-                [
-                    ("session", desk.session.session_id),
-                    ("agent", status.agent),
-                    ("profile", status.profile),
-                    ("workspace", str(project.agents.read(status.agent).workspace)),
-                    ("plane", str(project.layout.root)),
-                    ("model", f"{status.provider}:{status.model}"),
-                    ("dual gate", gate),
-                    ("sandbox", f"{status.sandbox} ({said})"),
-                    ("turns", str(desk.session.supervisor.turns)),
-                    ("tokens", f"{status.tokens:,} ({left})"),
-                    ("cost", status.cost),
-                ]
-            )
-        )
-        for badge in status.badges:
-            desk.screen.show(line("  ", TextSpan(f" {badge} ", TextLook.LOUD)))
+    )
+    for badge in status.badges:
+        desk.screen.show(line("  ", TextSpan(f" {badge} ", TextLook.LOUD)))
 
 
 _NUMBER_DIGITS_MAX: Final = 9
 
 
-class ToolsCommand:
-    usage = "/tools"
-    summary = "the tools of this agent, and who may call them"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        allowed = desk.session.charter.tools_allowed
-        rows = [
-            row(
-                TextSpan(tool.name, TextLook.STRONG),
-                tool.spec.toolset,
-                "reads" if tool.reads_only else "writes",
-                "model and you" if tool.name in allowed else "you alone",
-                tool.spec.title,
-            )
-            for tool in desk.runtime.tools.list_all()
-        ]
-        desk.screen.show(
-            ShownTable(tuple(rows), ("tool", "toolset", "effect", "called by", "what"))
+def _tools(rest: str, desk: Desk) -> None:
+    allowed = desk.session.charter.tools_allowed
+    rows = [
+        row(
+            TextSpan(tool.name, TextLook.STRONG),
+            tool.spec.toolset,
+            "reads" if tool.reads_only else "writes",
+            "model and you" if tool.name in allowed else "you alone",
+            tool.spec.title,
         )
+        for tool in desk.runtime.tools.list_all()
+    ]
+    desk.screen.show(ShownTable(tuple(rows), ("tool", "toolset", "effect", "called by", "what")))
 
 
-class CallCommand:
-    usage = "/call TOOL [NAME=VALUE ...]"
-    summary = "call a tool yourself, governed as every call"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        name, _, given = rest.strip().partition(" ")
-        if not name:
-            raise UsageError("no tool was named", where="/call", hint=self.usage)
-        desk.call_in_full(name, _arguments(name, given.strip(), desk))
+def _call(rest: str, desk: Desk) -> None:
+    name, _, given = rest.strip().partition(" ")
+    if not name:
+        raise UsageError("no tool was named", where="/call", hint=_CALL_USAGE)
+    desk.call_in_full(name, _arguments(name, given.strip(), desk))
 
 
 def _arguments(name: str, given: str, desk: Desk) -> Json:
@@ -424,27 +370,22 @@ def _arguments(name: str, given: str, desk: Desk) -> Json:
     return dict(call.arguments)
 
 
-class ExpandCommand:
-    usage = "/expand [NUMBER]"
-    summary = "a call in full (default: the last)"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        asked = rest.strip().removeprefix("#")
-        number = _parse_number(asked) if asked else desk.calls.last
-        shown = desk.calls.find(number)
-        if shown is None:
-            what = f"call {quote(rest.strip())}" if asked else "call yet"
-            raise UsageError(
-                f"there is no {what}",
-                where="/expand",
-                hint="the numbers stand on the calls' lines; older calls: /ledger ho1m",
-            )
-        for block in shown.in_full():
-            desk.screen.show(block)
+def _expand(rest: str, desk: Desk) -> None:
+    asked = rest.strip().removeprefix("#")
+    number = _parse_number(asked) if asked else desk.calls.last
+    shown = desk.calls.find(number)
+    if shown is None:
+        what = f"call {quote(rest.strip())}" if asked else "call yet"
+        raise UsageError(
+            f"there is no {what}",
+            where="/expand",
+            hint="the numbers stand on the calls' lines; older calls: /ledger ho1m",
+        )
+    for block in shown.in_full():
+        desk.screen.show(block)
 
 
 def _parse_number(asked: str) -> int:
-    """A call's number; 0, which no call has, where it is none."""
     # Python converts no integer of very many digits.
     is_number = asked.isdecimal() and len(asked) <= _NUMBER_DIGITS_MAX
     return int(asked) if is_number else 0
@@ -453,13 +394,11 @@ def _parse_number(asked: str) -> int:
 _COMMAND: Final = lazy_pattern(r"/(\S+)\s*(.*)", re.DOTALL)
 
 
-class AdminCommand(Protocol):
+class AdminCommand(Struct, frozen=True):
     usage: str
     summary: str
-
-    def run(self, rest: str, desk: Desk) -> None:
-        """Do it; `rest` is what was typed behind its name. Raises: PaddockError."""
-        ...
+    run: Callable[[str, Desk], None]
+    """Is given what was typed behind the name. Raises: PaddockError."""
 
 
 class ParsedCommand(Struct, frozen=True):
@@ -467,49 +406,42 @@ class ParsedCommand(Struct, frozen=True):
     rest: str
 
 
-class HelpCommand:
-    usage = "/help"
-    summary = "list these commands"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        rows = tuple(row(TextSpan(each.usage), each.summary) for each in COMMANDS.values())
-        keys = (
-            row("Tab", "complete a command, a tool or an argument"),
-            row("Ctrl-R", "search in what was typed before"),
-            row("Alt-Enter", "a new line; so does a line that ends in \\"),
-            row("Ctrl-C", "cancel what runs; twice on an empty line leaves"),
-            row("a space in front", "not a command, and not kept in the history"),
-        )
-        desk.screen.show(ShownTable((*rows, row("", ""), *keys)))
+def _help(rest: str, desk: Desk) -> None:
+    rows = tuple(row(TextSpan(each.usage), each.summary) for each in COMMANDS.values())
+    keys = (
+        row("Tab", "complete a command, a tool or an argument"),
+        row("Ctrl-R", "search in what was typed before"),
+        row("Alt-Enter", "a new line; so does a line that ends in \\"),
+        row("Ctrl-C", "cancel what runs; twice on an empty line leaves"),
+        row("a space in front", "not a command, and not kept in the history"),
+    )
+    desk.screen.show(ShownTable((*rows, row("", ""), *keys)))
 
 
-class ExitCommand:
-    usage = "/exit"
-    summary = "end the session and leave"
-
-    def run(self, rest: str, desk: Desk) -> None:
-        desk.is_leaving = True
+def _exit(rest: str, desk: Desk) -> None:
+    desk.is_leaving = True
 
 
 COMMANDS: Final[Mapping[str, AdminCommand]] = {
-    "help": HelpCommand(),
-    "tools": ToolsCommand(),
-    "call": CallCommand(),
-    "expand": ExpandCommand(),
-    "show": ShowCommand(),
-    "policy": AdminPolicyCommand(),
-    "ledger": AdminLedgerCommand(),
-    "sessions": SessionsCommand(),
-    "resume": ResumeCommand(),
-    "cost": CostCommand(),
-    "status": StatusCommand(),
-    "doctor": DoctorCommand(),
-    "exit": ExitCommand(),
+    "help": AdminCommand("/help", "list these commands", _help),
+    "tools": AdminCommand("/tools", "the tools of this agent, and who may call them", _tools),
+    "call": AdminCommand(_CALL_USAGE, "call a tool yourself, governed as every call", _call),
+    "expand": AdminCommand("/expand [NUMBER]", "a call in full (default: the last)", _expand),
+    "show": AdminCommand("/show WHAT", "WHAT is frameworks, packages or config", _show),
+    "policy": AdminCommand("/policy [ACTION]", "what decides; with ACTION, how and why", _policy),
+    "ledger": AdminCommand(
+        "/ledger [NAME [TYPE]] [LAST]", "newest entries; /ledger verify looks at all", _ledger
+    ),
+    "sessions": AdminCommand("/sessions", "the sessions of this agent, the newest last", _sessions),
+    "resume": AdminCommand("/resume SESSION", "go on with an earlier one; this one ends", _resume),
+    "cost": AdminCommand("/cost", "what this session has spent, and what is left", _cost),
+    "status": AdminCommand("/status", "how things stand: agent, gate, sandbox, tokens", _status),
+    "doctor": AdminCommand("/doctor", "what this host can enforce on files and commands", _doctor),
+    "exit": AdminCommand("/exit", "end the session and leave", _exit),
 }
 
 
 def parse_command(text: str) -> ParsedCommand | None:
-    """The command that was typed; None for what is said to the model."""
     found = _COMMAND.fullmatch(text.rstrip())
     return None if found is None else ParsedCommand(found[1], found[2])
 

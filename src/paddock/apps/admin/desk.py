@@ -62,8 +62,6 @@ WORKING: Final = "… working; Ctrl-C cancels"
 
 
 class TurnView:
-    """Hears the events of a session. Text comes line by line, the last one as it grows."""
-
     def __init__(self, screen: Screen, calls: LastCalls) -> None:
         self._screen = screen
         self._calls = calls
@@ -101,7 +99,6 @@ class TurnView:
                 return
 
     def end(self, result: TurnResult) -> None:
-        """A turn is over: what was not shown of its answer, and how it ended."""
         self._flush()
         self._screen.live("")
         if result.was_cancelled:
@@ -157,11 +154,6 @@ class Setting(Struct, frozen=True):
 
 
 class Desk:
-    """One operator's place. A context manager: its session ends with it.
-
-    Hears the events of its sessions and of its own calls.
-    """
-
     def __init__(
         self, setting: Setting, screen: Screen, keyboard: Keyboard, approver: Approver
     ) -> None:
@@ -233,7 +225,6 @@ class Desk:
         self.view.heard(event)
 
     def begin_turn(self) -> None:
-        """A turn begins: what it spends is counted on top of the session's."""
         self._spent.clear()
         self.view.begin()
 
@@ -242,7 +233,6 @@ class Desk:
         self.refresh()
 
     def call_in_full(self, tool: str, arguments: Json) -> None:
-        """One governed call of the operator's own: its line, as every other, and its result."""
         token = CancelToken()
         asked = asked_call(new_call_id(), tool, arguments)
         shown = OneAtATime(self)
@@ -257,7 +247,6 @@ class Desk:
         self.screen.show(lines(done.result.content, gutter="  │ "))
 
     def interruptible(self, token: CancelToken) -> AbstractContextManager[None]:
-        """While the block runs, Ctrl-C cancels `token`."""
         return self.keyboard.interrupting(_Stop(self.screen, token))
 
     def status(self) -> StatusLine:

@@ -32,8 +32,6 @@ _BYTES_MAX: Final = 4_000_000
 
 
 class HistoryFile:
-    """The newest lines; adding one costs one write at the end."""
-
     def __init__(self, directory: Path) -> None:
         self._file = directory / FILE
 

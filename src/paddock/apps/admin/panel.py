@@ -39,20 +39,21 @@ from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from paddock.apps.admin.completion import Mode, Vocabulary, candidates
-from paddock.apps.admin.drawing import shown_text
 from paddock.apps.admin.plain import (
     Choice,
     InputEnded,
     Interrupted,
+    Mode,
     PersonsAnswer,
     Question,
     Said,
     Silence,
     Typed,
+    Vocabulary,
+    candidates,
     parse_choice,
 )
-from paddock.apps.admin.show import StatusLine, status_text
+from paddock.apps.admin.show import StatusLine, shown_text, status_text
 
 _MENU_ROWS: Final = 8
 _LIVE_ROWS_MAX: Final = 8
@@ -82,9 +83,7 @@ class VocabularyCompleter(Completer):
 
 
 class Wrap(Protocol):
-    def __call__(self, text: str, width: int, rows_max: int, /) -> str:
-        """Its last rows, none of them wider than `width` columns."""
-        ...
+    def __call__(self, text: str, width: int, rows_max: int, /) -> str: ...
 
 
 class PanelListener(Protocol):
@@ -132,15 +131,12 @@ class Panel:
             dont_extend_height=True,
         )
         self._live_window = Window(
-            FormattedTextControl(self._live_text),
-            wrap_lines=True,
-            dont_extend_height=True,
+            FormattedTextControl(self._live_text), wrap_lines=True, dont_extend_height=True
         )
 
     def application(
         self, keys: KeyBindings, source: Vt100Input, output: Output, *, colours: bool
     ) -> Application[None]:
-        """The application with the bindings of `panel_keys`; it is run once."""
         app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=keys,

@@ -7,22 +7,85 @@ import signal
 import termios
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from enum import Enum
+from enum import Enum, auto
 from types import FrameType
 from typing import Final, Protocol, TextIO
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from paddock.agent.results import TurnResult
-from paddock.apps.admin.completion import Vocabulary
-from paddock.apps.admin.drawing import PlainDrawing, shown_text
-from paddock.apps.admin.show import Block, StatusLine, status_text
+from paddock.apps.admin.show import Block, PlainDrawing, StatusLine, shown_text, status_text
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
 from paddock.text.show import quote
 from paddock.values.calls import Json
+
+
+class CompletionCandidate(Struct, frozen=True):
+    """One way to go on. `replaces` characters before the cursor give way to `text`."""
+
+    text: str
+    replaces: int
+    about: str = ""
+
+
+class Vocabulary(Struct, frozen=True):
+    """What there is. `parameters` are the names of each tool's arguments."""
+
+    commands: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Each with a word about it."""
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """What may follow a command."""
+
+
+def candidates(before: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
+    words = before.split(" ")
+    last = words[-1]
+    if before.startswith("/"):
+        yield from _for_command(words, last, known)
+        return
+    if len(words) == 1:
+        yield from _matching(known.parameters, last, "a tool") if last else ()
+        return
+    yield from _for_arguments(words[0], last, known)
+
+
+def _for_command(words: list[str], last: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
+    if len(words) == 1:
+        for name, about in known.commands.items():
+            if f"/{name}".startswith(last):
+                yield CompletionCandidate(f"/{name}", len(last), about)
+        return
+    command = words[0].removeprefix("/")
+    if command == "call":
+        if len(words) == 2:
+            yield from _matching(known.parameters, last, "a tool")
+        else:
+            yield from _for_arguments(words[1], last, known)
+        return
+    yield from _matching(known.words.get(command, ()), last)
+
+
+def _for_arguments(tool: str, last: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
+    names = (f"{name}=" for name in known.parameters.get(tool, ()))
+    yield from _matching(names, last, "an argument")
+
+
+def _matching(names: Iterable[str], last: str, about: str = "") -> Iterator[CompletionCandidate]:
+    for name in names:
+        if name.startswith(last):
+            yield CompletionCandidate(name, len(last), about)
+
+
+class Mode(Enum):
+    READING = auto()
+    BUSY = auto()
+    DRAWING = auto()
+    ASKING = auto()
+
 
 _SURROGATE: Final = lazy_pattern("[\ud800-\udfff]")
 
@@ -87,9 +150,7 @@ class Screen(Protocol):
 
     def status(self, status: StatusLine) -> None: ...
 
-    def answered(self, result: TurnResult) -> None:
-        """A turn is over; all of its text was shown. For programs."""
-        ...
+    def answered(self, result: TurnResult) -> None: ...
 
 
 class Keyboard(Protocol):
@@ -116,7 +177,6 @@ def is_text(typed: str) -> bool:
 
 
 def parse_choice(text: str, choices: tuple[Choice, ...]) -> Choice:
-    """What was typed, as a choice. Anything else, and nothing at all, is a no."""
     said = text.strip().lower()
     for choice in choices:
         if said in {choice.value, choice.value[0]}:
@@ -138,7 +198,6 @@ class PlainScreen:
 
     @property
     def prompt(self) -> str:
-        """What stands before what is typed; the badges are part of it, and so permanent."""
         status = self._status
         if status is None:
             return "> "
@@ -212,10 +271,7 @@ class PlainKeyboard:
 
     @contextmanager
     def ending(self) -> Generator[None]:
-        """While the block runs, SIGTERM and SIGHUP end the input, and cancel what runs.
-
-        One that is ignored (nohup(1)) stays so. Outside the main thread no signal arrives.
-        """
+        """End the input and cancel what runs at SIGTERM and SIGHUP (unless ignored)."""
         with ExitStack() as held:
             if threading.current_thread() is threading.main_thread():
                 for number in _ENDING:
@@ -340,10 +396,7 @@ class _Interrupt:
 
 
 def _read_line(descriptor: int, woken: int | None, timeout_s: float) -> bytes | None:
-    """What was typed up to a line end; nothing where it ended otherwise, None when time is up.
-
-    Read from the descriptor: the text stream may have read ahead.
-    """
+    """Read a line from the descriptor, as the text stream may have read ahead; None: too late."""
     typed = b""
     deadline = time.monotonic() + timeout_s
     while (left := deadline - time.monotonic()) > 0:

@@ -51,8 +51,6 @@ class Previews(Protocol):
 
 
 class WorkspacePreviews(Struct, frozen=True):
-    """Of calls on the workspaces of one plane. `root_of(agent)` is where an agent works."""
-
     root_of: Callable[[str], str]
 
     def of(self, request: ApprovalRequest, lines_max: int) -> Preview | None:
@@ -154,7 +152,6 @@ class _Draft(Struct):
     is_whole: bool = True
 
     def add(self, name: str, text: str, look: TextLook) -> None:
-        """One piece: its name, then its lines."""
         shown = text[: self.extent.chars_max]
         revealed = reveal(shown)
         kept = revealed.rows[: self.extent.lines_max]
@@ -276,7 +273,6 @@ class TerminalApprover:
         self._lock = threading.Lock()
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Yes or no within the time limit; silence is a no that can be answered later."""
         with self._lock:
             return self._answer(request)
 

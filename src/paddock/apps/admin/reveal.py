@@ -79,7 +79,6 @@ def _tell_spaces(found: re.Match[str]) -> str:
 
 
 def _foreign(text: str) -> str:
-    """The visible characters outside ASCII by their names, the most frequent first."""
     if text.isascii():
         return ""
     counts = Counter(each for each in text if not each.isascii() and is_seen(each))

@@ -9,8 +9,17 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text as Rich
 
-from paddock.apps.admin.drawing import COLUMN_GAP, TABLE_INDENT, shown_text
-from paddock.apps.admin.show import Block, FittedLine, Row, ShownTable, ShownText, TextLook
+from paddock.apps.admin.show import (
+    COLUMN_GAP,
+    TABLE_INDENT,
+    Block,
+    FittedLine,
+    Row,
+    ShownTable,
+    ShownText,
+    TextLook,
+    shown_text,
+)
 
 _WIDTH_MIN: Final = 20
 _STYLES: Final = {

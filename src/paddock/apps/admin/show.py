@@ -11,6 +11,7 @@ from msgspec import Struct
 from paddock.agent.events import CallDecided, CallFinished
 from paddock.errors import CallCancelledError
 from paddock.sandbox.values import Enforcement
+from paddock.text.show import show_line
 from paddock.values.calls import Json, Refusal
 
 
@@ -49,8 +50,6 @@ class ShownText(Struct, frozen=True):
 
 
 class ShownTable(Struct, frozen=True):
-    """Columns that line up; the last one wraps."""
-
     rows: tuple[Row, ...]
     head: tuple[str, ...] = ()
 
@@ -111,8 +110,6 @@ _MARKS: Final = {TextLook.GOOD: "ok", TextLook.WARN: "no", TextLook.BAD: "no"}
 
 
 class ShownCall(Struct, frozen=True):
-    """One call that is over. `decided` is None where it was refused before a decision."""
-
     number: int
     finished: CallFinished
     decided: CallDecided | None
@@ -133,7 +130,6 @@ class ShownCall(Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """What it came to: nothing to say, a code, or what a cancelled call left."""
         refusal = self.finished.result.refusal
         if refusal is None:
             return ""
@@ -171,7 +167,6 @@ class ShownCall(Struct, frozen=True):
         return TextLook.WARN if refusal.code == CallCancelledError.code else TextLook.BAD
 
     def in_full(self) -> tuple[Block, ...]:
-        """Everything: arguments, decision and rule, and the result as the model reads it."""
         finished, decided = self.finished, self.decided
         facts: list[tuple[str, str | TextSpan]] = [
             ("call", finished.call_id),
@@ -237,14 +232,11 @@ class LastCalls:
 
     @property
     def last(self) -> int:
-        """The number of the newest one; 0 where there is none."""
         return self._count
 
     def find(self, number: int) -> ShownCall | None:
         return self._kept.get(number)
 
-
-# Pure.
 
 _FREE: Final = frozenset({"builtin", "scripted"})
 """Providers that cost nothing."""
@@ -286,7 +278,6 @@ class StatusLine(Struct, frozen=True):
 
     @property
     def badges(self) -> tuple[str, ...]:
-        """What must not be overlooked: empty where everything is as strict as it can be."""
         found: list[str] = []
         if self.made_with_dev:
             found.append("DEV PLANE")
@@ -302,7 +293,6 @@ class StatusLine(Struct, frozen=True):
 
 
 def status_text(status: StatusLine, width: int | None = None) -> str:
-    """The status line, in the longest of its forms that fits into `width` columns."""
     left = "" if status.tokens_left is None else f" ({status.tokens_left:,} left)"
     forms = (_long(status, left), _long(status, ""), _short(status, status.model))
     texts = [_GAP.join(form) for form in forms]
@@ -355,3 +345,53 @@ def _brief(tokens: int) -> str:
 
 def _gate(status: StatusLine) -> str:
     return "open" if status.gate_is_open else "closed"
+
+
+# Threat: whatever is shown may have been written by a model, a file or a package: every
+# span passes `shown_text` here, and nothing else writes to a screen.
+
+_TAB: Final = "    "
+_MIDDLE_CHARS_MAX: Final = 100
+"""Of a line that is fitted, where no width is known."""
+COLUMN_GAP: Final = 2
+TABLE_INDENT: Final = 2
+
+
+def shown_text(text: str) -> str:
+    """`text` on one line, with nothing in it that a terminal would act upon."""
+    return show_line(text.replace("\t", _TAB))[0].replace("\n", "\\n")
+
+
+class PlainDrawing:
+    def lines(self, block: Block, width: int = 0) -> list[str]:
+        match block:
+            case ShownText():
+                return [f"{block.gutter}{_plain(each)}".rstrip() for each in block.rows]
+            case ShownTable():
+                return _columns(block)
+            case FittedLine():
+                middle = _cut(shown_text(block.middle.text), _MIDDLE_CHARS_MAX)
+                return [f"{_plain(block.left)}{middle}{_plain(block.right)}".rstrip()]
+
+
+def _plain(row: Row) -> str:
+    return "".join(shown_text(span.text) for span in row)
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
+
+
+def _columns(table: ShownTable) -> list[str]:
+    rows = [[shown_text(span.text) for span in each] for each in table.rows]
+    if table.head:
+        rows.insert(0, list(table.head))
+    count = max((len(each) for each in rows), default=0)
+    widths = [
+        max((len(each[place]) for each in rows if place < len(each)), default=0)
+        for place in range(count)
+    ]
+    margin = " " * TABLE_INDENT
+    return [
+        (margin + (" " * COLUMN_GAP).join(map(str.ljust, each, widths))).rstrip() for each in rows
+    ]

@@ -25,10 +25,17 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from paddock.agent.results import TurnResult
-from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.history import HistoryFile
 from paddock.apps.admin.panel import Panel, panel_keys
-from paddock.apps.admin.plain import InputEnded, PersonsAnswer, Question, Said, Silence, Typed
+from paddock.apps.admin.plain import (
+    InputEnded,
+    PersonsAnswer,
+    Question,
+    Said,
+    Silence,
+    Typed,
+    Vocabulary,
+)
 from paddock.apps.admin.rich_drawing import RichDrawing
 from paddock.apps.admin.show import Block, ShownText, StatusLine, TextLook, TextSpan, line, row
 from paddock.errors import PaddockError
@@ -65,11 +72,7 @@ class Terminal:
         self._is_gone = False
 
     def run(self, shell: Callable[[], int]) -> int:
-        """Run the shell in a thread of its own until it is over; what it returns or raises.
-
-        The shell's thread outlives the terminal: also where that is gone, the session
-        ends as it should.
-        """
+        """Run the shell in a thread that outlives the terminal, so that its session ends well."""
         with ThreadPoolExecutor(1, thread_name_prefix="paddock-shell") as threads:
             starting = _Starting(threads, shell, self._watch_signals, self._leave_app)
             try:
@@ -161,7 +164,6 @@ class Terminal:
             threading.Thread(target=stop, name="paddock-cancel", daemon=True).start()
 
     def hang_up(self) -> None:
-        """Nobody is there any more: what runs is cancelled, and the shell ends."""
         self._has_left = True
         self.interrupted()
         self._answers.put(Silence.LEFT)
@@ -264,8 +266,6 @@ class Terminal:
 
 
 class _Starting:
-    """Starts the shell's thread when the application is ready to be spoken to."""
-
     def __init__(
         self,
         threads: ThreadPoolExecutor,
@@ -290,7 +290,6 @@ class _Starting:
 
 
 def _size_of(descriptor: int) -> Size:
-    """The terminal's size; a usual one where it does not know its own."""
     try:
         columns, rows = os.get_terminal_size(descriptor)
     except OSError:

@@ -33,8 +33,6 @@ from paddock.values.calls import Json, ToolResult
 
 
 class Approvals:
-    """The inbox: calls that were asked about when nobody could answer."""
-
     summary = (
         "Look at the calls that wait for an approval, and answer them.\n"
         "A grant holds for the very same call, once, for an hour. `outdated`: what it was asked\n"
@@ -214,7 +212,6 @@ class Approvals:
 
 
 def _summary(project: Project, parked: Parked, answers: Answers | None = None) -> dict[str, Json]:
-    """What JSON says of it; `outdated` is why no answer to it counts, empty where one may."""
     outdated = find_outdated(project, parked, answers)
     return {**parked.summary(), "outdated": "" if outdated is None else outdated.why}
 
@@ -247,7 +244,6 @@ def show_parked(
 
 
 def operator() -> str:
-    """Who answers, for the ledger: the user of this process."""
     try:
         return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
     except KeyError:
@@ -255,7 +251,6 @@ def operator() -> str:
 
 
 def _carried_out(granted: Parked) -> str:
-    """What becomes of a request at once that was granted."""
     if granted.changes is not None:
         return "what the command left is brought in now"
     return "the call is made now"

@@ -82,7 +82,6 @@ class Bootstrap:
 
 
 def _is_in_the_way(error: PaddockError) -> bool:
-    """Whether it was refused before anything was tried: what is asked for, and where."""
     is_refused = isinstance(error, GateRefusedError | OwnershipRefusedError)
     return isinstance(error, UsageError | ConfigError) and not is_refused
 

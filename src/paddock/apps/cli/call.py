@@ -65,14 +65,11 @@ class CallOnce:
 
 
 class ProgressLine:
-    """One line on a terminal that says how long a command has run, and how much it printed."""
-
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_shown = False
 
     def __call__(self, seconds: float, output_bytes: int) -> None:
-        """About once a second while it runs."""
         self._is_shown = True
         self._write(f"running {seconds:.0f} s, {output_bytes / 1000:,.0f} kB of output")
 
@@ -169,7 +166,6 @@ class PromptApprover:
         self._timeout_s = timeout_s
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Yes or no within the time limit; end of input and time-out are a no."""
         console = self._console
         console.warn(question_of(request))
         try:

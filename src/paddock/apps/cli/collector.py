@@ -30,10 +30,7 @@ from paddock.values.calls import Json
 
 
 def answer_json(answer: OfferAnswer) -> Json:
-    """What came of an offer. What it says of itself is a claim.
-
-    One that was not accepted and has no code was left, and waits on.
-    """
+    """Return an answer as JSON: a claim; not accepted and without a code, the offer waits on."""
     offer, result = answer.offer, answer.result
     return {
         "host": offer.host,
@@ -125,7 +122,6 @@ def status_of(store: Store) -> list[ChainStatus]:
 
 
 def say_record(problems: Sequence[str], console: Console) -> None:
-    """What is wrong with the collector's own record; nothing where nothing is."""
     if problems:
         console.say("the record in this plane, its ledger governance: DAMAGED")
     for problem in problems:

@@ -81,7 +81,6 @@ class Console(Struct, frozen=True):
             self.stdout.write(text)
 
     def write_bytes(self, content: bytes) -> None:
-        """What another program reads, for stdout, byte for byte; for a terminal as text."""
         # A stream's encoding would change what is signed, and what is compared with a file.
         buffer = None if self.stdout.isatty() else getattr(self.stdout, "buffer", None)
         if buffer is None:
@@ -119,14 +118,10 @@ class Console(Struct, frozen=True):
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a person can be asked: input and messages are a terminal."""
         return self.stdin.isatty() and self.stderr.isatty()
 
     def agrees(self, question: str) -> bool:
-        """Whether a person says yes to what was shown; all else, and no answer in time, is a no.
-
-        Raises: UsageError where there is no terminal.
-        """
+        """Return True where a person says yes to what was shown, in time. Raises: UsageError."""
         # Few commands ask, and what asks is more than the others have to load.
 
         self.stdout.flush()
@@ -139,10 +134,6 @@ class Console(Struct, frozen=True):
         return said is True
 
     def paint(self, text: str, code: str) -> str:
-        """`text` in a colour where stdout is a terminal that wants it.
-
-        NO_COLOR set to anything, or TERM=dumb, means no colour (no-color.org).
-        """
         plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
         if plain or not self.stdout.isatty():
             return text
@@ -162,10 +153,7 @@ def _here(environment: Mapping[str, str]) -> Path:
 
 
 def _unwritable(file: Path) -> TextIO:
-    """A stream for a standard output that was closed: nothing fails until something is said.
-
-    The descriptor is for reading alone, so that the flush fails as write(2) says (EBADF).
-    """
+    """Stand in for a closed standard output: a flush fails as write(2) says (EBADF)."""
     return os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC), "w", encoding="utf-8")
 
 
@@ -218,7 +206,6 @@ def exit_of_error(kind: type[PaddockError]) -> int:
 
 
 def exit_of_call(refusal: Refusal | None) -> int:
-    """The exit status of a command that made one call: as if its refusal had been raised."""
     if refusal is None:
         return EXIT_DONE
     return exit_of_error(TOOL_ERRORS.get(refusal.code, ToolError))
@@ -233,7 +220,6 @@ class NoTerminalError(Exception):
 
 
 def ask_yes(source: TextIO, screen: TextIO, question: str, timeout_s: float) -> bool | None:
-    """Whether an explicit yes was typed after the question; None when time is up."""
     try:
         screen.write(question)
         screen.flush()

@@ -51,8 +51,6 @@ _COLUMNS_MIN = 40
 
 
 class Demo:
-    """Seconds, no key, no network, no root; ends with the verified ledger."""
-
     summary = (
         "Take the tour on a fresh governed copy of the project at hand: an allowed call, a\n"
         "question, refusals, an explanation, commands that the kernel holds and that are taken\n"
@@ -99,12 +97,9 @@ def _play(directory: Path, options: Options, console: Console) -> int:
 
 
 def _set_up(directory: Path, console: Console) -> Project:
-    """A copy of the project, with a plane of its own that the user's never meets."""
     copied = copy_project(console.directory, directory / "project")
     environment = Environment(
-        home=directory,
-        paddock_home=directory / "state",
-        config_home=directory / "config",
+        home=directory, paddock_home=directory / "state", config_home=directory / "config"
     )
     console.warn(copied.said())
     result = init_project(directory / "project", environment)
@@ -146,8 +141,6 @@ def _columns(console: Console) -> int:
 
 
 class Tour:
-    """The acts. Each runs a real call and notes a surprise where it ended otherwise."""
-
     def __init__(self, project: Project, directory: Path) -> None:
         self._project = project
         self._directory = directory
@@ -190,7 +183,6 @@ class Tour:
         return self._scene("It writes one", f"create_file {_NOTE}", result, "allowed")
 
     def edit(self) -> DemoScene:
-        """One exact text; every other byte stays."""
         arguments = {"path": _NOTE, "old_str": "two", "new_str": "2"}
         result = self._call("str_replace", arguments)
         return self._scene("It changes one word", f"str_replace {_NOTE}", result, "allowed")
@@ -219,7 +211,6 @@ class Tour:
         )
 
     def own_policy(self) -> DemoScene:
-        """An agent never changes what governs it."""
         arguments = {"path": "paddock.toml", "content": '[profiles.standard]\nallow = ["tool:*"]\n'}
         result = self._call("create_file", arguments)
         return self._scene(
@@ -236,7 +227,6 @@ class Tour:
         )
 
     def link(self) -> DemoScene:
-        """Out by a link that stands in the workspace: the kernel refuses to pass it."""
         self._outside.parent.mkdir()
         self._outside.write_text("not for agents\n", encoding="utf-8")
         (self._project.root.path / _LINK).symlink_to(self._outside.parent)
@@ -255,10 +245,7 @@ class Tour:
         chain = self._project.agents.chain(self._project.default_agent)
         explanation = explain(self._project.policy, chain, parse_action(text))
         return DemoScene(
-            "Why was that?",
-            f"paddock policy explain '{text}'",
-            "explained",
-            explanation.render(),
+            "Why was that?", f"paddock policy explain '{text}'", "explained", explanation.render()
         )
 
     def recorded(self) -> DemoScene:

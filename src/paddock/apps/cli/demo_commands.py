@@ -80,7 +80,6 @@ def _files(count: int) -> str:
 
 
 def _git_files(source: Path) -> list[str]:
-    """Files that git would keep; none where git or a repository is missing."""
     # Threat: the repository's own configuration may name a program that git would start.
     safe = ["git", "-c", "core.fsmonitor=false"]
     command = [*safe, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -127,8 +126,6 @@ _AFTER: Final = "1\ntwo\n"
 
 
 class CommandTour(Struct):
-    """Runs commands, each after somebody's yes; where this host confines none, says so."""
-
     project: Project
     outside: Path
     """A file that is no agent's."""
@@ -159,7 +156,6 @@ class CommandTour(Struct):
         yield self.undone(changed.call_id)
 
     def escape(self, secret: bytes) -> DemoScene:
-        """A file outside, the network: neither is there for a command."""
         outside = shlex.quote(str(self.outside))
         command = (
             f"cat {outside}; echo gotcha > {outside}; getent hosts example.com || echo no network"
@@ -211,7 +207,6 @@ class CommandTour(Struct):
 
 
 def _is_staged(result: ToolResult) -> bool:
-    """Whether it worked on a layer: only then is there a dry run, and an undo."""
     return "sandbox: stage" in result.content
 
 

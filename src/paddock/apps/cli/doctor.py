@@ -150,10 +150,7 @@ _TRACKED: Final = "tracked secrets"
 
 
 class Here(Struct, frozen=True):
-    """The project of a directory, and what would keep every call on it from running.
-
-    `enforcement` is what policy says for the agent that is used where none is named.
-    """
+    """A project, what keeps calls on it from running, and the default agent's `enforcement`."""
 
     project: Project | None
     enforcement: EnforcementMode
@@ -161,16 +158,12 @@ class Here(Struct, frozen=True):
 
     @property
     def obstacle(self) -> str:
-        """Why no call runs here; empty where calls run."""
         missing = ", ".join(each.name for each in self.findings if not each.is_there)
         return missing and f"no call runs here before this is mended: {missing}"
 
 
 def look_here(options: Options, console: Console) -> Here:
-    """Load what a call would load, and try the places where it would be recorded.
-
-    Raises: ConfigError where there is no home.
-    """
+    """Load what a call loads, and try where it would be recorded. Raises: ConfigError."""
     state = environment_of(console).paddock_home
     try:
         project = find_project(options, console)
@@ -201,7 +194,6 @@ def _outside(project: Project, console: Console) -> tuple[HostFinding, ...]:
 
 
 def _tracked(project: Project) -> tuple[HostFinding, ...]:
-    """What git tracks of what policy calls secret; nothing is missing for that."""
     paths = find_tracked_secrets(project.policy, list_tracked(project.root.path))
     if not paths:
         return ()

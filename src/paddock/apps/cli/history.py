@@ -22,8 +22,6 @@ _LAST: Final = 20
 
 
 class HistoryCommand:
-    """Which calls changed what; nothing is written."""
-
     summary = (
         "List the calls that changed files, newest last: who did what to which path, and\n"
         "whether it can still be undone. PATH is relative to the agent's workspace."
@@ -95,7 +93,6 @@ def _remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
 
 
 def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
-    """Why it cannot be undone; empty where it can."""
     standing = past.standing(call)
     if standing is UndoStanding.UNDOABLE:
         return ""
@@ -111,7 +108,6 @@ def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
 
 
 def what_changed(past: Past, call: PastCall) -> str:
-    """What a call did to which paths, on one line; secret paths are not named."""
     return told_changes(call, past.is_shown)
 
 
@@ -152,10 +148,7 @@ _OFFERED_MAX: Final = 3
 
 
 def none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
-    """The error, with a line to type for each of the newest calls.
-
-    `calls` the newest first; `can` is what they have in common, such as "can be undone".
-    """
+    """Return the error, with a line to type for each newest call; `can`: "can be undone" or so."""
     said = "no call is given, and none is chosen"
     named = ((call, name) for call in calls if (name := _name_offers(past, call)))
     offers = [
@@ -174,7 +167,6 @@ def none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> Us
 
 
 def _name_offers(past: Past, call: PastCall) -> str:
-    """What `past.find` knows this call by: its entry where its id is another's, or no word."""
     own = call.call_id
     is_one = [each.call_id for each in past.calls].count(own) == 1
     is_word = shlex.quote(own) == own and not own.startswith("-")
@@ -182,8 +174,6 @@ def _name_offers(past: Past, call: PastCall) -> str:
 
 
 class DiffCommand:
-    """What one call changed; nothing is written."""
-
     summary = "Show what a call changed, as a unified diff of each path."
     examples = "  paddock diff CALL-1f2e3d4c5b6a7988"
 
@@ -228,8 +218,6 @@ DIFF = DiffCommand()
 
 
 class UndoCommand:
-    """Takes a call back, as a call of its own: an undo can be undone."""
-
     summary = (
         "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
         "where a file changed since. The undo is recorded like a call and can be undone."

@@ -1,8 +1,7 @@
 """`paddock ledger`: which question, and the module that answers it, loaded alone."""
 
 import argparse
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
@@ -11,10 +10,9 @@ from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 
-if TYPE_CHECKING:
-    from paddock.assembly.project import PlaneSite
-
-
+NAMES: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
+_CHOICES: Final = tuple(name.value for name in NAMES)
+"""As text: argparse shows its choices by `repr`."""
 QUERY_LAST: Final = 20
 """How many entries `query` shows that was not told how many."""
 _FORMATS: Final = ("jsonl", "html")
@@ -22,8 +20,8 @@ _DECISIONS: Final = ("allow", "confine", "ask", "deny")
 _NUMBER: Final = lazy_pattern(r"-?[0-9]{1,18}")
 
 
-def add_query(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
+def add_query(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
     parser.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
     parser.add_argument(
         "--last", type=int, metavar="N", help=f"the newest so many; 0: all (default: {QUERY_LAST})"
@@ -41,19 +39,19 @@ def add_query(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     parser.add_argument("--until", metavar="T", help="likewise")
 
 
-def add_tail(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
+def add_tail(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
     parser.add_argument("--last", type=int, default=10, metavar="N")
     parser.add_argument(
         "-f", "--follow", action="store_true", help="as tail(1) is told; it follows anyway"
     )
 
 
-def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+def add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ledger",
-        type=partial(_named, names),
-        choices=names,
+        type=_named,
+        choices=_CHOICES,
         help="default: all that there are; docs/verify_ledger.py verifies a copy",
     )
     parser.add_argument(
@@ -71,24 +69,24 @@ def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     )
 
 
-def _named(names: tuple[str, ...], given: str) -> LedgerName:
+def _named(given: str) -> LedgerName:
     """A ledger of the plane. Raises: UsageError: there is none of that name, such as a file."""
-    if given in names:
+    if given in _CHOICES:
         return LedgerName(given)
     raise UsageError(
         f"no ledger of a plane is called {quote(given)}",
         where="--ledger",
-        hint=f"one of: {', '.join(names)}; a copy is verified with "
+        hint=f"one of: {', '.join(_CHOICES)}; a copy is verified with "
         "python docs/verify_ledger.py COPY.jsonl [CHECKPOINT]",
     )
 
 
-def add_checkpoint(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
+def add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
     parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
 
 
-def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+def add_proof(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "entry",
         metavar="SEQ|CALL-ID",
@@ -97,7 +95,7 @@ def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
         help="an entry's number; or a call's id, and each of its entries is proved",
     )
     parser.add_argument(
-        "--ledger", choices=names, help="default: governance, or ho1m where a call is named"
+        "--ledger", choices=_CHOICES, help="default: governance, or ho1m where a call is named"
     )
     parser.add_argument(
         "--from",
@@ -108,8 +106,8 @@ def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     )
 
 
-def add_rollback(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    parser.add_argument("--ledger", choices=names, help="default: all that went back")
+def add_rollback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledger", choices=_CHOICES, help="default: all that went back")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -119,8 +117,8 @@ def add_signer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("origin", metavar="ORIGIN", help="the ledger, as its line 0 names it")
 
 
-def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
+def add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
     parser.add_argument(
         "--format",
         choices=_FORMATS,
@@ -178,14 +176,26 @@ def _number_or_id(text: str) -> int | str:
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-NAMES: Final = (
-    LedgerName.GOVERNANCE,
-    LedgerName.HO2M,
-    LedgerName.HO1M,
-    LedgerName.PACKAGES,
+_VALUE: Final = "print one JSON value"
+_LINES: Final = "print one JSON value a line, one an entry"
+_QUESTIONS: Final = (
+    ("query", "entries, newest last", add_query, _LINES),
+    ("tail", "follow as it grows", add_tail, _LINES),
+    ("verify", "read and check whole", add_verify, _VALUE),
+    ("checkpoint", "sign what is there, and print the note", add_checkpoint, _VALUE),
+    ("proof", "prove an entry to an outsider", add_proof, _LINES),
+    ("accept-rollback", "go on after a restore from a backup", add_rollback, _VALUE),
+    ("signer", "hold the keys for another user: [ledger] signer", add_signer, ""),
+    ("export", "lines as they are stored, or a page", add_export, _VALUE),
+    ("content", "print what an entry names by a salted digest", add_content, _VALUE),
+    (
+        "erase",
+        "erase such a content and its salt for good; recorded, and proofs stay",
+        add_erase,
+        _VALUE,
+    ),
 )
-_CHOICES: Final = tuple(name.value for name in NAMES)
-"""As text: argparse shows its choices by `repr`."""
+"""Each question with its help, its options, and what its `--json` prints."""
 
 
 class LedgerCommand:
@@ -208,46 +218,11 @@ class LedgerCommand:
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
-        asked = actions.add_parser("query", help="entries, newest last", allow_abbrev=False)
-        add_query(asked, _CHOICES)
-        followed = actions.add_parser("tail", help="follow as it grows", allow_abbrev=False)
-        add_tail(followed, _CHOICES)
-        checked = actions.add_parser("verify", help="read and check whole", allow_abbrev=False)
-        add_verify(checked, _CHOICES)
-        signed = actions.add_parser(
-            "checkpoint", help="sign what is there, and print the note", allow_abbrev=False
-        )
-        add_checkpoint(signed, _CHOICES)
-        proved = actions.add_parser(
-            "proof", help="prove an entry to an outsider", allow_abbrev=False
-        )
-        add_proof(proved, _CHOICES)
-        accepted = actions.add_parser(
-            "accept-rollback", help="go on after a restore from a backup", allow_abbrev=False
-        )
-        add_rollback(accepted, _CHOICES)
-        signing = actions.add_parser(
-            "signer", help="hold the keys for another user: [ledger] signer", allow_abbrev=False
-        )
-        add_signer(signing)
-        exported = actions.add_parser(
-            "export", help="lines as they are stored, or a page", allow_abbrev=False
-        )
-        add_export(exported, _CHOICES)
-        shown = actions.add_parser(
-            "content", help="print what an entry names by a salted digest", allow_abbrev=False
-        )
-        add_content(shown)
-        erased = actions.add_parser(
-            "erase",
-            help="erase such a content and its salt for good; recorded, and proofs stay",
-            allow_abbrev=False,
-        )
-        add_erase(erased)
-        for parsed in (asked, followed, proved):
-            add_common(parsed, "print one JSON value a line, one an entry")
-        for parsed in (checked, exported, signed, accepted, shown, erased):
-            add_common(parsed)
+        for question, said, add_options, as_json in _QUESTIONS:
+            asked = actions.add_parser(question, help=said, allow_abbrev=False)
+            add_options(asked)
+            if as_json:
+                add_common(asked, as_json)
 
     def run(self, options: Options, console: Console) -> int:
         question = options.question
@@ -262,32 +237,25 @@ class LedgerCommand:
 
             ask = run_content if question == "content" else run_erase
             return ask(find_project(options, console), options, console)
+        # The rest needs the ledgers alone: answered although a policy file does not load.
         from paddock.apps.cli.project import find_site
 
-        return self._ask(question, find_site(options, console), options, console)
+        site = find_site(options, console)
+        if question in {"query", "tail", "export"}:
+            from paddock.apps.cli.ledger_query import run_export, run_query, run_tail
 
-    def _ask(self, question: str, site: "PlaneSite", options: Options, console: Console) -> int:
-        """What needs the ledgers alone: answered although a policy file does not load."""
-        if question in {"query", "tail"}:
-            from paddock.apps.cli.ledger_query import run_query, run_tail
-
-            ask = run_query if question == "query" else run_tail
-            return ask(site, options, console)
-        if question == "export":
-            from paddock.apps.cli.ledger_query import run_export
-
-            return run_export(site, options, console)
-        if question == "verify":
-            from paddock.apps.cli.ledger_verify import run_verify
-
-            return run_verify(site, NAMES, options, console)
+            return {"query": run_query, "tail": run_tail, "export": run_export}[question](
+                site, options, console
+            )
         from paddock.apps.cli import ledger_verify as proofs
 
-        if question == "checkpoint":
-            return proofs.run_checkpoint(site, options, console)
-        if question == "proof":
-            return proofs.run_proof(site, options, console)
-        return proofs.run_rollback(site, NAMES, options, console)
+        answers = {
+            "verify": proofs.run_verify,
+            "checkpoint": proofs.run_checkpoint,
+            "proof": proofs.run_proof,
+            "accept-rollback": proofs.run_rollback,
+        }
+        return answers[question](site, options, console)
 
 
 COMMAND = LedgerCommand()

@@ -91,10 +91,7 @@ def _list(project: Project, options: Options, console: Console) -> int:
         raise UsageError(f"no entry of the call {quote(options.call)} names a content")
     with closing(open_blobs(project)) as blobs:
         rows = [
-            (
-                each,
-                has_output(project, each.digest) if each.is_output else blobs.has(each.digest),
-            )
+            (each, has_output(project, each.digest) if each.is_output else blobs.has(each.digest))
             for each in named
         ]
     if options.json:

@@ -50,10 +50,6 @@ def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
 
 
 def require_known_type(options: Options, ledger: Path) -> None:
-    """Refuse a type that is none of ours and that no entry has: nothing found would say nothing.
-
-    A later version may have written a type that this one does not know.
-    """
     given = options.type
     if given is None or given in EVENT_TYPES:
         return
@@ -128,7 +124,6 @@ def run_query(site: PlaneSite, options: Options, console: Console) -> int:
 
 
 def run_tail(site: PlaneSite, options: Options, console: Console) -> int:
-    """Print what is appended until it is interrupted."""
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     path = ledger_that_is_there(site, options)
@@ -204,7 +199,6 @@ def _target(entry: Entry) -> str:
 
 
 def _answered(entry: Entry) -> str:
-    """Who answered a question, and what; empty where none was answered."""
     answered = entry.metadata
     if entry.event_type != APPROVAL_ANSWERED or not answered.get("by"):
         return ""
@@ -215,7 +209,6 @@ def _answered(entry: Entry) -> str:
 
 
 def entry_json(stored: StoredEntry) -> dict[str, Json]:
-    """One entry as `--json` prints it, in the order of the line."""
     entry = stored.entry
     return {
         "id": stored.id,
@@ -237,17 +230,8 @@ def _bad(bad: BadRow) -> str:
     return f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
 
 
-# Also here:
-#
-# - `paddock ledger content` and `erase`: contents that entries name by a digest.
-# - A file that a command was told to make.
-
-
 def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
-    """Write parts to a file that was not there; how many. Nothing is left of half a file.
-
-    Raises: UsageError: something stands there; HostError: it cannot be written.
-    """
+    """Write parts to a new file, all or nothing; return how many. Raises: UsageError, HostError."""
     try:
         file = path.open("xb")
     except FileExistsError:
@@ -353,7 +337,6 @@ def _told(file: Path, counts: dict[str, Json], options: Options, console: Consol
 
 
 def _notes(path: Path, given: list[str], console: Console) -> list[str]:
-    """The newest checkpoint beside the ledger, and those that somebody holds."""
     notes = [note for _, note in read_notes(checkpoints_folder(str(path)))[-1:]]
     for name in given:
         content = read_file_through_links(

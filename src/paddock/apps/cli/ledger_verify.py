@@ -1,12 +1,12 @@
 """`paddock ledger verify`."""
 
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from paddock import limits
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console
+from paddock.apps.cli.ledger import NAMES
 from paddock.apps.cli.ledger_query import unfinished, write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import (
@@ -46,18 +46,10 @@ from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 
-def run_verify(
-    site: PlaneSite,
-    all_names: Sequence[LedgerName],
-    options: Options,
-    console: Console,
-) -> int:
-    """Verify the one that is named, or all that there are. The exit status.
-
-    Raises: PaddockError: one could not be read, and no other one is damaged.
-    """
+def run_verify(site: PlaneSite, options: Options, console: Console) -> int:
+    """Verify one or all ledgers. Raises: PaddockError: one is unreadable and no other damaged."""
     paths = site.layout.ledger_paths()
-    known = ledgers_known(site.layout, site.environment, all_names)
+    known = ledgers_known(site.layout, site.environment, NAMES)
     names = [LedgerName(options.ledger)] if options.ledger else known
     # Threat: a ledger that was removed whole has no line left to complain of.
     gone = [name for name in names if name in known and not paths[name].exists()]
@@ -120,8 +112,6 @@ def _say(
 
 
 class _Given:
-    """A checkpoint file: whose it is, or why it is none's."""
-
     def __init__(self, held: Held, origin: str, why: str) -> None:
         self.held = held
         self.origin = origin
@@ -149,7 +139,6 @@ def _unplaced(given: list[_Given], site: PlaneSite, names: list[LedgerName]) -> 
 
 
 def _origin(site: PlaneSite, name: LedgerName) -> str:
-    """By what name the ledger is known; empty where it does not say."""
     path = site.layout.ledger_paths()[name]
     try:
         genesis = find_genesis(str(path)) if path.exists() else None
@@ -159,12 +148,7 @@ def _origin(site: PlaneSite, name: LedgerName) -> str:
 
 
 def _audited(
-    site: PlaneSite,
-    name: LedgerName,
-    given: list[_Given],
-    unplaced: list[_Given],
-    *,
-    full: bool,
+    site: PlaneSite, name: LedgerName, given: list[_Given], unplaced: list[_Given], *, full: bool
 ) -> Verification:
     if not site.layout.ledger_paths()[name].exists():
         raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
@@ -283,7 +267,6 @@ def run_checkpoint(site: PlaneSite, options: Options, console: Console) -> int:
 
 
 def run_proof(site: PlaneSite, options: Options, console: Console) -> int:
-    """Prove an entry, the entries of a call, or that the ledger only grew."""
     entry = options.entry
     if (entry is None) == (options.since is None):
         raise UsageError(
@@ -307,7 +290,6 @@ def run_proof(site: PlaneSite, options: Options, console: Console) -> int:
 
 
 def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> list[int]:
-    """The numbers of a call's entries, oldest first, each said on stderr with what it is."""
     rows = query(path, Filter(call_id=call_id))
     if rows.bad:
         console.warn(f"{len(rows.bad)} lines of the ledger hold no entry: paddock ledger verify")
@@ -322,12 +304,9 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
     return [row.seq for row in rows.entries]
 
 
-def run_rollback(
-    site: PlaneSite, all_names: Sequence[LedgerName], options: Options, console: Console
-) -> int:
-    """0 accepted, or nothing to accept; 1 not."""
+def run_rollback(site: PlaneSite, options: Options, console: Console) -> int:
     layout, environment = site.layout, site.environment
-    known = ledgers_known(layout, environment, all_names)
+    known = ledgers_known(layout, environment, NAMES)
     names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
     gone = find_gone_back(layout, environment, names)
     for each in gone:
@@ -371,7 +350,6 @@ def _require_entry(path: str, name: str, number: int) -> None:
 
 
 def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> SignedCheckpoint:
-    """The newest checkpoint; a new one where that does not cover so many entries."""
     found: SignedCheckpoint | None = None
     genesis = find_genesis(path)
     notes = read_notes(checkpoints_folder(path))

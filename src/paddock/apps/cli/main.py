@@ -32,10 +32,7 @@ from paddock.errors import (
 
 
 class Listed(Struct, frozen=True):
-    """One row of the table: what it does, and the `module`, or `module:NAME`, that does it.
-
-    A module with a folder is another app's own command: apps know each other by name alone.
-    """
+    """One command: its `module`, or `module:NAME`; with a folder it is another app's own."""
 
     summary: str
     module: str
@@ -245,11 +242,7 @@ def _require_person(arguments: list[str], console: Console) -> None:
 
 
 def _allow_open_files() -> None:
-    """As many as this user may have: a set of changes holds one for each directory.
-
-    The soft limit is low for the sake of programs that call select(2), which none of our
-    commands does (setrlimit(2)).
-    """
+    """Raise the soft limit, low for select(2) (setrlimit(2)): a change set opens each directory."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -287,7 +280,6 @@ def report_defect(error: Exception, console: Console) -> None:
 
 
 def _keep(error: Exception, identity: str, console: Console) -> str:
-    """The file that holds the traceback, or an empty text where none could be written."""
     import traceback
 
     from paddock.plane.environment import read_environment

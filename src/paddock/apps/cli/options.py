@@ -20,9 +20,7 @@ class Command(Protocol):
 
     def configure(self, parser: argparse.ArgumentParser) -> None: ...
 
-    def run(self, options: Options, console: Console) -> int:
-        """Do it; the exit status."""
-        ...
+    def run(self, options: Options, console: Console) -> int: ...
 
 
 class _HelpAskedError(Exception):
@@ -53,7 +51,6 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(
         self, args: Iterable[str] | None = None, namespace: object = None
     ) -> tuple[object, list[str]]:
-        """What is known, and what is left over; the sub-parsers are asked so as well."""
         words = None if args is None else list(args)
         before = copy(namespace)
         known, left = super().parse_known_args(words, namespace)
@@ -80,7 +77,6 @@ class Parser(argparse.ArgumentParser):
 
 
 def make_parser(command: Command, name: str) -> Parser:
-    """The parser of one command, with `--json` and `--plane` as every command has them."""
     parser = Parser(
         prog=f"paddock {name}",
         description=command.summary,
@@ -124,7 +120,6 @@ def require_named(what: str, directory: str | None) -> None:
 
 
 def nearest(given: str, known: Sequence[str]) -> str:
-    """`did you mean …`, or an empty text."""
     import difflib
 
     found = difflib.get_close_matches(given, known, n=1, cutoff=0.7)

@@ -35,8 +35,6 @@ _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class PackageCommand:
-    """Packages: made, looked at, signed, approved, installed and removed."""
-
     summary = (
         "Make, check, sign, approve, install and remove packages of a bare plane.\n"
         "install: 0 done, 1 this very digest is installed, 2 a gate says no, 3 a file is\n"
@@ -98,7 +96,6 @@ class PackageCommand:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
-        """Do what was asked; where the answer is no, programs get it as JSON too."""
         actions = {
             "hash": self._hash,
             "pack": self._pack,
@@ -384,10 +381,9 @@ def say_report(report: "InstallReport", options: Options, console: Console) -> N
     if options.json:
         console.write_json(report.as_json())
         return
-    word = {
-        "unchanged": "is installed already, exactly so:",
-        "planned": "would be installed:",
-    }.get(report.status, f"{report.status}:")
+    word = {"unchanged": "is installed already, exactly so:", "planned": "would be installed:"}.get(
+        report.status, f"{report.status}:"
+    )
     before = f" (was {report.previous})" if report.previous else ""
     console.say(f"{word} {report.package_id} {report.version}{before}  {report.digest}")
     for change in report.changes[:_SHOWN_MAX]:
@@ -533,8 +529,6 @@ def _names(given: str | None) -> tuple[str, ...]:
 
 
 class _Progress:
-    """See `Watcher`: lines on standard error, where that is a terminal."""
-
     def __init__(self, console: Console) -> None:
         self._console = console
 

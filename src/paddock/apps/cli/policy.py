@@ -50,8 +50,6 @@ _LEDGER_HELP: Final = "a ledger of the plane, or a .jsonl file (default: ho1m)"
 
 
 class PolicyCommand:
-    """Questions to a policy, and about what it decided. Nothing is run, nothing is recorded."""
-
     summary = (
         "Check and explain single actions and recorded calls; test and lint the whole policy;\n"
         "decide the recorded history again under another policy; compare two policies, or the\n"
@@ -247,7 +245,6 @@ def _action_of(options: Options, console: Console) -> Action:
 
 
 def _warn_of_distrust(project: Project, console: Console) -> None:
-    """What is found to be in order is not in force for that."""
     own = project.files.project
     if own is not None and not own.trusted:
         console.warn(
@@ -273,10 +270,7 @@ def is_call_id(text: str) -> bool:
 
 
 def chain_of(project: Project, name: str | None) -> AgentChain:
-    """The chain of agent `name`, or of a client's agent that `[agents]` names, as the hook's.
-
-    Before the plane is made, the one it would be made with.
-    """
+    """Return the chain of agent `name`, or of a client's agent, as the hook judges it."""
     wanted = project.agent_named(name)
     if _is_clients(project, wanted):
         return chain_of_type(project.agents, planned_default_chain(project.agents), wanted)
@@ -293,7 +287,6 @@ def policy_of(project: Project, name: str | None) -> Policy:
 
 
 def _is_clients(project: Project, name: str) -> bool:
-    """Whether it is a kind of agent of a client, for which `[agents]` has a profile."""
     if name == project.default_agent or not is_bound(project, name):
         return False
     return declared_for(project.agents, name) != name

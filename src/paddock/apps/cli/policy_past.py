@@ -109,7 +109,6 @@ def run_diff(options: Options, console: Console) -> int:
 
 
 def _candidate(name: str, files: PolicyFiles, console: Console) -> Candidate:
-    """The policy that a person names: a file, or what holds without one."""
     if name == BUILT_IN:
         return built_in_candidate(files)
     return read_candidate(console.directory / name, name, files)
@@ -127,10 +126,7 @@ def _own(files: PolicyFiles, console: Console) -> Candidate:
 
 
 def explain_call(options: Options, console: Console) -> int:
-    """Tell a recorded call from its record; and what would change it, if the policy is the same.
-
-    Raises: UsageError where there is no such call, or an agent is named for it.
-    """
+    """Tell a recorded call from its record, and what would change it. Raises: UsageError."""
     call_id = options.action
     if options.agent is not None:
         raise UsageError(
@@ -162,7 +158,6 @@ def explain_call(options: Options, console: Console) -> int:
 
 
 def _questions(call: RecordedCall, options: Options, console: Console) -> Iterator[Entry]:
-    """The entries of the plane's governance ledger about this call; none beside a file."""
     if call.decided.entry.metadata.get("outcome") not in ("confine", "ask") or _is_file(options):
         return
     paths = find_ledger_paths(
@@ -190,7 +185,6 @@ def _now(call: RecordedCall, options: Options, console: Console) -> Now:
 
 
 def ledger_file(options: Options, console: Console) -> Path:
-    """The ledger that `--ledger` names: one of the plane, or a file."""
     given = options.ledger or DEFAULT_LEDGER
     if _is_file(options):
         path = console.directory / given

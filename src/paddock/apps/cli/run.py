@@ -32,8 +32,6 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopping:
-    """What signals asked for while a block ran."""
-
     def __init__(self) -> None:
         self.token = CancelToken()
         self.ended_by: int | None = None
@@ -48,7 +46,6 @@ class Stopping:
         self._cancel()
 
     def end(self, number: int, frame: FrameType | None) -> None:
-        """Whoever ends the process, also again and again: what runs is cancelled."""
         self.ended_by = self.ended_by or number
         self._cancel()
 
@@ -59,11 +56,7 @@ class Stopping:
 
 @contextmanager
 def cancelled_by_signals() -> Generator[Stopping]:
-    """What SIGINT, SIGTERM and SIGHUP ask for, while the block runs.
-
-    A SIGTERM or SIGHUP that is ignored (nohup(1)) stays so. Outside the main thread no
-    signal arrives, and nothing cancels anything.
-    """
+    """Cancel on SIGINT, SIGTERM and SIGHUP (unless ignored); in the main thread alone."""
     stopping = Stopping()
     with ExitStack() as held:
         if threading.current_thread() is threading.main_thread():
@@ -114,10 +107,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(message: str, resume: str | None, options: Options, console: Console) -> int:
-    """One turn, in a new session or in one that is resumed; the exit status.
-
-    Where SIGTERM or SIGHUP ends it the turn is cancelled, and turn and session are on record.
-    """
+    """Have one turn, in a new or a resumed session; SIGTERM and SIGHUP cancel it, on record."""
     project = use_project(options, console)
     prepared = _prepared(project, options, console)
     wish = SessionWish(
@@ -175,8 +165,6 @@ def _exit_of(result: TurnResult) -> int:
 
 
 class _Progress:
-    """On stderr: what a person should know, and calls while they happen where it is a terminal."""
-
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_shown = console.stderr.isatty()

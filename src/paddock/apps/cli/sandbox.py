@@ -26,8 +26,6 @@ _MOVED: Final = "commands can change it; to run what is there, name it by its pa
 
 
 class Sandbox:
-    """What a command of an agent would be held to, and what they cached. Nothing runs."""
-
     summary = "Show what the commands of an agent may read, write and reach."
     examples = (
         "  paddock sandbox plan\n"
@@ -57,7 +55,6 @@ class Sandbox:
         add_common(caches)
 
     def run(self, options: Options, console: Console) -> int:
-        """Print the plan, or the caches; or clear these."""
         if options.part == "caches":
             return _caches(options, console)
         project = use_project(options, console)

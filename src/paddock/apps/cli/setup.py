@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 class Init:
-    """Make a governed project or a bare plane; a second time changes nothing and says so."""
-
     summary = (
         "Write a commented paddock.toml with the defaults, and make the project's plane\n"
         "(outside the project) with one agent, main. The file is trusted as it is written. With\n"
@@ -148,8 +146,6 @@ INIT = Init()
 
 
 class Where:
-    """Show where root, plane, policy and ledgers are. Makes nothing."""
-
     summary = (
         "Show where the root, its plane, its policy files and its ledgers are.\n"
         "The root is the nearest directory at or above this one with a policy file; where there\n"

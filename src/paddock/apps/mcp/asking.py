@@ -92,8 +92,6 @@ def client_name(name: str) -> str:
 
 
 class WaitingAsker(Struct, frozen=True):
-    """Asks over the connection while the call waits in its thread."""
-
     session: ServerSession
     request_id: str | int | None
     loop: asyncio.AbstractEventLoop
@@ -144,7 +142,6 @@ class Returned(Struct, frozen=True):
 
     @classmethod
     def of(cls, state: str | None, said: object) -> "Returned | None":
-        """None where nothing came back, or nothing that is an answer of ours."""
         if state is None or not isinstance(said, ElicitResult):
             return None
         fields = cast("object", json.loads(state))

@@ -53,8 +53,6 @@ class McpConsole(Protocol):
 
 
 class Mcp:
-    """Serve an agent's tools to MCP clients; write that into a client's configuration, or out."""
-
     summary = (
         "Serve an agent's tools to MCP clients, on standard streams or over HTTP.\n"
         "Over HTTP a bearer token says which agent is calling; it is made at the first start."
@@ -230,7 +228,6 @@ def _scope(options: Options) -> "Scope":
 
 
 def _agrees(edit: ClientFileEdit, console: McpConsole) -> bool:
-    """Show it, and ask whoever is there; a script that names the client has said it by that."""
     if not console.is_interactive:
         return True
     console.warn(edit.shown())

@@ -52,10 +52,7 @@ from paddock.text.show import quote
 
 
 class TokenVerifier(Struct, frozen=True):
-    """Looks a token up at each request: one that was replaced counts no more.
-
-    What stands in the way is said on stderr, once: requests come by the thousand.
-    """
+    """Looks a token up at each request, so a replaced one is refused; says a failure once."""
 
     project: Project
     only: str | None
@@ -157,7 +154,6 @@ class RunningRequests:
     async def handled(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Hold a request while it is handled. See `mcp.server.lowlevel.Server.middleware`."""
         request = ctx.request
         key = None if request is None else key_of(request.headers, ctx.request_id)
         with self.held(key):
@@ -259,10 +255,7 @@ def _says_too_large(scope: Scope) -> bool:
 
 
 async def _read(receive: Receive) -> tuple[list[Message], bytes | None]:
-    """What comes in up to the limit, piece by piece and as a whole; over it, nothing whole.
-
-    The SDK refuses what is over it.
-    """
+    """Read up to the limit, in pieces and whole; over it, nothing whole: the SDK refuses it."""
     pieces: list[Message] = []
     body = bytearray()
     while len(body) <= limits.mcp_body_bytes_max:
@@ -305,7 +298,6 @@ def ensure_token(project: Project, agent: str) -> str:
 
 
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
-    """The whole ASGI application: gate, token, protocol."""
     project = agents.project
     calls_max = project.policy.settings.mcp.calls_max
     server = make_server(ByToken(agents), calls_max, is_structured=agents.is_structured)

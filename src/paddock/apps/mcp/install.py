@@ -204,8 +204,6 @@ _HEADER_UNINSTALL: Final = f"[mcp_servers.{NAME}"
 
 
 class Elsewhere(Struct, frozen=True):
-    """Another file of the client in which our entry stands, or of which nobody can tell."""
-
     scope: Scope
     file: Path
     why: str = ""
@@ -222,11 +220,7 @@ class Elsewhere(Struct, frozen=True):
 
 
 def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
-    """Plan our entry out of the file; a file that holds nothing but what we wrote goes.
-
-    Raises: ConfigError: the file does not load. UsageError: the entry is another program's, or
-        stands there in a form that only a person can take out.
-    """
+    """Plan our entry out of the file, or its removal. Raises: ConfigError, UsageError."""
     found = read_client_file(file, follows=scope == "user")
     known = _find_entry(found)
     if found.content is None or known is None:

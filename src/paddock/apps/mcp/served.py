@@ -56,8 +56,6 @@ class _Stamp(NamedTuple):
 
 
 class Looks(Struct, frozen=True):
-    """How some places looked; None where there was nothing, or nothing readable."""
-
     places: tuple[Path, ...]
     stamps: tuple[_Stamp | None, ...]
 
@@ -83,12 +81,10 @@ class SeenGovernance(Struct, frozen=True):
 
     @property
     def is_current(self) -> bool:
-        """Whether there is nothing to look through again."""
         return self.files.are_current and self.directories.are_current
 
     @property
     def governs(self) -> bool:
-        """Whether it is in force still: what was asked under it counts."""
         places = Looks.of(*self.directories.places)
         return self.files.are_current and places.identities == self.directories.identities
 
@@ -108,11 +104,6 @@ class Served(Struct, frozen=True):
 
 
 class Agents:
-    """Opens agents as they are asked for, and again when what governs them has changed.
-
-    A server runs for days, and an operator who tightens a policy means the next call.
-    """
-
     def __init__(self, open_project: Callable[[], Project], *, is_structured: bool = False) -> None:
         """With `is_structured`, clients are offered structured content beside the text."""
         self._open_project = open_project
@@ -123,10 +114,7 @@ class Agents:
         self.project = open_project()
 
     def get(self, name: str | None = None) -> Served:
-        """The agent of this name, else the project's own, as it is governed now.
-
-        Raises: UsageError (no such agent), ConfigError, HostError: then it serves nothing.
-        """
+        """Return this agent, else the default. Raises: UsageError, ConfigError, HostError."""
         with self._lock:
             agent = self.project.agent_named(name)
             known = self._served.get(agent)
@@ -147,7 +135,6 @@ class Agents:
             return opened
 
     def close(self) -> None:
-        """Let go of everything; calls that still run come to their end first."""
         with self._lock:
             for served in self._served.values():
                 served.runtime.close()
@@ -179,7 +166,6 @@ class Agents:
 
 
 def _look(project: Project, agent: str) -> SeenGovernance:
-    """Look through what governs this agent; raises as `Agents.get`."""
     layout, environment = project.layout, project.environment
     lineage = project.agents.lineage(agent)
     files = Looks.of(

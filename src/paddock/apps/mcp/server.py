@@ -177,8 +177,6 @@ class Door(Protocol):
 
 
 class McpServer(Struct, frozen=True):
-    """Handlers over one door; see `make_server`."""
-
     door: Door
     calls: Calls
     is_structured: bool
@@ -287,7 +285,6 @@ class Asking(Struct, frozen=True):
     cancel: CancelToken
 
     def asker_for(self, served: Served) -> Asker | None:
-        """Who asks; None where the client cannot be asked."""
         session = self.context.session
         if not can_be_asked(session.client_capabilities):
             return None
@@ -359,11 +356,7 @@ def _call_served(
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:
-    """The client's id of the call: a claim, for the ledger alone.
-
-    It stands beside the arguments, where a model cannot write; inside them, `_meta` is an
-    unknown argument.
-    """
+    """Return the client's id of the call, a claim that stands beside the arguments."""
     meta = cast("object", (params or {}).get("_meta"))
     if not isinstance(meta, Mapping):
         return ""

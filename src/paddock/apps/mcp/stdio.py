@@ -45,8 +45,6 @@ from paddock.text.json import find_twice, json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-# Pure.
-#
 # Every line is a message or has a reason why it is none, and somebody who hears of it: a
 # client that gets no answer waits for one.
 
@@ -222,7 +220,6 @@ def _unread(text: str, why: str) -> Unusable:
 
 
 def _integer(digits: str) -> int | None:
-    """None where there are more digits than Python converts."""
     try:
         return int(digits)
     except ValueError:
@@ -303,8 +300,6 @@ async def _stop_at_signal(scope: anyio.CancelScope) -> None:
 
 
 class ByteWire(Protocol):
-    """Where bytes come from and go to; both ways can be cancelled at any time."""
-
     async def read(self) -> bytes:
         """The next piece; empty at the end. Raises: OSError."""
         ...

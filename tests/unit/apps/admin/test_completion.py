@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.apps.admin.completion import CompletionCandidate, Vocabulary, candidates
+from paddock.apps.admin.plain import CompletionCandidate, Vocabulary, candidates
 
 KNOWN = Vocabulary(
     commands={"call": "call a tool", "cost": "what was spent", "show": "show things"},

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from paddock.apps.admin.drawing import PlainDrawing
 from paddock.apps.admin.rich_drawing import RichDrawing
 from paddock.apps.admin.show import (
     FittedLine,
+    PlainDrawing,
     ShownTable,
     ShownText,
     TextLook,

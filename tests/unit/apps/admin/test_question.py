@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.apps.admin.drawing import PlainDrawing
 from paddock.apps.admin.plain import Choice, PersonsAnswer, Silence, parse_choice
 from paddock.apps.admin.question import BRIEF, WHOLE, Preview, TerminalApprover, question_for
+from paddock.apps.admin.show import PlainDrawing
 from paddock.runtime.approvals import Approval, ApprovalRequest
 
 

@@ -11,10 +11,9 @@ import threading
 
 import pytest
 
-from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.desk import Setting
-from paddock.apps.admin.opening import run_shell
-from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
+from paddock.apps.admin.plain import PlainKeyboard, PlainScreen, Vocabulary
+from paddock.apps.admin.shell import run_shell
 from paddock.apps.admin.show import Sandboxed
 from paddock.assembly.agents import create_agent
 from paddock.assembly.opening import open_project

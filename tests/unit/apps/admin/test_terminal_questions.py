@@ -9,9 +9,8 @@ import pytest
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output import DummyOutput
 
-from paddock.apps.admin.completion import Mode
 from paddock.apps.admin.panel import Panel, panel_keys
-from paddock.apps.admin.plain import Choice, Question
+from paddock.apps.admin.plain import Choice, Mode, Question
 from paddock.apps.admin.rich_drawing import RichDrawing
 from paddock.apps.admin.show import line
 from tests.support.admin_shells import Site, new_project

@@ -17,8 +17,7 @@ from paddock.agent.events import (
 )
 from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.apps.admin.desk import WORKING, TurnView
-from paddock.apps.admin.drawing import PlainDrawing
-from paddock.apps.admin.show import KEPT_MAX, LastCalls
+from paddock.apps.admin.show import KEPT_MAX, LastCalls, PlainDrawing
 from paddock.errors import CallCancelledError
 from paddock.values.calls import Refusal, ToolResult
 from paddock.values.orders import OrderCost
