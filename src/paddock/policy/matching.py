@@ -177,7 +177,7 @@ def _reaches_below(pattern: PathPattern, path: str) -> bool:
     for segment, name in zip(segments, names, strict=False):
         if segment == DEPTH:
             return True
-        if not _segment_matches(segment, name):
+        if not _segment_regex(segment).matches(name):
             return False
     # As long as the pattern: `src/` names the directory itself, and permits what is in it.
     return len(names) <= len(segments)
@@ -186,7 +186,3 @@ def _reaches_below(pattern: PathPattern, path: str) -> bool:
 @lru_cache(maxsize=1024)
 def _segment_regex(segment: Segment) -> LazyRegex:
     return LazyRegex(regex_of((segment,)))
-
-
-def _segment_matches(segment: Segment, name: str) -> bool:
-    return _segment_regex(segment).matches(name)

@@ -296,7 +296,7 @@ def offered_outside(names: tuple[str, ...]) -> str:
 
 def probe_host() -> list[HostFinding]:
     return [
-        _python(),
+        HostFinding("python", sys.version_info >= (3, 11), platform.python_version()),
         _kernel(),
         _openat2(),
         _landlock(),
@@ -305,10 +305,6 @@ def probe_host() -> list[HostFinding]:
         _bubblewrap(),
         _cgroups(),
     ]
-
-
-def _python() -> HostFinding:
-    return HostFinding("python", sys.version_info >= (3, 11), platform.python_version())
 
 
 def _kernel() -> HostFinding:

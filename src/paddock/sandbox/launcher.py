@@ -115,7 +115,8 @@ class Launcher:
         stage.is_used = True
         # Too few descriptors, or a disk too full for what is kept of the output.
         with host_error("a command cannot be listened to"):
-            talk = CommandConversation(stage.control, request, observed, _user_inside())
+            user = (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
+            talk = CommandConversation(stage.control, request, observed, user)
             with contextlib.closing(talk):
                 end = talk.hold()
         self._prepare_next(stage)
@@ -172,10 +173,6 @@ class Launcher:
             except HostError:
                 # The next command starts a launcher anew, and says what is wrong with it.
                 self._spare = None
-
-
-def _user_inside() -> tuple[int, int] | None:
-    return (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
 
 
 def _encode(plan: SandboxPlan, hidden: str) -> bytes:

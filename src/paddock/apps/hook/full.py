@@ -74,15 +74,11 @@ def guarded(
         asked = parse_asked(given.data, given.client)
         return decide(asked, given, today)
     except Exception as error:  # The door: whatever it is, a refusal and not a traceback.
-        return refuse(asked, _refused_reason(asked, given, error), today)
+        return refuse(asked, _recorded(asked, given, *_said(error)), today)
 
 
 def record_stop(given: Given) -> None:
     _recorded(None, given, "the decision was stopped", InternalError.code)
-
-
-def _refused_reason(asked: Asked | None, given: Given, error: Exception) -> str:
-    return _recorded(asked, given, *_said(error))
 
 
 def _recorded(asked: Asked | None, given: Given, reason: str, code: str) -> str:

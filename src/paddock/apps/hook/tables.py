@@ -33,7 +33,7 @@ from paddock.policy.globs import (
     split_lead,
 )
 from paddock.policy.matching import comparison_of
-from paddock.policy.pathset import Indexed, PathList, PathPattern, indexed
+from paddock.policy.pathset import Indexed, PathList, indexed
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome
@@ -193,14 +193,10 @@ def _lists(lists: Sequence[tuple[str, PathList]]) -> Json:
     for listed, (_, held) in enumerate(lists):
         for pattern in held.patterns:
             items.append(indexed(len(patterns), pattern, held.comparison))
-            patterns.append(_pattern(listed, pattern))
+            place = pattern.place
+            patterns.append((listed, pattern.negated, pattern.text, place.file, place.line))
     kinds = tuple((kind, any(pattern.negated for pattern in held.patterns)) for kind, held in lists)
     return (_sides(items), tuple(patterns), kinds)
-
-
-def _pattern(listed: int, pattern: PathPattern) -> Json:
-    place = pattern.place
-    return (listed, pattern.negated, pattern.text, place.file, place.line)
 
 
 def _sides(items: Iterable[Indexed]) -> Json:

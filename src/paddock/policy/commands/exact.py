@@ -124,7 +124,8 @@ def find_danger(
     name = exact_program(words[start])
     if "/" in name and named[start] is not None:
         return f"{words[start]!r} is no program of a system directory"
-    if named[start] is not None and program not in READERS and _any_covered(named, start + 1):
+    is_covered = named[start] is not None and any(each is not None for each in named[start + 1 :])
+    if is_covered and program not in READERS:
         return f"no word of the rule names {program!r}"
     if program in READERS or program in WRITERS:
         return ""
@@ -149,10 +150,6 @@ def find_danger(
             if is_caught(words[index], row, program) and not is_caught(beginning, row, program):
                 return f"{words[index]!r} {row.does}, and no word of the rule names it"
     return ""
-
-
-def _any_covered(named: Sequence[str | None], start: int) -> bool:
-    return any(beginning is not None for beginning in named[start:])
 
 
 def _find_wrapper_danger(

@@ -107,7 +107,7 @@ def park_set(
 def unpark_set(parked: Json) -> ParkedSet:
     """Read back; ConfigError for none, or one of an earlier version without directories."""
     try:
-        if _is_of_earlier_version(parked):
+        if isinstance(parked, list) or ("phases" in parked and "above" not in parked):
             raise ConfigError(
                 "an earlier version kept the changes, and not in which directories they belong",
                 hint="run the command again",
@@ -120,10 +120,6 @@ def unpark_set(parked: Json) -> ParkedSet:
         return ParkedSet(_unpark_phases(parked["phases"]), above, refused, more)
     except (KeyError, TypeError, ValueError) as error:
         raise _no_set(error) from None
-
-
-def _is_of_earlier_version(parked: Json) -> bool:
-    return isinstance(parked, list) or ("phases" in parked and "above" not in parked)
 
 
 def _unpark_phases(parked: Json) -> list[list[StagedChange]]:

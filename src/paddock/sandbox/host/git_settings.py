@@ -247,8 +247,10 @@ class GitLook(Struct):
             places = [f"{self.workspace}/{word}"]
         elif not places:
             places = [f"{each.asked.rstrip('/')}/{word}" for each in self.search_path]
-        found = (self.resolver.find(place) for place in places)
-        return [each for each in found if each is not None and _is_program(each.real)]
+        found = filter(None, map(self.resolver.find, places))
+        return [
+            each for each in found if os.path.isfile(each.real) and os.access(each.real, os.X_OK)
+        ]
 
 
 def _is_signing(settings: Iterable[GitSetting]) -> bool:
@@ -289,10 +291,6 @@ def _plain_text(path: str) -> str | None:
     except (PaddockError, UnicodeDecodeError):
         return None
     return None if "\0" in text else text
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _full_name() -> str:
