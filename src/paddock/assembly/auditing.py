@@ -70,11 +70,7 @@ _USUAL: Final = Audit()
 def audit_ledger(
     layout: PlaneLayout, environment: Environment, name: LedgerName, asked: Audit = _USUAL
 ) -> Verification:
-    """Verify one ledger of a plane; what it finds whole is remembered for the next time.
-
-    Without `full`, files that are sealed and were not touched since are not read again. Raises:
-    HostError, ConfigError.
-    """
+    """Verify one ledger of a plane: all of it where `full`, else what was touched since."""
     path = layout.ledger_paths()[name]
     signed = _signed(layout, environment, name)
     anchor = _anchor_of(layout, environment, name, path)

@@ -244,10 +244,7 @@ def _bad(bad: BadRow) -> str:
 
 
 def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
-    """Write parts to a file that was not there; how many. Nothing is left of half a file.
-
-    Raises: UsageError: something stands there; HostError: it cannot be written.
-    """
+    """Write parts to a file that was not there; how many. Nothing is left of half a file."""
     try:
         file = path.open("xb")
     except FileExistsError:

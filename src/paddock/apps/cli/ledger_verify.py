@@ -52,10 +52,7 @@ def run_verify(
     options: Options,
     console: Console,
 ) -> int:
-    """Verify the one that is named, or all that there are. The exit status.
-
-    Raises: PaddockError: one could not be read, and no other one is damaged.
-    """
+    """Verify the one that is named, or all that there are. The exit status."""
     paths = site.layout.ledger_paths()
     known = ledgers_known(site.layout, site.environment, all_names)
     names = [LedgerName(options.ledger)] if options.ledger else known
