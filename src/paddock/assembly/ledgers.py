@@ -63,7 +63,6 @@ class Outside(Struct, frozen=True):
     environment: Environment
 
     def take(self, signed: SignedCheckpoint) -> None:
-        """See `sealing.Above`. Raises: also ConfigError where the configuration does not load."""
         find_anchor(self.layout, self.environment, signed.checkpoint.origin).store(signed)
 
 

@@ -64,7 +64,7 @@ _HINT: Final = (
 )
 
 
-class Keeper(Protocol):
+class CheckpointKeeper(Protocol):
     """Covers the entries of a ledger by checkpoints (checkpoint.py)."""
 
     def appended(self, head: Head, entries: Sequence[Entry]) -> None: ...
@@ -98,7 +98,7 @@ class LedgerFile:
         self._is_closed = False
         self._reopening = threading.Lock()
         self.genesis = files.genesis
-        self.keeper: Keeper | None = None
+        self.keeper: CheckpointKeeper | None = None
         """Who covers entries: those that matter before their append returns."""
         _open_ledgers.add(self)
 
