@@ -60,9 +60,10 @@ class EmbeddedTool:
             return ToolOutput(said, {})
         if isinstance(said, ToolOutput) and type(said.content) is str:
             return said
+        returned = type(said).__name__
         if isinstance(said, Coroutine):
             said.close()
-        raise self._failed(f"its handler returned {type(said).__name__}, not text")
+        raise self._failed(f"its handler returned {returned}, not text")
 
     def _failed(self, why: str) -> ToolFailedError:
         return ToolFailedError(f"{quote(self._actions[0].operation)} failed: {why}", hint=_HINT)

@@ -154,11 +154,15 @@ def _unusable(error: BrokenJsonError, subject: str) -> InvalidArgumentsError:
 
 
 def _is_too_deep(value: Json) -> bool:
-    level = [value]  # level by level, as a stack would run out
+    level: list[Json] = [value]  # level by level, as a stack would run out
     for _ in range(limits.argument_depth_max):
-        inner = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [one for many in inner for one in many if isinstance(one, dict | list)]
-    return bool(level)
+        below: list[Json] = []
+        for each in level:
+            below += (
+                each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+            )
+        level = below
+    return any(isinstance(each, dict | list) for each in level)
 
 
 class Twice(NamedTuple):
