@@ -158,6 +158,11 @@ class _ArgumentMeta(StructMeta):
         made.declared_arguments = {**getattr(made, "declared_arguments", {}), **own}
         return made
 
+    def __setattr__(cls, name: str, value: object) -> None:
+        if name.startswith("__dataclass"):
+            raise TypeError(f"{cls.__name__} is an argument type: declare it without @dataclass")
+        super().__setattr__(name, value)
+
 
 class ArgumentType(Struct, frozen=True, forbid_unknown_fields=True, metaclass=_ArgumentMeta):
     """Base of every argument type: a frozen struct of `Argument` fields."""

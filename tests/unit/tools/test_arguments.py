@@ -1,5 +1,7 @@
 """Arguments are validated, never coerced, and an error names the field."""
 
+from dataclasses import dataclass
+
 import jsonschema
 import pytest
 
@@ -96,3 +98,11 @@ def test_the_schema_is_closed_and_every_field_is_described() -> None:
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["path", "old", "new"]
     assert all(field["description"] for field in schema["properties"].values())
+
+
+def test_a_data_class_of_before_is_told_what_to_do() -> None:
+    with pytest.raises(TypeError, match="Late is an argument type: declare it without @dataclass"):
+
+        @dataclass(frozen=True, slots=True)
+        class Late(ArgumentType):
+            path: str = needed_text("A path.")
