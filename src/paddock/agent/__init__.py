@@ -8,11 +8,9 @@
     results, events    what a turn came to; what can be heard of it
     records, recorded  what the ledgers get (pure); reading that again
 
-The idea: two tiers with different authority. The supervisor turns a user's message
-into work orders and accepts or rejects what comes back; the executor is stateless,
-carries out one order with a model and the tools that the order allows, and can only
-narrow what it was given. What a model's turn leads to is one pure function
-(`steps.next_step`), total over every way in which a turn can end.
+Two tiers with different authority: the supervisor turns a message into work orders and judges
+what comes back; the executor is stateless, carries out one order, and can only narrow what it
+was given. `steps.next_step` is total over every way in which a turn can end.
 
 Dangers, and where they are met:
   * a call that was not allowed runs: every call passes the runtime's one door, and the

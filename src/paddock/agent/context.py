@@ -7,10 +7,6 @@
     reach       so are entries that stand too far behind the session's own
 
 Everything is data for the model: one JSON object a line, between marks.
-
-Also here:
-
-- What was said in a session, turn by turn, for the requests of the next turn.
 """
 
 import json
@@ -43,10 +39,7 @@ class Attended(Struct, frozen=True):
 def attend(
     attention: Attention, ledgers: Ledgers, facts: Mapping[str, Json], session_id: str
 ) -> Attended:
-    """Gather the context of one turn.
-
-    Raises: ConfigError where a stage cannot be made and the configuration says `fail`.
-    """
+    """Raises: ConfigError where a stage cannot be made and the configuration says `fail`."""
     left_out: list[str] = []
     parts: list[str] = []
     room = attention.token_budget * limits.model_bytes_per_token
@@ -148,8 +141,6 @@ def without_marks(text: str) -> str:
 
 
 class Fitted(Struct, frozen=True):
-    """Messages that fit, and how many of the oldest turns are left out."""
-
     messages: tuple[Message, ...]
     turns_left_out: int = 0
 

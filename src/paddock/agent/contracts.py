@@ -12,11 +12,6 @@
 `{{name}}` stands for a member of the input; any other use of two braces is a mistake,
 and so is a name that the input schema does not have. Values are put in once, as they
 are: two braces in a value are text. Pure.
-
-Also here:
-
-- The prompt contracts of a plane: the files of `HO1/contracts`, read strictly.
-- The contracts that Paddock brings, for planes that have none of their own.
 """
 
 import json
@@ -66,7 +61,6 @@ class Template(Struct, frozen=True):
         return self.parts[1::2]
 
     def render(self, values: Mapping[str, str]) -> str:
-        """The text. Each variable is replaced once, by exactly what `values` says."""
         # Threat: a value with two braces would name another value if it were looked at again.
         return "".join(values[part] if place % 2 else part for place, part in enumerate(self.parts))
 
@@ -93,7 +87,6 @@ class PromptContract(Struct, frozen=True):
 
     @property
     def output(self) -> OutputSchema | None:
-        """What a request asks for; None where the answer is text."""
         if self.output_schema is None:
             return None
         return OutputSchema(self.contract_id.lower().replace("-", "_"), self.output_schema)
@@ -131,10 +124,7 @@ class Contracts:
 
 
 def parse_contract(content: bytes, file: str) -> PromptContract:
-    """The contract that `content` is; `file` is for messages.
-
-    Raises: ConfigError with file, line and field.
-    """
+    """`file` is for messages. Raises: ConfigError with file, line and field."""
     given = parse_file(content, file)
     read = given.with_whole_numbers().convert(_ContractFile)
     if _ID.fullmatch(read.contract_id) is None:
@@ -270,8 +260,7 @@ def _execute() -> PromptContract:
 def load_contracts(directory: Path | None) -> Contracts:
     """What Paddock brings, and in its place what `directory` holds as `PRC-….json`.
 
-    Raises:
-        ConfigError: a file does not load, or has another name than its contract's id.
+    Raises: ConfigError: it does not load, or has another name than its contract's id.
     """
     own = () if directory is None else _read_all(directory)
     return Contracts((*default_contracts(), *own))
@@ -293,7 +282,6 @@ def _read(file: Path) -> PromptContract:
 
 
 def parse_contract_file(content: bytes, file: PurePath) -> PromptContract:
-    """The contract that `file` holds. Raises: ConfigError, as `load_contracts`."""
     contract = parse_contract(content, str(file))
     if f"{contract.contract_id}.json" != file.name:
         raise ConfigError(

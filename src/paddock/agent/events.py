@@ -86,8 +86,6 @@ class Spent(Struct, frozen=True):
 
 
 class ApprovalAsked(Struct, frozen=True):
-    """Somebody is being asked."""
-
     request: ApprovalRequest
 
 
@@ -97,8 +95,6 @@ class ApprovalAnswered(Struct, frozen=True):
 
 
 class Noticed(Struct, frozen=True):
-    """Something that a person should know, in one line."""
-
     text: str
 
 
@@ -118,20 +114,12 @@ Event = (
 
 
 class TurnListener(Protocol):
-    """Whoever shows what happens."""
-
     def heard(self, event: Event) -> None:
-        """One event.
-
-        What this raises ends the turn, once what has begun is on record, and goes on to
-        whoever began the turn.
-        """
+        """What this raises ends the turn, once what has begun is on record, and is handed on."""
         ...
 
 
 class SilentListener:
-    """Nobody listens."""
-
     def heard(self, event: Event) -> None:
         """Nothing to do."""
 
@@ -149,7 +137,6 @@ class OneAtATime:
         self.failed = CancelToken()
 
     def heard(self, event: Event) -> None:
-        """See `TurnListener`; raises nothing."""
         with self._lock:
             if self._fault is not None:
                 return
@@ -216,7 +203,6 @@ class HeardOutput:
         self._told_s = time.monotonic()
 
     def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
-        """A piece came."""
         self._line(name, chunk)
         now_s = time.monotonic()
         line = self._line.text if now_s - self._told_s >= _PRINTED_S else ""
@@ -226,8 +212,6 @@ class HeardOutput:
 
 
 class HeardApprover:
-    """An approver whose questions and answers are heard."""
-
     def __init__(self, approver: Approver, listener: TurnListener) -> None:
         self._approver = approver
         self._listener = listener

@@ -3,12 +3,6 @@
 Stateless: everything about an order is in its `Assignment`, and what comes back is the
 order in a final state. An order can only narrow: its tools are bounds that the
 runtime's one door holds, its tokens a scope below the turn's, its time a deadline.
-
-Also here:
-
-- The loop of one order: ask the model, do what `steps.next_step` says, ask again.
-- What an executor is given: its hands, once, and an assignment for each order.
-- A token that is cancelled when its parent is, or when the time is over.
 """
 
 import json
@@ -67,10 +61,8 @@ from paddock.values.orders import OrderCost, OrderError, OrderFailure, WorkOrder
 
 
 class Timer(Protocol):
-    """Calls back once, later, from some thread."""
-
     def __call__(self, seconds: float, callback: Callable[[], None], /) -> Callable[[], None]:
-        """Start; returns the undoing."""
+        """Call back once, later, from some thread; returns the undoing."""
         ...
 
 
@@ -110,8 +102,6 @@ class Deadline:
 
 
 class CallDoor(Protocol):
-    """Where calls go: `paddock.runtime.runtime.Runtime`."""
-
     def call_all(
         self, asked: Sequence[Asked], bounds: Bounds = FREE, watcher: CallWatcher = NOBODY
     ) -> list[Done]:
@@ -120,14 +110,10 @@ class CallDoor(Protocol):
 
 
 class Hands(Struct, frozen=True):
-    """What an executor works with: one agent's tools and one model.
-
-    `randomness(n)` returns n unpredictable bytes.
-    """
+    """`randomness(n)` returns n unpredictable bytes."""
 
     calls: CallDoor
     schemas: Mapping[str, ToolSchema]
-    """The agent's tools as a model sees them, by name."""
     model: ModelDoor
     contracts: Contracts
     listener: TurnListener
@@ -140,12 +126,9 @@ class Assignment(Struct, frozen=True):
 
     order: WorkOrder
     budget: Budget
-    """The order's own scope."""
     system: str = ""
     conversation: tuple[Message, ...] = ()
-    """What was said before."""
     streams: bool = True
-    """Whether its text is shown while it arrives, where its contract asks for text."""
 
 
 _TOKENS_MAX: Final = 10**12
@@ -193,10 +176,7 @@ class OrderRun:
         self.partial: Mapping[str, Json] | None = None
 
     def to_the_end(self) -> Answer | Fail:
-        """What the order came to.
-
-        Raises: OrderStoppedError, BudgetExhaustedError, ProviderError, PaddockError.
-        """
+        """Raises: OrderStoppedError, BudgetExhaustedError, ProviderError, PaddockError."""
         while True:
             turn = self._ask()
             step, self._progress = next_step(turn, self._progress, self._allowed)
@@ -364,29 +344,20 @@ _FRAMES_SHOWN_MAX: Final = 3
 
 
 class Execution(Struct, frozen=True):
-    """An order in a final state, and the messages that it added to the conversation."""
-
     order: WorkOrder
     messages: tuple[Message, ...] = ()
     is_unreachable: bool = False
-    """The provider could not be reached."""
 
 
 class Executor:
-    """Carries out orders, several at once if need be."""
-
     def __init__(self, hands: Hands) -> None:
         self._hands = hands
 
     def find_contract(self, contract_id: str) -> PromptContract | None:
-        """The contract that an order of that id is carried out under."""
         return self._hands.contracts.find(contract_id)
 
     def carry_out(self, assignment: Assignment, cancel: Cancel = NEVER) -> Execution:
-        """The order, completed or failed, its end on record in `ho1m`.
-
-        Raises: IntegrityError where a ledger is damaged: then work stops.
-        """
+        """Its end on record in `ho1m`. Raises: IntegrityError where a ledger is damaged."""
         hands = self._hands
         agent = hands.model.scribe.agent
         order = assignment.order.started()
@@ -423,10 +394,7 @@ class _Attempt:
         self.is_unreachable = False
 
     def make(self) -> None:
-        """Set `ended`, and what it took.
-
-        Raises: IntegrityError.
-        """
+        """Set `ended`, and what it took. Raises: IntegrityError."""
         started = self._hands.model.monotonic_ns()
         try:
             self.ended = self._carry_out()

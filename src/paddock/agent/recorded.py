@@ -87,10 +87,7 @@ class RecordedSession(Struct, frozen=True):
 
 
 def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedSession, ...]:
-    """All sessions of an agent, or of all, by their first start.
-
-    Raises: HostError; LedgerDamagedError, as everything here.
-    """
+    """By their first start. Raises: HostError; LedgerDamagedError, as everything here."""
     by_session: dict[str, list[StoredEntry]] = {}
     # One pass: a session has at least a start, and its other entries stand anywhere behind.
     for stored in _rows(ledgers, LedgerName.HO2M, Filter()):
@@ -102,7 +99,6 @@ def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedS
 
 
 def find_session(ledgers: Ledgers, session_id: str) -> RecordedSession | None:
-    """The session of that id. Raises: HostError."""
     return _session(session_id, _rows(ledgers, LedgerName.HO2M, Filter(session_id=session_id)))
 
 
@@ -204,14 +200,11 @@ def _order_number(row: StoredEntry) -> int:
 
 
 class Restored(Struct, frozen=True):
-    """A session's conversation, and what is missing of it."""
-
     conversation: Conversation
     notices: tuple[str, ...]
 
 
 def restore(ledgers: Ledgers, session: RecordedSession) -> Restored:
-    """The conversation of a recorded session. Raises: HostError."""
     kept = _kept_contents(ledgers, session.session_id)
     conversation = Conversation()
     without = cut_short = 0
@@ -318,7 +311,6 @@ def _said_in(calls: Sequence[StoredEntry], accepted: str | None) -> _Between | N
 
 
 def export_session(ledgers: Ledgers, session: RecordedSession) -> dict[str, Json]:
-    """All that the plane has of a session, as one JSON value. Raises: HostError."""
     wanted = Filter(session_id=session.session_id)
     return {
         "session": session.as_json(),

@@ -68,7 +68,6 @@ class Scribe(Struct, frozen=True):
     # ho1m
 
     def answered(self, exchange: RecordedExchange, turn: ModelTurn) -> Entry:
-        """`LLM_CALL` with a turn."""
         metadata = {
             **_exchange_json(exchange),
             "status": "ok",
@@ -84,7 +83,6 @@ class Scribe(Struct, frozen=True):
         return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
 
     def unanswered(self, exchange: RecordedExchange, why: NoTurn) -> Entry:
-        """`LLM_CALL` without one."""
         metadata = {
             **_exchange_json(exchange),
             "status": "error",
@@ -94,7 +92,6 @@ class Scribe(Struct, frozen=True):
         return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(why.said))
 
     def ended(self, order: WorkOrder) -> Entry:
-        """`WO_COMPLETED` or `WO_FAILED`."""
         metadata: dict[str, Json] = {
             "wo_id": order.wo_id,
             "wo_type": order.wo_type.value,

@@ -23,20 +23,13 @@ DELEGATED_TURNS_MAX: Final = 10
 
 
 class ChildAgent(Struct, frozen=True):
-    """Another agent of the same plane, ready to carry out one order."""
-
     charter: Charter
     executor: Executor
 
 
 class Children(Protocol):
-    """Opens agents that a session's agent is the ancestor of."""
-
     def open(self, agent: str) -> AbstractContextManager[ChildAgent]:
-        """That agent, closed when the block is left.
-
-        Raises: UsageError where it is none, or no descendant.
-        """
+        """Closed when the block is left. Raises: UsageError where it is none, or no descendant."""
         ...
 
 
@@ -50,15 +43,11 @@ class SessionParts(Struct, frozen=True):
     listener: OneAtATime
     close: Callable[[], None]
     facts: Mapping[str, Json]
-    """What stands in `SESSION_START`."""
     notices: tuple[str, ...] = ()
 
 
 class Session:
-    """One opened conversation. A context manager; may be used from several threads.
-
-    `notices` are what a person should be told once.
-    """
+    """May be used from several threads. `notices` are what a person should be told once."""
 
     def __init__(self, parts: SessionParts) -> None:
         """Raises: PaddockError where the start cannot be recorded; then all is closed."""
@@ -80,12 +69,10 @@ class Session:
 
     @property
     def charter(self) -> Charter:
-        """Agent, tools and limits."""
         return self._parts.charter
 
     @property
     def facts(self) -> Mapping[str, Json]:
-        """What was recorded of its start: model, tools, what the dual gate found."""
         return self._parts.facts
 
     @property
@@ -94,7 +81,6 @@ class Session:
 
     @property
     def supervisor(self) -> Supervisor:
-        """Turns and cost so far, with what was delegated."""
         return self._parts.supervisor
 
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
@@ -119,10 +105,8 @@ class Session:
         own and of this agent's, its tools are those that both have, and its tokens, at
         most `budget`, are taken from this session's. May be called from several threads.
 
-        Raises:
-            UsageError: there is no such agent, it is no descendant of this one, or `budget` is
-                no number of tokens.
-            IntegrityError, PaddockError: as `handle_turn`.
+        Raises: UsageError: no descendant, or `budget` is no number of tokens. Otherwise as
+        `handle_turn`.
         """
         if budget is not None and (type(budget) is not int or budget < 1):
             raise UsageError(f"budget is {budget!r}", hint="give a number of tokens, 1 or more")
@@ -181,10 +165,7 @@ class Session:
 
     @contextmanager
     def _at_work(self, cancel: Cancel) -> Generator[Cancel]:
-        """While a turn or an order runs; what it is stopped by.
-
-        Raises: UsageError where the session was closed; what the listener raised.
-        """
+        """Raises: UsageError where the session was closed; what the listener raised."""
         listener = self._parts.listener
         listener.raise_fault()
         with self._lock:

@@ -2,10 +2,6 @@
 
 Every `Stop` maps to exactly one step here, and what is not known is never a reason
 to go on.
-
-Also here:
-
-- One exchange with a model: tokens reserved before each attempt, settled and recorded after.
 """
 
 import json
@@ -101,8 +97,6 @@ class OrderProgress(Struct, frozen=True):
 
 
 class Allowed(Struct, frozen=True):
-    """What an order allows: its tools, its turns, and whether its answer has a schema."""
-
     tools: frozenset[str]
     turn_limit: int
     has_schema: bool = False
@@ -235,8 +229,6 @@ _SILENCE: Final = SilentListener()
 
 
 class ModelDoor(Struct, frozen=True):
-    """Where every request of one agent's orders goes through."""
-
     router: Gateway
     ledger: Ledger
     scribe: Scribe
@@ -259,10 +251,8 @@ class ModelDoor(Struct, frozen=True):
 
         Its usage is known where that of every attempt is.
 
-        Raises:
-            BudgetExhaustedError: nothing was sent.
-            ProviderError: there is no turn.
-            PaddockError: it could not be recorded; what came back is not used.
+        Raises: BudgetExhaustedError: nothing was sent. ProviderError. PaddockError: it could not
+        be recorded; what came back is not used.
         """
         reservation, request = _reserve(request, budget)
         started = self.monotonic_ns()
@@ -332,7 +322,6 @@ class _Till:
         self.shortage = first.shortage
 
     def pay(self, send: Callable[[], ModelTurn]) -> ModelTurn:
-        """Make one attempt; see `Pay`."""
         reservation = self._budget.reserve(self._first.granted) if self.is_begun else self._first
         self.is_begun = True
         self.shortage = self.shortage or reservation.shortage

@@ -6,11 +6,6 @@
 
 Whatever happens on the way, the turn is recorded: `TURN_RECORDED` is written when the
 work is over, also where it ended in an exception that goes on from here.
-
-Also here:
-
-- What a supervisor has at hand: its charter, and the office that plans and records.
-- The quality gate: whether a result is an answer at all.
 """
 
 import itertools
@@ -52,8 +47,6 @@ from paddock.values.orders import (
 
 
 class Charter(Struct, frozen=True):
-    """What a session's agent is, and the most that one of its orders may use."""
-
     agent: str
     system_prompt: str
     tools_allowed: tuple[str, ...]
@@ -67,21 +60,15 @@ class Charter(Struct, frozen=True):
 
 
 class OrderPlan(Struct, frozen=True):
-    """An order before it has a number."""
-
     wo_type: OrderType
     given: Mapping[str, Json]
     constraints: Constraints
     turn: int
     executor: str
-    """The agent that carries it out."""
     message: str = ""
-    """What the user said, on the first order of a turn."""
 
 
 class OrderNumbers:
-    """The numbers of a session's work orders, for all of its agents."""
-
     def __init__(self, used: int = 0) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count(used + 1)
@@ -92,28 +79,19 @@ class OrderNumbers:
 
 
 class Office(Struct, frozen=True):
-    """Plans and dispatches orders in the name of one agent, and keeps `ho2m`."""
-
     scribe: Scribe
     ledger: Ledger
-    """`ho2m`."""
     ledgers: Ledgers
-    """To be read."""
     contracts: Contracts
     budget: Budget
-    """The session's."""
     listener: TurnListener
     numbers: OrderNumbers
 
     def append(self, *entries: Entry) -> None:
-        """Put something on record. Raises: PaddockError."""
         self.ledger.append(entries)
 
     def dispatch(self, plan: OrderPlan) -> WorkOrder:
-        """A new order, planned and dispatched, both on record before anybody carries it out.
-
-        Raises: PaddockError where it cannot be recorded.
-        """
+        """Both on record before anybody carries the order out. Raises: PaddockError."""
         session_id = self.scribe.session_id
         order_id = format_order_id(session_id, self.numbers.draw())
         order = WorkOrder(order_id, session_id, plan.wo_type, plan.given, plan.constraints)
@@ -143,7 +121,6 @@ class Office(Struct, frozen=True):
 
 
 def find_problem(order: WorkOrder, contract: PromptContract | None) -> str:
-    """Why the result of an order is not accepted; "" where it is."""
     if order.error is not None:
         return f"the order failed: {order.error.code.value}: {order.error.message}"
     result = order.output_result
@@ -243,9 +220,7 @@ class Supervisor:
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
         """Answer a message. The turn is on record when this returns, and when it raises.
 
-        Raises:
-            IntegrityError: a ledger is damaged; the session must end.
-            PaddockError: the turn could not be recorded; its answer is not released.
+        Raises: IntegrityError: the session must end. PaddockError: the answer is not released.
         """
         with self._lock:
             self.turns += 1

@@ -52,7 +52,6 @@ class _NotTakenError(Exception):
 
 
 def accept_offers(store: Store, after: int = 0) -> Iterator[OfferAnswer]:
-    """Judge offers that wait, oldest first: those of `Store.offers`. Raises: HostError."""
     for offer in store.offers(after):
         yield OfferAnswer(offer, _accept_or_leave(store, offer))
 
@@ -87,7 +86,6 @@ def accept_offer(store: Store, offer: Offer) -> ChainHead | OfferRefusal:
 
 
 def find_chain(store: Store, host: str, ledger: str) -> Chain | None:
-    """The chain of a host's ledger, if it is enrolled. Raises: HostError."""
     named = (each for each in store.chains() if (each.host, each.ledger) == (host, ledger))
     return next(named, None)
 
@@ -125,7 +123,6 @@ PART_BYTES: Final = 4 << 20
 """Lines are sent in parts of so many bytes, and up to one line more."""
 
 Told = Callable[[int, int], object]
-"""Is told how many lines of how many were sent, after each part."""
 
 
 class Pushed(Struct, frozen=True):
@@ -139,7 +136,6 @@ class Pushed(Struct, frozen=True):
 
 
 def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: Told) -> Pushed:
-    """Send what is new. Raises: LedgerDamagedError, HostError, ConfigError."""
     signed = find_newest_checkpoint(path)
     size = 0 if signed is None else signed.checkpoint.size
     if size < progress.accepted:
@@ -164,13 +160,12 @@ def find_newest_checkpoint(path: Path) -> SignedCheckpoint | None:
 
 
 def read_key(path: Path) -> VerifierKey:
-    """The key that line 0 names. Raises: LedgerDamagedError, HostError."""
     with LedgerReader(str(path)) as reader:
         return VerifierKey.parse(read_first(reader).public_key)
 
 
 def _read_edge(path: Path, stop: int) -> tuple[bytes, ...]:
-    """The right edge of the tree of the lines before `stop`. Raises: LedgerDamagedError, HostError.
+    """Raises: LedgerDamagedError, HostError.
 
     Where this ledger went on from other lines than those that were taken in, the offer shows
     by itself that its lines were signed.
@@ -219,8 +214,6 @@ def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes
 
 
 class RecordedCheckpoint(Struct, frozen=True):
-    """A checkpoint that the collector's own ledger says was accepted; `seq` is its entry."""
-
     host: str
     ledger: str
     size: int
@@ -230,8 +223,6 @@ class RecordedCheckpoint(Struct, frozen=True):
 
 
 class ChainReport(Struct, frozen=True):
-    """What verifying one chain found. `compared`: how many recorded checkpoints agree."""
-
     host: str
     ledger: str
     entries: int
@@ -241,7 +232,6 @@ class ChainReport(Struct, frozen=True):
 
 
 def verify_store(store: Store, recorded: Sequence[RecordedCheckpoint]) -> Iterator[ChainReport]:
-    """Verify every chain, and those that were recorded and are gone. Raises: HostError."""
     with store.steady():
         chains = store.chains()
         for chain in chains:
@@ -302,8 +292,6 @@ def _compare_kept(chain: Chain, kept: Sequence[Accepted], walk: "_Walk") -> Iter
 
 
 class _Walk:
-    """One pass over a chain's lines, in order, up to the first that does not fit."""
-
     def __init__(self, chain: Chain, wanted: set[int]) -> None:
         self._chain = chain
         self._wanted = wanted

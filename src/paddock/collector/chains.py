@@ -1,7 +1,4 @@
-"""What a collector keeps of each host, as values.
-
-Pure.
-"""
+"""What a collector keeps of each host, as values. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
@@ -49,7 +46,7 @@ NOTHING_YET: Final = ChainHead(0, EMPTY_ROOT, PREV_OF_GENESIS, (), "")
 
 
 class Accepted(Struct, frozen=True):
-    """A checkpoint that was accepted, and when, by the store's clock (RFC 3339, UTC)."""
+    """`at` is by the store's clock (RFC 3339, UTC)."""
 
     head: ChainHead
     at: str
@@ -180,7 +177,6 @@ class Judging:
         # An edge of the wrong size is damage: no root comes out right, which `end` says.
         self._growing = Growing.from_hashes(head.size, head.edge) or Growing()
         self._departed = ""
-        """How the lines departed from what is here, if they did."""
         self._theirs: Growing | None = None
         """The tree of lines that departed, from the sender's edge; None where that is none."""
 

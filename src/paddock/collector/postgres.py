@@ -59,7 +59,6 @@ _PARTS_FETCHED: Final = 2
 
 class PostgresStore:
     def __init__(self, dsn: str) -> None:
-        """Connect. Raises: UsageError, HostError."""
         try:
             named = conninfo_to_dict(dsn)
             timeout_s = int(str(named.get("connect_timeout") or _CONNECT_TIMEOUT_S))
@@ -111,7 +110,6 @@ class PostgresStore:
             )
 
     def prepare(self, pushers: Sequence[str] = ()) -> None:
-        """Make the tables where they are missing, and let these roles push. Raises: HostError."""
         with self._asking("make the tables"), self._connection.transaction():
             self._connection.execute(SCHEMA)
             for role in pushers:

@@ -137,14 +137,12 @@ LOCKED_OFFER: Final[LiteralString] = (
 
 
 def accepted_of(row: tuple[object, ...]) -> Accepted:
-    """A row of `HEADS`. Raises: HostError: the tables are not of this version."""
     size, root, leaf, edge, note, at = row
     head = ChainHead(int(str(size)), bytes_of(root), str(leaf), _hashes(edge), str(note))
     return Accepted(head, str(at))
 
 
 def offer_of(row: tuple[object, ...]) -> Offer:
-    """A row of `OFFERS`. Raises: HostError: the tables are not of this version."""
     host, ledger, start, stop, note, edge, number, sender = row
     return Offer(
         *(str(host), str(ledger), int(str(start)), int(str(stop)), str(note)),
@@ -164,7 +162,6 @@ def refused_of(row: tuple[object, ...]) -> Refused:
 
 
 def bytes_of(value: object) -> bytes:
-    """A bytea, as the library gives it. Raises: HostError where it is something else."""
     if isinstance(value, bytes):
         return value
     raise HostError("the collector's tables are not of this version")
@@ -317,4 +314,3 @@ GRANTS: Final[tuple[LiteralString, ...]] = (
     "GRANT INSERT (batch, host, ledger, start, stop, note, edge) ON paddock_collector.offers TO {}",
     "GRANT INSERT (batch, part, lines) ON paddock_collector.parts TO {}",
 )
-"""What a role that pushes gets, and nothing else."""

@@ -11,7 +11,6 @@ recorded by whoever ran it.
 
 All gates but G6 stand on what the packages say of themselves. So each first asks whether
 that is what the packages ledger says (`Ground.deviations`), and fails where it is not.
-
-Dangers: a gate that passes because it found nothing to look at is worse than none. Names
-and texts come from files that a stranger may have written.
+Dangers: a gate that passes because it found nothing to look at is worse than none. Names and
+texts come from files that a stranger may have written.
 """

@@ -88,7 +88,7 @@ NO_ARCHIVE = "it looks at an archive, when that is installed: paddock package ve
 
 
 def check_archive(content: bytes) -> GateResult:
-    """Judge the bytes of an archive. Raises nothing for what stands in them."""
+    """Raises nothing for what stands in them."""
     tally = Tally(G0A)
     try:
         archive = read_archive(content)
@@ -332,7 +332,6 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def report_acceptance(ground: GatesGround) -> GateResult:
-    """The last run of G4 on what is installed now. Raises: IntegrityError, HostError."""
     if ground.deviations:
         return GateResult(G4, Status.FAIL, len(ground.deviations), ground.deviations)
     stored = _last_run(ground)
@@ -453,7 +452,6 @@ _PLACE: Final = lazy_pattern(r"""(['"])/(?:[^'"/]*/)*([^'"/]*)\1""")
 
 
 _Finding = tuple[int, tuple[Failure, ...]]
-"""How many entries were read and verified, and what was wrong."""
 
 
 def judge_ledger(

@@ -123,7 +123,6 @@ class GatesGround:
 
     @cached_property
     def deviations(self) -> tuple[Failure, ...]:
-        """Where the plane is not what that ledger says. Raises: as `entries`."""
         found = find_deviations(self.record, self.installed)
         if Attic(self.layout).has_transaction():
             why = "a change of packages is on its way, or was cut short"
@@ -157,7 +156,6 @@ class GatesGround:
         return cast("dict[str, Json]", files) if isinstance(files, dict) else {}
 
     def without_root(self, text: str) -> str:
-        """What somebody said, without the place of the plane on this host."""
         return _relative(text, self.layout.root)
 
     def forget_config(self) -> None:
@@ -168,10 +166,7 @@ class GatesGround:
 
 
 def failure_of(error: PaddockError, root: Path) -> Failure:
-    """What stood in the way of a gate, without the host's own paths.
-
-    Threat: what a gate says is shown to models, and a message may quote a whole path.
-    """
+    """Threat: what a gate says is shown to models, and a message may quote a whole path."""
     file, _, line = _relative(error.where, root).partition(_LINE)
     reason = _relative(error.message, root)
     return Failure(file, f"line {line}: {reason}" if line else reason)

@@ -52,7 +52,6 @@ _ALONE: Final = LoadsAlone()
 
 
 def config_problem(path: str, ground: GatesGround) -> str:
-    """Say what is wrong with a file of configuration. Raises: ConfigError, HostError."""
     content = read_file(ground.layout.root / path, limits.admin_config_bytes_max)
     if content is None:
         return "it is missing"
@@ -196,7 +195,6 @@ LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """Where ledgers stand, and what may stand there: segments, and what is kept beside them."""
 WAITING_CALLS: Final = f"{APPROVALS}/calls"
-"""Where calls wait for an operator's answer."""
 _WAITING_CALL: Final = lazy_pattern(r"APR-[0-9a-f]{16}\.[0-9a-f]{32}\.json", re.ASCII)
 _NOT_OURS: Final = 0o7133
 """Set-id, sticky and execute bits, and writing by others: of a file that we only read."""
@@ -251,7 +249,6 @@ def find_own_problem(standing: OwnedEntry, own: OwnFile) -> str:
 
 
 FREE: Final = "HO2/scratch"
-"""Where work may be left."""
 _SPECIAL_BITS: Final = 0o7000
 """Set-id and sticky bits, which no package brings and no receipt tells."""
 

@@ -12,9 +12,9 @@
     install         install, upgrade, uninstall
     bootstrap       the packages that a plane is made from   founding   all of them at once
 
-The idea: an archive is read into a value before anything is asked, every question is
-answered before anything is written, and then the plane changes as one set of its journal.
-What decides that something happens once, or never again, is the packages ledger.
+An archive is read into a value before anything is asked, every question is answered before
+anything is written, and then the plane changes as one set of its journal. What decides that
+something happens once, or never again, is the packages ledger.
 
 Nothing is imported here: a runtime that asks for no package loads the port alone (`rows`).
 

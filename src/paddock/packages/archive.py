@@ -2,9 +2,7 @@
 
     gzip within limits → members in the one form → names → the manifest → both agree
 
-What comes out is a value: the manifest, and the content of every file in memory. Whatever
-comes later (planning, a dry run, the swap) works on this value and never opens the archive
-again, so what was judged is what is installed.
+What was judged is what is installed: nothing later opens the archive again.
 
 The one form is ustar (POSIX.1-2017, pax) of regular files, owner and group 0, time 0, mode
 0644 or 0755, in one gzip member. A tar is accepted exactly when encoding what it holds gives
@@ -14,11 +12,6 @@ compressor makes of one input differs between versions and builds of zlib, even 
 Threat: two programs that read one archive differently. Extended headers (pax, GNU) give a
 member a second name or size, base-256 numbers a second length, bytes behind a name's NUL a
 second name. So headers are read one by one, and nothing follows what an extended one says.
-
-Also here:
-
-- Making an archive from a directory, and writing the hashes of its manifest.
-- Digests of files, as manifests hold them: `sha256:` and 64 hexadecimal digits.
 """
 
 import hashlib
@@ -94,13 +87,7 @@ class Archive(Struct, frozen=True):
 
 
 def load_archive(path: Path) -> Archive:
-    """Read the archive at `path`.
-
-    Raises:
-        UsageError: there is none.
-        ConfigError: no regular file, or not readable.
-        ArchiveRefusedError: see `read_archive`; also one that is too large.
-    """
+    """Raises: UsageError, ConfigError; ArchiveRefusedError: as `read_archive`, or too large."""
     content = load_bytes(path)
     if len(content) > limits.package_archive_bytes_max:
         raise ArchiveRefusedError(f"the archive is over {limits.package_archive_bytes_max} bytes")
@@ -116,12 +103,7 @@ def load_bytes(path: Path) -> bytes:
 
 
 def read_archive(content: bytes) -> Archive:
-    """The package that these bytes are.
-
-    Raises:
-        ArchiveRefusedError: in any way not the one form, or not what its manifest
-            declares: nothing more, nothing missing, every hash right.
-    """
+    """Raises: ArchiveRefusedError: not the one form, or not what its manifest declares."""
     members = read_members(content)
     manifest = _manifest(members)
     files = tuple(members[asset.path] for asset in manifest.assets if asset.path in members)
@@ -162,10 +144,7 @@ def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> li
 
 
 def read_members(content: bytes) -> dict[str, PackedFile]:
-    """The files of an archive in the one form, whatever they are, by their names.
-
-    Raises: ArchiveRefusedError: in any way not the one form.
-    """
+    """By their names, whatever they are. Raises: ArchiveRefusedError."""
     tar, found, offset = unwrap(content), dict[str, PackedFile](), 0
     while any(tar[offset : offset + _BLOCK_BYTES]):
         if len(found) > limits.package_files_max:
@@ -264,13 +243,10 @@ def wrap(content: bytes) -> bytes:
 
 
 def unwrap(archive: bytes) -> bytes:
-    """What one gzip member holds.
+    """What one gzip member holds. Raises: ArchiveRefusedError.
 
     Threat: a bomb. What comes out is counted while it comes, and never more is made than
     the limit and one piece.
-
-    Raises:
-        ArchiveRefusedError: no gzip, damaged, cut off, followed by anything, or a bomb.
     """
     ceiling = min(
         limits.package_bytes_max,
@@ -318,12 +294,7 @@ _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O
 
 
 def compute_sha256(path: Path) -> str:
-    """The digest of a regular file's bytes, read in pieces; no link is followed.
-
-    Raises:
-        ConfigError: it is no regular file.
-        HostError: it cannot be read, or is not there.
-    """
+    """Read in pieces; no link is followed. Raises: ConfigError, HostError."""
     with host_errors("reading", path):
         descriptor = os.open(path, _FLAGS)
         try:
@@ -381,21 +352,14 @@ class PackedSource(Struct, frozen=True):
 class HashReport(Struct, frozen=True):
     manifest: Path
     stale: tuple[Failure, ...]
-    """Files whose hash was missing or another."""
     files: int
     written: bool
 
 
 def pack(source: Path, destination: Path) -> PackReport:
-    """Make the archive of `source` at `destination`, a file, or a directory for `<id>.tar.gz`.
+    """Make the archive at a file, or in a directory as `<id>.tar.gz`; each time the same bytes.
 
-    The same tree gives the same bytes, whatever clock, owner, umask or order of files.
-
-    Raises:
-        ConfigError: the manifest does not load.
-        GateRefusedError: a file that is not declared, no regular file, or not at its hash.
-        UsageError: no source, or the archive would lie in it.
-        HostError: something cannot be read or written.
+    Raises: ConfigError, UsageError, HostError; GateRefusedError: a file that is not declared.
     """
     packed = read_source(source)
     manifest = packed.manifest
@@ -407,10 +371,7 @@ def pack(source: Path, destination: Path) -> PackReport:
 
 
 def read_source(source: Path) -> PackedSource:
-    """The package that a source directory holds, every file read once.
-
-    Raises: as `pack`, but for what it says of the archive.
-    """
+    """Every file is read once. Raises: as `pack`."""
     manifest = read_source_manifest(source)
     found = _Survey(source)
     found.look()
@@ -428,10 +389,7 @@ def read_source(source: Path) -> PackedSource:
 
 
 def write_hashes(source: Path, *, check: bool) -> HashReport:
-    """Write each declared file's hash into the manifest of `source`; with `check`, only compare.
-
-    Raises: ConfigError (the manifest, but for its hashes), UsageError, HostError.
-    """
+    """With `check`, only compare. Raises: ConfigError, UsageError, HostError."""
     path = source / MANIFEST
     content = _manifest_bytes(path)
     given = parse_file(content, str(path))

@@ -52,7 +52,6 @@ FORMAT: Final = 1
 
 PROGRAM: Final = Path(__file__).parents[1]
 SOURCES: Final = PROGRAM / "bootstrap" / "packages"
-"""A directory a package, as `pack` takes it."""
 _TOP: Final = {
     "README.md": FILE_MODE,
     "install.sh": PROGRAM_MODE,
@@ -68,14 +67,10 @@ class Unpacked(Struct, frozen=True):
     directory: Path
     archives: tuple[Archive, ...]
     names: frozenset[str]
-    """Every file of it, its index included, relative to the directory."""
 
 
 def load_packages(program: Path = PROGRAM) -> tuple[Archive, ...]:
-    """The packages that a distribution brings, this one or a copy, in the order of their install.
-
-    Raises: GateRefusedError (a source is not as its manifest says), ConfigError, HostError.
-    """
+    """In the order of their install. Raises: GateRefusedError, ConfigError, HostError."""
     return _in_order([_packed(source) for source in _sources(program)])
 
 
@@ -87,10 +82,7 @@ def build_bootstrap(program: Path = PROGRAM) -> bytes:
 
 
 def find_differences(content: bytes, program: Path = PROGRAM) -> tuple[Failure, ...]:
-    """Where an archive is not the one that this distribution makes; empty where it is.
-
-    Raises: ArchiveRefusedError: it is no archive in the one form. As `load_packages`.
-    """
+    """Empty where nothing differs. Raises: ArchiveRefusedError; as `load_packages`."""
     ours = build_bootstrap(program)
     if content == ours:
         return ()
@@ -105,14 +97,7 @@ def find_differences(content: bytes, program: Path = PROGRAM) -> tuple[Failure, 
 
 
 def read_unpacked(directory: Path) -> Unpacked:
-    """An archive that somebody unpacked. Each file is read once, and what was read is used.
-
-    Raises:
-        UsageError: nobody unpacked one there.
-        ArchiveRefusedError: a file is missing, or not as the index says, or no package.
-        ConfigError: the index does not load.
-        HostError: something cannot be read.
-    """
+    """Each file is read once. Raises: UsageError, ArchiveRefusedError, ConfigError, HostError."""
     content = read_file(directory / INDEX, limits.manifest_bytes_max)
     if content is None:
         raise UsageError(

@@ -13,10 +13,6 @@ Killed at any moment, the next command on the plane settles it, in this order:
 
 Undoing is one set too. It never takes away what somebody made since: such a path keeps its
 newer content, and is named.
-
-Also here:
-
-- One change of a plane's packages at a time, and making it as one set.
 """
 
 from collections.abc import Generator, Iterator
@@ -81,12 +77,10 @@ class RecoveredChange(Struct, frozen=True):
 
 
 def settle(depot: Depot) -> RecoveredChange | None:
-    """Settle what a killed process left; None where there was nothing. The lock is held.
+    """None where there was nothing. The lock is held.
 
-    Raises:
-        HostError: it cannot be settled now: the swap waits for a lock, the disk fails.
-        IntegrityError: the plane has neither what was before nor what was to be.
-        LedgerBusyError, LedgerFullError: it is completed but for its ledger entry.
+    Raises: HostError: it cannot be settled now. IntegrityError: the plane has neither what was
+    before nor what was to be. LedgerBusyError, LedgerFullError: all but the entry is there.
     """
     transaction = depot.attic.read()
     if transaction is None:
@@ -103,12 +97,9 @@ def settle(depot: Depot) -> RecoveredChange | None:
 
 
 def has_happened(depot: Depot, transaction: Transaction) -> bool:
-    """Whether the swap took place: told by the package's manifest, which is part of it.
+    """Told by the package's manifest; where a package is put right, by the changed paths.
 
-    Where a package is put right its manifest stays the same, and the changed paths tell.
-
-    Raises:
-        IntegrityError: the manifest is neither the old one nor the new one.
+    Raises: IntegrityError: the manifest is neither the old one nor the new one.
     """
     path = depot.layout.root / manifest_path(transaction.package_id)
     content = read_file(path, limits.manifest_bytes_max)
@@ -291,10 +282,7 @@ class PackagesState(Struct, frozen=True):
 
 @contextmanager
 def changing(depot: Depot) -> Generator[RecoveredChange | None]:
-    """The plane's packages, for one change; what was left half done is settled first.
-
-    Raises: as `settle`; HostError: somebody else is changing them for long.
-    """
+    """One change at a time; what was left half done is settled first. Raises: as `settle`."""
     with depot.attic.locked():
         recovered = settle(depot)
         tidy(depot)
@@ -302,10 +290,7 @@ def changing(depot: Depot) -> Generator[RecoveredChange | None]:
 
 
 def recover_packages(depot: Depot) -> RecoveredChange | None:
-    """Settle what a killed process left, unless somebody is changing packages right now.
-
-    Raises: as `settle`.
-    """
+    """Unless somebody is changing packages right now. Raises: as `settle`."""
     if not depot.attic.has_transaction():
         return None
     with depot.attic.try_locked() as is_ours:
@@ -326,9 +311,7 @@ def require_as_recorded(depot: Depot) -> PackagesState:
     Threat: an entry that tells of a set which follows from no entries before it makes the
     gates fail for good, also when what was amiss is put right.
 
-    Raises:
-        GateRefusedError: G0B: as `require_installed`; G6: they do not agree.
-        LedgerDamagedError: as `PackageLedger.read`.
+    Raises: GateRefusedError: G0B or G6. LedgerDamagedError.
     """
     standing = _read_standing(depot)
     deviations = find_deviations(standing.record, standing.installed)
@@ -338,10 +321,7 @@ def require_as_recorded(depot: Depot) -> PackagesState:
 
 
 def require_repairable(depot: Depot) -> PackagesState:
-    """The same where one package is to be put right: packages may be missing, or not as recorded.
-
-    Raises: as `require_as_recorded`.
-    """
+    """As `require_as_recorded`, for a repair: packages may be missing, or not as recorded."""
     standing = _read_standing(depot)
     if standing.record.problems:
         raise GateRefusedError("G6", standing.record.problems, hint=_AS_RECORDED)
@@ -355,12 +335,10 @@ def _read_standing(depot: Depot) -> PackagesState:
 
 
 def require_room(transaction: Transaction) -> None:
-    """Refuse a change of which too much would have to be told, before anything of it happens.
+    """Refuse a change of which too much would have to be told. Raises: UsageError.
 
     Threat: a swap that took place and cannot be recorded leaves a plane on which no command
     works any more.
-
-    Raises: UsageError: its ledger entry, or the record of it on its way, would be too long.
     """
     entry, package_id = transaction.entry, transaction.package_id
     try:
@@ -385,7 +363,6 @@ _LISTS: Final = (
     ("acceptance", "acceptance commands"),
     ("dependencies", "dependencies"),
 )
-"""What of an entry may be long, and what to call it."""
 
 
 def _count(listed: Json) -> int:
@@ -393,10 +370,7 @@ def _count(listed: Json) -> int:
 
 
 def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> None:
-    """Tell of the change, then make it, as one set. Raised: it did not happen, or is settled.
-
-    Raises: HostError: somebody changed the plane meanwhile, or the disk failed.
-    """
+    """Tell of the change, then make it, as one set. Raised: it did not happen, or is settled."""
     depot.attic.write(transaction)
     try:
         depot.workspace.commit([swap.changes], depot.objects, depot.journal, label=transaction.id)

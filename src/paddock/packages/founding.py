@@ -15,10 +15,6 @@ nothing is installed on it under approvals that it used.
 The same questions are asked as by any install (G0A when the archives were read, G3, ownership,
 places), and the same traces are left; acceptance commands are run by the gate G4, on the plane
 that is there then.
-
-Also here:
-
-- What a founding that was stopped left on record, and what is of a plane that stood there.
 """
 
 import secrets
@@ -92,11 +88,9 @@ from paddock.values.entries import (
 def require_beginning(
     log: PackageLog, manifests: Sequence[Manifest], ledger: Path, *, is_dev: bool
 ) -> None:
-    """Refuse a log that tells of more than a founding of these packages, stopped somewhere.
+    """Refuse a log that tells of more than a founding of these packages. Raises: ConfigError.
 
     Threat: packages that were taken out or changed since come back under the approvals of
-    their first install, and nothing on record says so.
-
     Raises: ConfigError; `ledger` is where the log stands.
     """
     digests = {manifest.digest for manifest in manifests}
@@ -122,7 +116,6 @@ def _begins(entry: Entry, digests: set[str]) -> bool:
 
 
 def was_a_plane(why: str, ledger: Path) -> ConfigError:
-    """What to say where a plane stood, and more of it is there than its beginning."""
     return ConfigError(
         f"a plane stood here that lost its {PLANE_MARKER}: {why}",
         where=str(ledger),
@@ -131,7 +124,6 @@ def was_a_plane(why: str, ledger: Path) -> ConfigError:
 
 
 def find_install(log: PackageLog, manifest: Manifest) -> StoredEntry | None:
-    """The entry that a stopped founding recorded of this very package."""
     for stored in log.entries:
         entry = stored.entry
         if (
@@ -145,10 +137,7 @@ def find_install(log: PackageLog, manifest: Manifest) -> StoredEntry | None:
 def recorded_approval(
     known: StoredEntry, standing: Sequence[PackageApproval], keys: Keys
 ) -> PackageApproval:
-    """The approval under which a package is on record; its time may be over by now.
-
-    Raises: ConfigError: it is gone, or is another one.
-    """
+    """Its time may be over by now. Raises: ConfigError: it is gone, or is another one."""
     metadata = known.entry.metadata
     for approval in standing:
         told = (metadata.get("wo_id"), metadata.get("digest"))
@@ -177,13 +166,8 @@ class Founding(Struct, frozen=True):
 def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
     """Put everything in its place; the files that were made. The plane's lock is held.
 
-    Raises:
-        GateRefusedError: the packages do not stand on each other, or a file is for no place
-            of theirs.
-        OwnershipRefusedError: something stands there that is not ours.
-        ConfigError: a key or an approval that is not this operator's stands there, or more
-            than a founding of these packages, by the same word, that was stopped.
-        HostError, StorageFullError, IntegrityError, LedgerBusyError, LedgerFullError.
+    Raises: GateRefusedError, OwnershipRefusedError, HostError, StorageFullError, IntegrityError,
+    LedgerBusyError, LedgerFullError; ConfigError: a key, an approval or a record is not ours.
     """
     return _Founder(depot, founding).run()
 
@@ -375,7 +359,6 @@ class _Founder:
 
 
 def _require_sound(founding: Founding) -> None:
-    """The packages stand on each other, each file in a place of its package's tier, once."""
     manifests = founding.manifests
     if install_order(manifests) != manifests:
         raise GateRefusedError("G3", [Failure("", "the packages are not in their order")])

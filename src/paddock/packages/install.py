@@ -13,11 +13,6 @@ Nothing is written before all of this has said yes:
 
 Then the swap, the acceptance commands, the ledger entry, the receipt; see `change` for
 what a crash leaves.
-
-Also here:
-
-- Uninstalling a package: one swap.
-- What an install or an uninstall came to.
 """
 
 from typing import Final
@@ -142,7 +137,6 @@ class InstallWish(Struct, frozen=True):
 
     @property
     def asks_nothing(self) -> bool:
-        """Whether nobody has to vouch for it."""
         return self.dev or self.plane_is_dev
 
 
@@ -212,7 +206,6 @@ class _Installing:
         self._old = old
 
     def judge(self) -> _Judged:
-        """All questions. Nothing is written. Raises: see `install`."""
         manifest = self._manifest
         problems = find_graph_problems(self._manifests_after())
         if problems:
@@ -234,7 +227,6 @@ class _Installing:
         return _Judged(acts, approval, swap)
 
     def _require_loading(self, swap: Swap) -> None:
-        """Refuse what would lock the plane. Raises: GateRefusedError: G0B."""
         files = {packed.path: packed.content for packed in self._archive.files}
         after = {change.path: change.after is not None for change in swap.paths}
         put = {path: files[path] for path, stays in after.items() if stays and path in files}
@@ -391,11 +383,8 @@ def draft_receipt(
 def uninstall(depot: Depot, package_id: str) -> InstallReport:
     """Remove a package. Needs no approval.
 
-    Raises:
-        UsageError: it is not installed.
-        GateRefusedError: another package needs it, it holds what a plane cannot be without, or
-            the plane is not as its packages ledger says.
-        Otherwise as `install`.
+    Raises: UsageError: it is not installed. GateRefusedError: another package needs it, or
+    the plane cannot be without it. Otherwise as `install`.
     """
     with changing(depot):
         installed = require_as_recorded(depot).installed

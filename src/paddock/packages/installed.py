@@ -2,13 +2,6 @@
 
 A package is installed when its manifest and its receipt stand there and agree. Anything
 else in that directory is a problem that is named, never passed over.
-
-Also here:
-
-- The receipt: what an install left, written last, beside the manifest.
-- Specs and frameworks: one file each, brought by packages like any other file.
-- Whether the files of installed packages are what their manifests say.
-- Whose a file becomes: two packages never own one.
 """
 
 import os
@@ -179,8 +172,6 @@ class InstalledPackage(Struct, frozen=True, dict=True):
 
 
 class InstalledSet(Struct, frozen=True):
-    """All packages of a plane, by id, and what in `HOT/installed` is none."""
-
     packages: Mapping[str, InstalledPackage]
     problems: tuple[Failure, ...] = ()
 
@@ -221,10 +212,7 @@ def digest_of_rows(rows: Iterable[SetRow]) -> str:
 
 
 def read_installed(layout: PlaneLayout) -> InstalledSet:
-    """Look at `HOT/installed`.
-
-    Raises: HostError: it cannot be listed.
-    """
+    """Raises: HostError."""
     directory = layout.installed
     if not directory.is_dir():
         return InstalledSet({})
@@ -287,7 +275,6 @@ class Framework(Strict, frozen=True):
     framework_id: str
     title: str
     specs: tuple[str, ...] = ()
-    """Those that it expects."""
 
 
 class Registries(Struct, frozen=True):
@@ -386,13 +373,9 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
     return ""
 
 
-# Pure.
-
-
 class Put(Struct, frozen=True):
     asset: Asset
     before: InstalledFile | None
-    """What an earlier version of this package brought."""
 
     @property
     def path(self) -> str:
@@ -410,12 +393,7 @@ Act = Put | Remove
 def plan_ownership(
     new: Manifest | None, old: InstalledPackage | None, installed: InstalledSet
 ) -> tuple[Act, ...]:
-    """What happens to each path when `old` gives way to `new`; either may be None.
-
-    Raises:
-        GateRefusedError: a file for a place where no package of its tier may bring one.
-        OwnershipRefusedError: a file that is another's.
-    """
+    """Either may be None. Raises: GateRefusedError, OwnershipRefusedError: a file is another's."""
     own = {each.package_id for each in (new, old) if each is not None}
     others = [package for name, package in installed.packages.items() if name not in own]
     wanted: Mapping[str, Asset] = {} if new is None else new.by_path

@@ -2,10 +2,6 @@
 
 Everything that may happen once, or never again, is decided by the ledger and not by files
 that could be put back: whether an approval was used, which version was the last one.
-
-Also here:
-
-- What the packages ledger says is installed, and where the plane says something else.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,10 +92,7 @@ class PackageLog(Struct, frozen=True):
 
 
 def verify_alone(path: Path) -> Verification | None:
-    """Verify a packages ledger of which nothing is known elsewhere; None: there never was one.
-
-    Raises: as `PackageLedger.read`.
-    """
+    """None: there never was one. Raises: as `PackageLedger.read`."""
     if path.exists():
         return verify(str(path))
     if path.with_suffix(".d").exists():
@@ -127,12 +120,7 @@ class PackageLedger(Struct, frozen=True):
     """
 
     def read(self) -> PackageLog:
-        """All of it, after it was verified.
-
-        Raises:
-            LedgerDamagedError: what may not happen twice cannot be told any more.
-            HostError, ConfigError: it, or what is held of it elsewhere, cannot be read.
-        """
+        """All of it, verified. Raises: LedgerDamagedError, HostError, ConfigError."""
         report = self.verify(self.path)
         if report is None:
             return PackageLog(())
@@ -146,11 +134,9 @@ class PackageLedger(Struct, frozen=True):
         return PackageLog(rows.entries)
 
     def append(self, entry: Entry) -> str:
-        """Record it durably; its id. Raises as `Ledger.append`."""
         return self.append_all([entry])[0]
 
     def append_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
-        """Record them durably, in one commit; their ids in order. Raises as `Ledger.append`."""
         ledger = self.open()
         try:
             return tuple(ledger.append(list(entries)).ids)
@@ -167,11 +153,7 @@ def installed_entry(
     set_digest: str,
     is_upgrade: bool,
 ) -> Entry:
-    """A package was installed, or took the place of another version of itself.
-
-    `receipt` is the one before it names this entry, `previous` what was installed of the
-    package as the entries before tell it, `set_digest` that of all packages after it.
-    """
+    """`receipt` before it names this entry; `previous` and `set_digest` as entries tell them."""
     return Entry(
         event_type=PACKAGE_INSTALLED,
         submission_id=receipt.wo_id or "",
@@ -229,7 +211,6 @@ def approved_entry(package_id: str, version: str, approval: PackageApproval) -> 
 
 
 def enrolled_entry(key: PublicKey) -> Entry:
-    """A key may approve changes of the plane from now on."""
     return Entry(
         event_type=OPERATOR_KEY_ENROLLED,
         decision="allow",

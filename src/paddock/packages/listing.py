@@ -73,7 +73,6 @@ def _row(package: InstalledPackage, workspace: Workspace, wo_id: str | None) -> 
 
 
 def _places(installed: InstalledSet) -> dict[str, int]:
-    """Which stands where by layer, dependencies and name; none where no such order is."""
     try:
         ordered = install_order(package.manifest for package in installed.packages.values())
     except GateRefusedError:

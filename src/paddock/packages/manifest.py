@@ -4,12 +4,6 @@ The identity of a package is the SHA-256 of its manifest in canonical form: comp
 UTF-8 with sorted keys, sorted assets and dependencies, and one LF. `pack` writes it so, and
 so it stands in the plane: `sha256sum manifest.json` prints the identity. How somebody laid
 out the text that it was read from does not count.
-
-Also here:
-
-- What a package and its files may be called.
-- Versions of packages: Semantic Versioning 2.0.0 (semver.org), its grammar and its order.
-- In which order packages stand on each other: by layer, then dependencies, then name.
 """
 
 import re
@@ -40,15 +34,12 @@ FILE_MODE: Final = 0o644
 PROGRAM_MODE: Final = 0o755
 """A file of a package has one of these two."""
 MANIFEST: Final = "manifest.json"
-"""The member of an archive, and the file of an installed package, that declares the rest."""
 RECEIPT: Final = "receipt.json"
-"""What an install leaves beside the manifest, last of all."""
 INSTALLED: Final = "HOT/installed"
 APPROVALS: Final = "HOT/registries/approvals"
 KEYS: Final = "HOT/registries/keys"
 
 PLANE_MARKER: Final = "HOT/config/admin_config.json"
-"""The file by which a directory is a bare plane."""
 
 TIERS_OF: Final = {
     "hot": ("HOT", "HO2", "HO1"),
@@ -301,12 +292,10 @@ class Manifest(Struct, frozen=True, dict=True):
 
     @cached_property
     def canonical(self) -> bytes:
-        """Return the bytes that stand in an archive and in the plane."""
         return f"{canonical_json(self.as_json())}\n".encode()
 
     @cached_property
     def digest(self) -> str:
-        """Return the identity: `sha256:` and the digest of the canonical form."""
         return digest_of(self.canonical)
 
     @cached_property
@@ -331,13 +320,7 @@ class Manifest(Struct, frozen=True, dict=True):
 
 
 def parse_manifest(content: bytes, file: str) -> Manifest:
-    """The manifest that `content` is; `file` is its name for messages.
-
-    Raises:
-        ConfigError: not strict JSON, a key that is missing or unknown, a value of
-            another type or out of range, a name that no file of a package can have,
-            two assets that are one file on some file system. `where` says the line.
-    """
+    """`file` is for messages. Raises: ConfigError, with file, line and field."""
     if len(content) > limits.manifest_bytes_max:
         raise ConfigError(
             f"the manifest has {len(content)} bytes, over {limits.manifest_bytes_max}", where=file
@@ -415,12 +398,9 @@ def _require_asset(given: JsonFile, way: Way, asset: Asset) -> None:
 
 
 def install_order(manifests: Iterable[Manifest]) -> tuple[Manifest, ...]:
-    """The packages such that each comes after what it depends on.
+    """Each comes after what it depends on; lowest layer first, then by name.
 
-    Of those that could come next the one with the lowest layer does, then the first by name.
-
-    Raises:
-        GateRefusedError: G3: an unknown dependency, a cycle, or one id twice.
+    Raises: GateRefusedError: G3: an unknown dependency, a cycle, or one id twice.
     """
     waiting: dict[str, Manifest] = {}
     for manifest in manifests:
@@ -467,7 +447,6 @@ def find_graph_problems(packages: Mapping[str, Manifest]) -> tuple[Failure, ...]
 
 
 def _find_cycle(packages: Mapping[str, Manifest]) -> tuple[str, ...]:
-    """One way that leads back to its beginning; none where there is no such way."""
     done: set[str] = set()
     for start in sorted(packages):
         way: list[str] = []

@@ -1,10 +1,6 @@
 """The installed packages as a person or a model sees them: rows, and the port that gives them.
 
 Loads nothing else of packages: every runtime has the port, and few ask it anything.
-
-Also here:
-
-- Why a package is not taken: by which gate, about which file, for what reason.
 """
 
 from collections.abc import Sequence
@@ -76,7 +72,6 @@ class State(StrEnum):
     CHANGED = "changed"
     """A file is missing, or another one, or has another mode."""
     CHANGING = "changing"
-    """It is being installed, upgraded or removed right now."""
     DAMAGED = "damaged"
     """Its manifest or its receipt does not load."""
 
@@ -120,8 +115,5 @@ class PackageRow(Struct, frozen=True):
 
 class Packages(Protocol):
     def list_all(self) -> tuple[PackageRow, ...]:
-        """Every package, by layer and name; each looked at now.
-
-        Raises: HostError, LedgerDamagedError.
-        """
+        """By layer and name; each looked at now. Raises: HostError, LedgerDamagedError."""
         ...

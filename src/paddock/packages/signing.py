@@ -9,11 +9,6 @@ names one key and no other, and who reads a key checks that it does.
 Threat: whoever can put a file into `HOT/registries/keys` is an operator of the plane. No
 package brings one there (`manifest.OWN_PLACES`), no agent writes there (the policy's own
 files), and what stands there is no link and not writable for others.
-
-Also here:
-
-- Signatures of packages: Ed25519 over the text of the manifest's digest.
-- Approvals of changes to a plane: one file each, signed, for one digest, used once.
 """
 
 import base64
@@ -70,7 +65,6 @@ class PublicKey(Struct, frozen=True):
         return hashlib.sha256(self.public).hexdigest()[:32]
 
     def verifies(self, message: bytes, signature: str) -> bool:
-        """Whether this key made that signature (base64) of exactly this message."""
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - costs a start
         from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - as above
             Ed25519PublicKey,
@@ -111,20 +105,13 @@ def parse_public_key(text: str) -> PublicKey | None:
 
 
 def find_operator_key(environment: Environment) -> SigningKey | None:
-    """The user's operator key, or None where there is none yet.
-
-    Raises:
-        ConfigError: others can read it, or it is no key.
-    """
+    """None where there is none yet. Raises: ConfigError: others can read it, or it is no key."""
     path = operator_key_path(environment)
     return load_key(str(path)) if os.path.lexists(path) else None
 
 
 def make_operator_key(environment: Environment) -> SigningKey:
-    """The user's operator key, made on first use, mode 0600.
-
-    Raises: ConfigError (it cannot be used), HostError (it cannot be stored).
-    """
+    """Make it on first use, mode 0600. Raises: ConfigError, HostError."""
     path = operator_key_path(environment)
     make_directories(path.parent)
     require_private(path.parent)
@@ -139,10 +126,7 @@ def make_operator_key(environment: Environment) -> SigningKey:
 
 
 def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
-    """Put a public key into the plane: from now on it may approve. Whether it was new.
-
-    Raises: ConfigError (something else stands there), HostError.
-    """
+    """From now on it may approve. Whether it was new. Raises: ConfigError, HostError."""
     path = layout.root / key_file(key.key_id)
     make_directories(path.parent)
     if create_file(path, key_bytes(key), FILE_MODE):
@@ -163,11 +147,7 @@ class _KeyFile(Strict, frozen=True):
 
 
 def read_keys(layout: PlaneLayout) -> Keys:
-    """The keys that may approve changes of this plane.
-
-    Raises:
-        ConfigError: something in their directory is no key, or others can write there.
-    """
+    """Raises: ConfigError: something there is no key, or others can write there."""
     directory = layout.root / KEYS
     require_private(directory)
     if not directory.is_dir():
@@ -231,12 +211,7 @@ def sign_digest(key: SigningKey, digest: str) -> Signature:
 
 
 def verify_signature(signature: Signature, digest: str, keys: Keys) -> None:
-    """Whether a known key vouches for exactly this package.
-
-    Raises:
-        IntegrityError: it speaks of another package, the key is not known, or the
-            key did not make it.
-    """
+    """Raises: IntegrityError: it speaks of another package, or no known key made it."""
     if signature.digest != digest:
         raise IntegrityError(f"the signature is of {signature.digest}, not of {digest}")
     key = keys.get(signature.key_id)
@@ -282,8 +257,6 @@ _SPECIAL: Final = lazy_pattern(r"([\\*?\[\] ])")
 
 
 class PackageApproval(Strict, frozen=True):
-    """An operator's word that one package may change a plane, within a scope, until a time."""
-
     wo_id: str
     digest: str
     scope: tuple[str, ...]
@@ -313,12 +286,7 @@ class ApprovalClaim(Struct, frozen=True):
 def make_approval(
     key: SigningKey, wo_id: str, digest: str, scope: tuple[str, ...], expires_at: float
 ) -> PackageApproval:
-    """Approve a package. `expires_at`: seconds since 1970, cut to whole ones.
-
-    Raises:
-        UsageError: a pattern that can match nothing, too many or too long ones, or a time out
-            of range.
-    """
+    """`expires_at`: seconds since 1970, cut to whole ones. Raises: UsageError."""
     try:
         expires = timestamp_of(expires_at)
     except (ValueError, OverflowError, OSError):
@@ -348,10 +316,7 @@ def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
-    """Put it into the plane; where it stands.
-
-    Raises: HostError: something stands there already, or it cannot be written.
-    """
+    """Where it stands. Raises: HostError: something stands there already."""
     path = layout.root / approval_file(approval.wo_id)
     make_directories(path.parent)
     if not create_file(path, write_object(approval), FILE_MODE):
@@ -360,11 +325,7 @@ def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:
 
 
 def read_approvals(layout: PlaneLayout) -> tuple[PackageApproval, ...]:
-    """Every approval of the plane, by its id.
-
-    Raises:
-        ConfigError: a file there does not load, or others can write there.
-    """
+    """By id. Raises: ConfigError: a file does not load, or others can write there."""
     directory = layout.root / APPROVALS
     require_private(directory)
     if not directory.is_dir():
@@ -397,7 +358,6 @@ def read_approval(path: Path) -> PackageApproval:
 
 
 def signature_problem(approval: PackageApproval, keys: Keys) -> str:
-    """Why its signature is worth nothing; empty where it holds."""
     key = keys.get(approval.key_id)
     if key is None:
         return f"its key {approval.key_id} is none of this plane's"
@@ -431,7 +391,6 @@ def approval_problem(
 
 
 def paths_outside(approval: PackageApproval, paths: Iterable[str]) -> tuple[str, ...]:
-    """Those of `paths` that the scope does not cover."""
     try:
         listed = _scope_of(approval.scope)
     except UsageError:

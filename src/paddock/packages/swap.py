@@ -73,7 +73,7 @@ class Swap(Struct):
         self._write(entry, state, content, mode)
 
     def remove(self, path: str, brought: str | None = None) -> None:
-        """A file of ours goes away, with a note where it is not what was `brought`.
+        """With a note where it is not what was `brought`.
 
         Raises: GateRefusedError for what makes this a plane.
         """

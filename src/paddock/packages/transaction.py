@@ -8,13 +8,6 @@
 
 The record holds all that is needed to go on from it: which paths change from what to what,
 the ledger entry and the receipt. See `change` for what is made of it.
-
-Also here:
-
-- Where a plane keeps what belongs to changes of packages on their way.
-- The port by which a package's acceptance commands run.
-- What every act on the packages of one plane works with.
-- What is read whenever a plane is opened: one that does not load locks the plane.
 """
 
 import os
@@ -77,7 +70,6 @@ class TransactionKind(StrEnum):
 class Before(Struct, frozen=True):
     kind: TransactionKind
     version: str
-    """The digest of a file's content, or of a link's text."""
     mode: int
     link_text: str | None = None
     backup: str | None = None
@@ -165,11 +157,7 @@ class _TransactionFile(Struct, frozen=True):
 
 
 def parse_transaction(content: bytes, file: str) -> Transaction:
-    """The record that `content` is.
-
-    Raises:
-        ConfigError, IntegrityError: no crash makes one like this: it was written whole.
-    """
+    """Raises: ConfigError, IntegrityError: no crash makes one like this: it was written whole."""
     given = parse_file(content, file)
     if given.members.get("format") != FORMAT:
         raise IntegrityError("a change of packages by another version of paddock", where=file)
@@ -197,10 +185,7 @@ def new_transaction_id() -> str:
 
 
 def sweep_drafts(directory: Path) -> None:
-    """Remove drafts of files that killed writers left; whoever writes there holds our lock.
-
-    Raises: HostError.
-    """
+    """What killed writers left; whoever writes there holds our lock. Raises: HostError."""
     if not directory.is_dir():
         return
     with host_errors("tidying", directory):
@@ -220,10 +205,7 @@ class Attic:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """One change of packages at a time, across processes.
-
-        Raises: ConfigError (others can write here), HostError (another one goes on for long).
-        """
+        """One at a time, across processes. Raises: ConfigError, HostError."""
         make_directories(self._directory)
         require_private(self._directory)
         with locked(self._directory):
@@ -258,7 +240,6 @@ class Attic:
             yield is_at_rest
 
     def has_transaction(self) -> bool:
-        """Whether a change was left half done, or is on its way: one look."""
         return os.path.lexists(self._transaction)
 
     def read(self) -> Transaction | None:
@@ -273,7 +254,6 @@ class Attic:
         return found
 
     def write(self, transaction: Transaction) -> None:
-        """Put it on the device, in the place of its earlier phase."""
         replace_file(self._transaction, transaction.to_bytes())
 
     def forget(self) -> None:
@@ -282,14 +262,12 @@ class Attic:
             sync_directory(self._directory)
 
     def put_aside(self, transaction_id: str, number: int, content: bytes) -> str:
-        """Keep what is about to be replaced; its name."""
         directory = self._directory / transaction_id
         make_directories(directory)
         create_file(directory / str(number), content, FILE_MODE)
         return self.name_aside(transaction_id, number)
 
     def name_aside(self, transaction_id: str, number: int) -> str:
-        """The name under which `put_aside` keeps something."""
         return f"{transaction_id}/{number}"
 
     def read_aside(self, name: str, version: str) -> bytes:
@@ -300,7 +278,6 @@ class Attic:
         return self._read(self._directory / transaction_id / number, version)
 
     def sweep(self) -> None:
-        """Remove what only changes that are over put aside."""
         sweep_drafts(self._directory)
         with host_errors("tidying", self._directory):
             for entry in list(os.scandir(self._directory)):
@@ -341,16 +318,11 @@ class AcceptanceResult(Struct, frozen=True):
 
 class AcceptanceRunner(Protocol):
     def run(self, acceptance: Acceptance) -> AcceptanceResult:
-        """Run one command, to its end or its time-out.
-
-        Raises: SandboxUnavailableError: this host cannot confine it, so it does not run.
-        """
+        """Raises: SandboxUnavailableError: this host cannot confine it, so it does not run."""
         ...
 
 
 class NoAcceptance:
-    """Of a plane that was opened without a sandbox."""
-
     def run(self, acceptance: Acceptance) -> AcceptanceResult:
         raise SandboxUnavailableError(
             f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
@@ -367,8 +339,6 @@ _CONTRACTS: Final = "HO1/contracts/"
 
 
 class Loading(Protocol):
-    """Loads configuration as whoever opens the plane does."""
-
     def load_admin(self, content: bytes) -> None: ...
 
     def load_policy(self, name: str, content: bytes) -> None: ...
@@ -387,10 +357,7 @@ class LoadsAlone:
 def find_loading_problems(
     put: Mapping[str, bytes], standing: frozenset[str], loading: Loading
 ) -> Iterator[Failure]:
-    """What would keep a plane from being opened.
-
-    `put` is what a change writes, by path; `standing` are the policies that are there afterwards.
-    """
+    """`put` is what a change writes; `standing` are the policies that are there afterwards."""
     for path, content in put.items():
         try:
             _load(path, content, loading)

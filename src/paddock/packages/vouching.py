@@ -13,11 +13,6 @@ that was made by a key which counted before.
 
 Threat: whoever can put a file into `HOT/registries/keys`, and approvals of his own beside
 it, is an operator to everyone who only looks there.
-
-Also here:
-
-- What operators do besides installing: approving a package on a plane.
-- The gates before an install that look at who vouches for it: G5 and G2.
 """
 
 import base64
@@ -132,10 +127,8 @@ def sign_installed_set(depot: Depot, key: SigningKey) -> SignedSet:
 
     On a plane without a key this one becomes its first.
 
-    Raises:
-        ConfigError: the plane has keys, and this is none of them.
-        IntegrityError: the packages ledger does not tell of what stands there.
-        HostError, LedgerBusyError, LedgerFullError.
+    Raises: ConfigError: the plane has keys, and this is none of them. IntegrityError,
+    HostError, LedgerBusyError, LedgerFullError.
     """
     with changing(depot):
         require_known(depot, key)
@@ -203,9 +196,6 @@ def last_telling(entries: Sequence[StoredEntry]) -> str:
     return next(found, "")
 
 
-# Reading
-
-
 class Vouched(Struct, frozen=True):
     statements: int = 0
     keys: Mapping[str, PublicKey] = field(default_factory=dict[str, PublicKey])
@@ -213,7 +203,6 @@ class Vouched(Struct, frozen=True):
     known: Mapping[str, PublicKey] = field(default_factory=dict[str, PublicKey])
     """That ever counted."""
     rows: frozenset[SetRow] = frozenset()
-    """The packages that the newest statement vouches for."""
     listings: tuple[tuple[int, Keys], ...] = ()
     """The place of each statement that holds, and the keys that count from there on."""
     problems: tuple[Failure, ...] = ()
@@ -336,11 +325,9 @@ def parse_signed_set(told: JsonFile) -> SignedSet:
 
 
 def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> None:
-    """Refuse a version below the last one, whether that is installed now or not.
+    """Refuse a version below the last one. Raises: GateRefusedError: G5.
 
     Threat: an old version with a known hole, signed and approved when it was new.
-
-    Raises: GateRefusedError: G5.
     """
     problem = rollback_problem(manifest, old, log)
     if problem:
@@ -377,12 +364,7 @@ def require_signature(manifest: Manifest, signature: Signature | None, keys: Key
 def require_approval(
     depot: Depot, package_id: str, claim: ApprovalClaim, used: Collection[str]
 ) -> PackageApproval:
-    """The approval that an install uses: of those that hold, the one that expires first.
-
-    Raises:
-        GateRefusedError: G2: there is none; why, for each that speaks of this package.
-        ConfigError: an approval does not load.
-    """
+    """Of those that hold, the one that expires first. Raises: GateRefusedError: G2. ConfigError."""
     keys = read_keys(depot.layout)
     refused: list[Failure] = []
     holding: list[PackageApproval] = []
@@ -404,7 +386,6 @@ def require_approval(
 class Approved(Struct, frozen=True):
     approval: PackageApproval
     enrolled: bool
-    """The plane had no key, and has this one now."""
     settles_install: bool
     """The package was installed without one: the approval is used by that install."""
     rollback: str
@@ -419,10 +400,8 @@ def approve(
     A plane that has no key gets this one as its first; where nothing is installed yet,
     the empty set is signed with it.
 
-    Raises:
-        ConfigError: the plane has keys, and this is none of them.
-        UsageError: a pattern that can match nothing, or a time out of range.
-        HostError, LedgerBusyError, LedgerFullError, IntegrityError.
+    Raises: ConfigError: the plane's keys are others. UsageError: a pattern that can match
+    nothing, or a time out of range. HostError, LedgerBusyError, LedgerFullError, IntegrityError.
     """
     with changing(depot):
         installed = require_installed(depot)

@@ -14,8 +14,6 @@
     scratch                      scratch folders of a project
     records, report              what governance is told (pure); where everything is
 
-The governed home of a project (its plane) lies in the user's state directory,
-outside the project. This folder finds the root that is worked on, makes and
-opens its plane, reads policy files and agents, and keeps the user's trust in
-policy files. It reads bytes and hands values up; it judges no call.
+This folder finds the root that is worked on, opens its plane, which lies outside the project,
+and reads policy files, agents and the user's trust. It judges no call.
 """

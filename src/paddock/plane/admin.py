@@ -1,17 +1,8 @@
 """`HOT/config/admin_config.json`: the admin agent's configuration, read strictly.
 
-`AdminTable` is what the file may hold. Of it is made the schema that stands beside the
-configuration, in `HOT/schemas/`, for editors and other programs; both give one verdict on
-every JSON value. What a schema cannot say (a key given twice, a pattern that can match
-nothing) the reader alone refuses. That `tools` names what is registered is checked where
-tools are known.
-
-A field that is absent has the default that stands here. What is not understood
-does not load: an unknown key, a value of another type, a profile by another name.
-
-Also here:
-
-- The files of a plane that hold prompt contracts: which they are, and their digests.
+What is not understood does not load. Of `AdminTable` is made the schema in `HOT/schemas/`; both
+give one verdict on every JSON value, but a key given twice, or a pattern that can match nothing,
+the reader alone refuses. That `tools` names what is registered is checked where tools are known.
 """
 
 from collections.abc import Mapping
@@ -114,8 +105,6 @@ class DeclaredTool(Strict, frozen=True):
 
 
 class PackageTool(Strict, frozen=True):
-    """An entry of `package_tools`: a tool that an installed package brings."""
-
     tool_id: Annotated[_Id, Meta(description="The tool's name, which its file has too.")]
     package_id: Annotated[
         str,
@@ -128,8 +117,6 @@ class PackageTool(Strict, frozen=True):
 
 
 class AdminTable(Strict, frozen=True):
-    """The admin agent of a bare plane. An absent field has its default."""
-
     agent_id: Annotated[_Id, Meta(description="Who the agent is in records.")] = "admin"
     agent_class: Annotated[_Id, Meta(description="What kind of agent it is.")] = "ADMIN"
     framework_id: Annotated[_Id, Meta(description="The framework that governs it.")] = "FMWK-000"
@@ -159,13 +146,9 @@ class AdminTable(Strict, frozen=True):
 
 
 class AdminConfig(AdminTable, frozen=True, kw_only=True):
-    """The configuration as it was read once: what is decided is decided on this value."""
-
     file: Path
     digest: str
-    """`sha256:` and the digest of the file's bytes."""
     text: bytes = b""
-    """The file's bytes, in which a line is looked up."""
 
     def place(self, way: Way) -> str:
         return JsonFile(str(self.file), {}, self.text).place(way)
@@ -190,14 +173,11 @@ class AdminConfig(AdminTable, frozen=True, kw_only=True):
 
 
 def read_admin_config(layout: PlaneLayout) -> AdminConfig:
-    """The configuration of the bare plane of `layout`, read once.
+    """Read the configuration of the bare plane. Raises: ConfigError.
 
     Threat: who can put another directory in the place of `HOT/config`, or write
     into it, answers for the operator, and so with keys, approvals, prompt contracts,
     ledgers and agents: directories must be real and private.
-
-    Raises:
-        ConfigError: it does not load, or stands where others can write.
     """
     for directory in (layout.root, *layout.own_directories()):
         require_private(directory)
@@ -207,12 +187,7 @@ def read_admin_config(layout: PlaneLayout) -> AdminConfig:
 
 
 def parse_admin_config(content: bytes, file: Path) -> AdminConfig:
-    """The configuration that `content` is; `file` is for messages.
-
-    Raises:
-        ConfigError: with file, line and field: not strict JSON, an unknown key, a
-            wrong type or value.
-    """
+    """Raises: ConfigError, with file, line and field."""
     given = parse_file(content, str(file))
     table = given.with_whole_numbers().convert(AdminTable)
     permissions = table.permissions
@@ -240,10 +215,7 @@ def admin_config_schema_bytes() -> bytes:
 
 
 def contract_names(directory: Path) -> list[str]:
-    """The names of a directory's contracts, sorted; none where there is no directory.
-
-    Raises: ConfigError, HostError: it cannot be listed.
-    """
+    """Sorted; none where there is no directory. Raises: ConfigError, HostError."""
     with host_errors("listing", directory):
         try:
             names = sorted(file.name for file in directory.iterdir())
@@ -253,10 +225,7 @@ def contract_names(directory: Path) -> list[str]:
 
 
 def contract_digests(directory: Path, root: Path) -> dict[str, Json]:
-    """The digests of a directory's contracts by their names below `root`, which holds it.
-
-    Raises: ConfigError: one is no file, or too large.
-    """
+    """By their names below `root`. Raises: ConfigError: one is no file, or too large."""
     return {
         file.relative_to(root).as_posix(): _digest(file)
         for file in (directory / name for name in contract_names(directory))

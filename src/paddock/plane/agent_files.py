@@ -25,10 +25,8 @@ class AgentRecord(Struct, frozen=True):
     workspace: Path
     """Absolute: the declared one, else the agent's own directory in the plane."""
     owns_workspace: bool
-    """It declares none and works in its own directory."""
     file: Path
     digest: str
-    """`sha256:` and the digest of the file's bytes."""
     declared_in: str = ""
     """The policy file that declares it; empty where a person made it."""
 
@@ -54,7 +52,7 @@ def name_problem(name: str) -> str:
 
 
 def toolset_problem(toolsets: tuple[str, ...]) -> tuple[str, str] | None:
-    """What is wrong with `toolsets`, with a hint; None if nothing.
+    """With a hint; None if nothing.
 
     `core` and `development` are never declared: the admin agent of a bare plane has
     the first, and the dual gate gives it the second.
@@ -73,22 +71,14 @@ def toolset_problem(toolsets: tuple[str, ...]) -> tuple[str, str] | None:
 
 
 def profile_problem(profile: str) -> str:
-    """What is wrong with `profile` as a name; empty if nothing.
-
-    Whether a profile of that name exists is for those to say who read the policy.
-    """
+    """Empty if nothing. Whether there is such a profile, say those who read the policy."""
     if profile and len(profile) <= 255 and profile.isprintable():
         return ""
     return f"{quote(profile)} is not a profile's name"
 
 
 def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
-    """The agent that `content` declares; `file` is `agents/<name>/agent.json`.
-
-    Raises:
-        ConfigError: with file and field: not strict JSON, unknown key, wrong type,
-            a name that is none or not the directory's, an unknown toolset.
-    """
+    """`file` is `agents/<name>/agent.json`. Raises: ConfigError, with file and field."""
     given = parse_file(content, str(file))
     read = given.convert(_AgentFile)
     _require_sound(given, read, file)

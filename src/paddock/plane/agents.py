@@ -1,9 +1,4 @@
-"""The agents of a plane: declared, listed, removed; never by a model.
-
-Also here:
-
-- Which directory an agent may be given.
-"""
+"""The agents of a plane: declared, listed, removed; never by a model."""
 
 import os
 from collections.abc import Generator
@@ -56,7 +51,7 @@ _WORKTREES: Final = "worktrees"
 
 
 def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
-    """Refuse a workspace from which an agent could reach what governs it, or others.
+    """Refuse a workspace from which an agent could reach what governs it. Raises: ConfigError.
 
     Allowed are directories outside of planes and the user's Paddock files, any
     agent's own `agents/NAME/workspace/` and what is below, and the root of a bare
@@ -66,9 +61,6 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     `PLANE/HOT/ledger` or `PROJECT/.git` would stand behind the patterns that
     protect them, and in `~/.claude` hooks and settings are files like any other. A
     plane further down is closed by policy: see `planes_below`.
-
-    Raises:
-        ConfigError: it is none of these.
     """
     workspace = record.workspace
     where = f"{record.file}, field 'workspace'"
@@ -85,13 +77,10 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
 
 
 def require_as_declared(record: AgentRecord, real: Path) -> None:
-    """Refuse a workspace whose path without links is not the declared one.
+    """Refuse a workspace whose path without links is another one. Raises: ConfigError.
 
     Threat: an agent that works around it puts a link in its place, or in that of a
     directory above it, and this one works wherever the link leads.
-
-    Raises:
-        ConfigError: it is another one.
     """
     if record.workspace == real:
         return
@@ -107,7 +96,6 @@ def require_as_declared(record: AgentRecord, real: Path) -> None:
 def _require_apart(
     record: AgentRecord, real: Path, layout: PlaneLayout, environment: Environment
 ) -> None:
-    """Refuse what overlaps a plane or what is the user's own. Raises: ConfigError."""
     if contains(layout.root, real) or contains(real, layout.root):
         raise ConfigError(
             f"the workspace {quote(str(record.workspace))} and the plane"
@@ -151,11 +139,8 @@ def _is_client_folder(directory: Path, environment: Environment) -> bool:
 def require_new_workspace(record: AgentRecord, environment: Environment) -> None:
     """Refuse what an agent that is there may have, and a new one does not need.
 
-    A directory around a bare plane, which policy would close to it; and one in what
-    looks like a plane, though nobody registered it.
-
-    Raises:
-        ConfigError: it is one of these.
+    A directory around a bare plane, and one in what looks like a plane, though nobody
+    registered it. Raises: ConfigError.
     """
     real = real_path(record.workspace)
     for directory in (real, *real.parents):
@@ -172,17 +157,13 @@ def require_new_workspace(record: AgentRecord, environment: Environment) -> None
 
 
 def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
-    """Refuse a child that could do more than its parent.
+    """Refuse a child that could do more than its parent. Raises: ConfigError.
 
-    Decisions are the strictest of both anyway; this is about what they are made
-    on: the child's workspace is its own directory in the plane, or the parent's;
-    its toolsets are among the parent's.
+    Decisions are the strictest of both anyway; this is about what they are made on:
+    workspace and toolsets.
 
     Threat: patterns are relative to the workspace of whoever acts. To a child that
     works in `docs/` the file `docs/keep.md`, which its parent may not write, is `keep.md`.
-
-    Raises:
-        ConfigError: workspace or toolsets exceed the parent's.
     """
     if not child.owns_workspace and real_path(child.workspace) != real_path(parent.workspace):
         raise ConfigError(
@@ -235,21 +216,17 @@ class NewAgent(Struct, frozen=True):
     toolsets: tuple[str, ...] | None = None
     permissions: Permissions = field(default_factory=Permissions)
     declared_in: str = ""
-    """The policy file that declares it, if one does."""
 
 
 class RemovedAgent(Struct, frozen=True):
     name: str
     kept: Path
-    """Where its declaration stands now. Its workspace was not touched."""
 
 
 class AgentStore(Struct, frozen=True):
-    """The agents under `agents/` of one plane.
+    """Each read checks the whole chain of parents; a broken one stops, it is never left out.
 
-    Each read checks the whole chain of parents; a broken one stops, it is never
-    left out. Changes hold the lock of `agents/`, so that no parent is removed
-    while a child is made.
+    Changes hold the lock of `agents/`: no parent is removed while a child is made.
     """
 
     layout: PlaneLayout
@@ -258,12 +235,7 @@ class AgentStore(Struct, frozen=True):
     """Of a bare plane: the agent that its configuration declares, and no `agent.json`."""
 
     def names(self) -> tuple[str, ...]:
-        """The names of all agents, sorted.
-
-        Raises:
-            ConfigError: an `agent.json` stands under a name that is none, there are
-                more than `limits.agents_max`, or `agents/` is not ours alone.
-        """
+        """Sorted. Raises: ConfigError: too many, no name, or `agents/` is not ours alone."""
         self._require_private()
         with host_errors("listing", self.layout.agents):
             try:
@@ -286,20 +258,11 @@ class AgentStore(Struct, frozen=True):
         return self._is_admin(name) or os.path.lexists(self.layout.agent_file(name))
 
     def read_all(self) -> tuple[AgentRecord, ...]:
-        """All agents by name.
-
-        Raises:
-            ConfigError: one of them does not load.
-        """
+        """By name. Raises: ConfigError."""
         return tuple(self.read(name) for name in self.names())
 
     def read(self, name: str) -> AgentRecord:
-        """Agent `name`.
-
-        Raises:
-            UsageError: there is none of that name.
-            ConfigError: it, or one of its ancestors, does not load.
-        """
+        """Raises: UsageError: there is none of that name. ConfigError: its chain does not load."""
         return self.lineage(name)[0]
 
     def chain(self, name: str) -> AgentChain:
@@ -321,10 +284,7 @@ class AgentStore(Struct, frozen=True):
         Sequence: directories → `agent.json`, exclusively. Of several that create
         one name exactly one succeeds.
 
-        Raises:
-            UsageError: a name, toolset, profile, parent or workspace that can't
-                be, or an agent of that name is there.
-            ConfigError: the workspace overlaps the plane, or exceeds the parent's.
+        Raises: UsageError; ConfigError: the workspace overlaps the plane, or exceeds the parent's.
         """
         from paddock.plane.tokens import remove_token  # noqa: PLC0415 - for few calls
 
@@ -347,10 +307,7 @@ class AgentStore(Struct, frozen=True):
         return record
 
     def change(self, new: NewAgent) -> AgentRecord:
-        """Declare an agent that is there anew, durably; its token and its own directory stay.
-
-        Raises: as `create`, but that it is there.
-        """
+        """Declare anew, durably; the token and the own directory stay. Raises: as `create`."""
         record, content = self.draft(new)
         with locked(self.layout.agents):
             self._require_private(new.name)
@@ -360,12 +317,9 @@ class AgentStore(Struct, frozen=True):
         return record
 
     def remove(self, name: str) -> RemovedAgent:
-        """Undeclare agent `name`: its `agent.json` is set aside, its token goes, all else stays.
+        """Its `agent.json` is set aside, its token goes, all else stays. A broken one can go too.
 
-        A broken declaration can be removed too.
-
-        Raises:
-            UsageError: there is none, or another agent has it as parent.
+        Raises: UsageError: there is none, or another agent has it as parent.
         """
         from paddock.plane.tokens import remove_token  # noqa: PLC0415 - for few calls
 
@@ -389,10 +343,7 @@ class AgentStore(Struct, frozen=True):
         return RemovedAgent(name, kept)
 
     def draft(self, new: NewAgent) -> tuple[AgentRecord, bytes]:
-        """What would be declared, as far as it can be said before anything is locked.
-
-        Raises: as `create`.
-        """
+        """What would be declared, as far as it can be told before locking. Raises: as `create`."""
         agent, workspace = self._plan(new)
         if self._is_admin(new.name):
             raise _exists(new.name, self.layout.admin_config)
@@ -509,7 +460,6 @@ def _toolsets(new: NewAgent, parent: AgentRecord | None) -> tuple[str, ...]:
 
 @contextmanager
 def _naming_options(file: Path) -> Generator[None]:
-    """Say which option was wrong, in place of a field of `file`, which is not written then."""
     try:
         yield
     except ConfigError as error:

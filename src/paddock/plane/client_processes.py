@@ -44,7 +44,7 @@ class ClientProcess(Struct, frozen=True):
 
 
 def note_client(environment: Environment, name: str) -> None:
-    """Leave a mark of the client `name` that this hook was started by; none where there is none.
+    """Leave a mark of the client that this hook was started by, if there is one.
 
     Claude Code says that it is one: a person may try the hook by hand, from whatever shell. No
     answer depends on the mark: what cannot be written is left.
@@ -102,7 +102,6 @@ def _ancestors() -> Iterator[ClientProcess]:
 
 
 def _read(pid: int) -> tuple[ClientProcess, int] | None:
-    """A process and its parent's number; None where there is none, or it may not be seen."""
     if pid <= 1:
         return None
     try:

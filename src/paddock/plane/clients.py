@@ -1,11 +1,4 @@
-"""A client's own configuration file: read, an edit of it shown, and written only as it was read.
-
-Our entries stand there among what belongs to others.
-
-Also here:
-
-- Where coding agents' clients keep their own files: a project's, and their user's.
-"""
+"""A client's own configuration file: read, an edit of it shown, and written only as it was read."""
 
 import difflib
 import os
@@ -76,9 +69,7 @@ class ClientFileEdit(Struct, frozen=True):
         Sequence: temporary beside it, with its mode → fsync → a look that the file is still
         what was read → rename → fsync of the directory.
 
-        Raises:
-            ConfigError: somebody else changed the file meanwhile; nothing was written.
-            HostError: it cannot be written.
+        Raises: ConfigError: somebody changed the file meanwhile. HostError.
         """
         path = self.file.path
         make_directories(path.parent)
@@ -130,13 +121,10 @@ class ClientFileEdit(Struct, frozen=True):
 
 
 def read_client_file(path: Path, *, follows: bool) -> ClientFile:
-    """Read a client's file.
+    """Raises: ConfigError: a link where none is followed, no regular file, too large.
 
     Threat: a cloned project whose settings file is a link has us write somewhere else.
     In the user's own directory a link is the user's, and what it leads to is edited.
-
-    Raises:
-        ConfigError: a link where none is followed, no regular file, too large.
     """
     if not follows:
         parent = path.parent
@@ -152,8 +140,6 @@ def read_client_file(path: Path, *, follows: bool) -> ClientFile:
     return ClientFile(real, content, _PRIVATE_MODE)
 
 
-# Paths alone.
-#
 # Sources: Claude Code's documentation of its settings, Codex's of its configuration. The hook's
 # lean path imports nothing of the plane, and names the variables again in `image.py`.
 

@@ -1,10 +1,4 @@
-"""Making a project's plane on first use, once, whole and durably.
-
-Also here:
-
-- `paddock init`: a project's policy file, its plane, its agent `main`.
-- Making a bare plane: a directory that governs itself, whole or not a plane at all.
-"""
+"""Making a plane, of a project or governing itself: once, whole and durably."""
 
 import os
 import re
@@ -59,7 +53,6 @@ from paddock.text.show import quote
 from paddock.values.decisions import Agent, PlaneKind
 
 MAIN_AGENT: Final = "main"
-"""The agent that every project's plane is made with."""
 
 _BUILDING_PREFIX: Final = ".new-"
 
@@ -71,14 +64,9 @@ class OpenedPlane(Struct, frozen=True):
 
 
 def open_plane(root: ProjectRoot, environment: Environment) -> OpenedPlane:
-    """The plane that governs `root`; a project's is made where there is none.
+    """The plane that governs `root`; made where there is none: of many processes one makes it.
 
-    Safe by many processes at once: one makes it, all get it.
-
-    Raises:
-        ConfigError: root and Paddock's own files overlap, the plane is another
-            project's, damaged, or writable by others.
-        HostError: it could not be made.
+    Raises: ConfigError, HostError.
     """
     layout = plane_for(root, environment)
     if layout.kind is PlaneKind.BARE:
@@ -107,8 +95,7 @@ def _is_whole(layout: PlaneLayout, root: Path) -> bool:
 def _build(layout: PlaneLayout, root: Path) -> None:
     """Sequence: everything in a directory beside it, fsynced → rename → fsync.
 
-    A crash leaves either nothing that counts (swept by the next builder) or the
-    whole plane.
+    A crash leaves nothing that counts (the next builder sweeps it), or the whole plane.
     """
     import shutil  # noqa: PLC0415 - for few calls
 
@@ -165,11 +152,9 @@ class InitResult(Struct, frozen=True):
     root: ProjectRoot
     plane: OpenedPlane
     policy_file: Path
-    """The project's policy, made or found."""
     made: tuple[Path, ...]
     """What this call made: the policy file, the plane, the agent's declaration."""
     trust: TrustRecord | None
-    """The trust that this call recorded; None where it recorded none."""
 
     @property
     def already(self) -> bool:
@@ -188,12 +173,7 @@ def init_project(
     that was there is not, unless it is byte for byte what would have been written.
     `record` puts that trust on record before it holds. A second time nothing changes.
 
-    Raises:
-        UsageError: `directory` can't be one, or is a bare plane.
-        ConfigError: it overlaps Paddock's own files, lies in a bare plane,
-            holds two policies, or its plane is damaged.
-        HostError: something could not be written. Also what `record` raises; then
-            nothing is trusted.
+    Raises: UsageError, ConfigError, HostError; what `record` raises: then nothing is trusted.
     """
     require_outside(directory, environment)
     _require_apart_from_planes(real_path(directory), environment)
@@ -249,7 +229,6 @@ def _is_ours_untrusted(root: ProjectRoot, environment: Environment) -> bool:
     return own is not None and own.content == POLICY_TEMPLATE and not own.trusted
 
 
-# What it is made of comes in as a `Blueprint`, and how it gets there as a `Builder`.
 # Everything is put in place first and the admin's configuration last: that file marks
 # a bare plane, so a crash before it leaves a directory that is no plane yet, and the
 # next `init` goes on from there. Nothing that stands there is ever removed or written
@@ -290,10 +269,8 @@ class Blueprint(Struct, frozen=True):
     """What a bare plane is made of. Paths are relative to its root, with `/`."""
 
     config: bytes
-    """`HOT/config/admin_config.json`, put there last."""
     files: Mapping[str, bytes]
-    """All others that are the same whenever the plane is made. The directories that they
-    stand in are in `directories`, or are made by the builder."""
+    """The same whenever the plane is made."""
     directories: tuple[str, ...] = BARE_DIRECTORIES
     leftovers: tuple[str, ...] = ()
     """Beginnings of the names of what a builder makes besides, each time another: records,
@@ -312,8 +289,6 @@ class Builder(Protocol):
 
 
 class PlainBuilder:
-    """Makes the blueprint's files, and nothing else."""
-
     def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
         for name, content in blueprint.files.items():
             if create_file(layout.root / name, content, FILE_MODE):
@@ -334,17 +309,11 @@ def make_bare_plane(
     environment: Environment,
     builder: Builder | None = None,
 ) -> MadePlane:
-    """Make `directory` (made itself where it is missing) a bare plane.
+    """Make `directory` a bare plane; one that is there already is left as it is.
 
-    Of several processes one makes it and all find it. A plane that is there already
-    is left as it is; it is not registered either, since whoever brought it may be
-    somebody else.
+    That one is not registered either: whoever brought it may be somebody else.
 
-    Raises:
-        UsageError: it holds something else, or is no directory.
-        ConfigError: it overlaps Paddock's own files or lies in another bare plane or in a
-            project, or others can write to it.
-        HostError: something could not be written.
+    Raises: UsageError, ConfigError, HostError.
     """
     require_outside(directory, environment)
     wanted = real_path(directory)
@@ -445,11 +414,7 @@ def _is_ours(
 
 
 def _build_bare(layout: PlaneLayout, blueprint: Blueprint, builder: Builder) -> Iterator[Path]:
-    """Put everything in its place; what is there already stays.
-
-    Sequence: directories, each fsynced in its parent → everything else, durable →
-    the configuration, by which it is a plane.
-    """
+    """Sequence: directories, each fsynced in its parent → all else → the configuration."""
     root = layout.root
     for name in blueprint.directories:
         with host_errors("making", root / name):

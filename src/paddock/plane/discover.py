@@ -1,11 +1,4 @@
-"""Which directory is worked on: from where the user stands to a project or bare plane.
-
-Also here:
-
-- What agents may work on and what governs them must not lie in each other.
-- The bare planes that this user made or accepted: kept in the user's state directory.
-- What a project's plane says about itself: `plane.json`.
-"""
+"""Which directory is worked on: from where the user stands to a project or bare plane."""
 
 import os
 import stat
@@ -59,14 +52,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def require_outside(root: Path, environment: Environment) -> None:
-    """Refuse a root that holds the user's Paddock files, or lies among them.
+    """Refuse a root that holds the user's Paddock files, or lies among them. Raises: ConfigError.
 
     Threat: what lies in a workspace can be written by an agent. State inside it
     would let the agent trust its own policy, edit its own ledger, or read the
     keys; a root inside the state directory is the same from the other side.
-
-    Raises:
-        ConfigError: they overlap.
     """
     real_root = real_path(root)
     for what, name, directory in (
@@ -95,9 +85,7 @@ FORMAT: Final = 1
 
 class PlaneIdentity(Struct, frozen=True):
     root: Path
-    """Real absolute path of the project."""
     id: str
-    """`layout.path_id` of the root."""
 
     def to_bytes(self) -> bytes:
         return write_object(_IdentityFile(FORMAT, str(self.root), self.id))
@@ -114,21 +102,13 @@ def identity_of(root: Path) -> PlaneIdentity:
 
 
 def read_identity(record: Path) -> PlaneIdentity | None:
-    """The identity in `record`, or None where there is no such file.
-
-    Raises:
-        ConfigError: it does not load, or is of another format.
-    """
+    """None where there is no such file. Raises: ConfigError."""
     content = read_file(record, limits.plane_record_bytes_max)
     return None if content is None else parse_identity(content, str(record))
 
 
 def parse_identity(content: bytes, file: str) -> PlaneIdentity:
-    """The identity that `content` states; `file` is for messages.
-
-    Raises:
-        ConfigError: as `read_identity`.
-    """
+    """`file` is for messages. Raises: ConfigError."""
     given = parse_file(content, file)
     read = given.convert(_IdentityFile)
     if read.format != FORMAT:
@@ -143,13 +123,10 @@ def parse_identity(content: bytes, file: str) -> PlaneIdentity:
 
 
 def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
-    """Refuse a plane that is another project's.
+    """Refuse a plane that is another project's. Raises: ConfigError.
 
     Threat: ids are cut hashes and files can be copied: without this, a project
     could come to be governed by another one's agents and history.
-
-    Raises:
-        ConfigError: root or id differ.
     """
     if found == identity_of(root):
         return
@@ -191,11 +168,9 @@ def is_registered_bare_plane(root: Path, environment: Environment) -> bool:
 
 
 def bare_planes_below(directory: Path, environment: Environment) -> tuple[str, ...]:
-    """Every bare plane registered below the real path `directory`, relative to it, sorted.
+    """Relative to it, sorted. Raises: HostError.
 
-    Also one that is not there any more: what came to stand in its place would count whole.
-
-    Raises: HostError where the records cannot be listed.
+    Also one that is gone: what came to stand in its place would count whole.
     """
     records = registry_directory(environment)
     with host_errors("listing", records):
@@ -242,8 +217,6 @@ PROJECT_MARKERS: Final = (*POLICY_MARKERS, ".git")
 
 
 class ProjectRoot(Struct, frozen=True):
-    """The directory that is worked on, as a real absolute path."""
-
     path: Path
     kind: PlaneKind
     accepted: bool = False
@@ -268,10 +241,7 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     else left in a directory where others can write (`/tmp/.git`), or that is theirs, are
     passed over.
 
-    Raises:
-        UsageError: `start` is no directory.
-        ConfigError: it is project and unregistered bare plane at once, its path is
-            not UTF-8, or a plane's record there does not load.
+    Raises: UsageError: `start` is no directory. ConfigError.
     """
     named = override or environment.plane
     directory = real_directory(named or start)
@@ -300,10 +270,7 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
 
 
 def name_of_root(start: Path, root: Path) -> Path:
-    """`root` by the name that `start` has for it: another than its own where a link leads there.
-
-    A client names files by the path that it was started with.
-    """
+    """The root as a client names it that was started at `start`, maybe through a link."""
     given = Path(os.path.abspath(start))
     for directory in (given, *given.parents):
         try:
@@ -315,12 +282,7 @@ def name_of_root(start: Path, root: Path) -> Path:
 
 
 def plane_for(root: ProjectRoot, environment: Environment) -> PlaneLayout:
-    """The layout of the plane that governs `root`; nothing is made.
-
-    Raises:
-        ConfigError: root and the user's Paddock files overlap, or the place of planes is
-            not UTF-8.
-    """
+    """Nothing is made. Raises: ConfigError."""
     require_outside(root.path, environment)
     if root.kind is PlaneKind.BARE:
         return PlaneLayout(root.path, PlaneKind.BARE)
@@ -337,12 +299,7 @@ def is_bare_plane(directory: Path) -> bool:
 
 
 def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
-    """Inside a project's plane: that project, whether it is still there or not.
-
-    Raises:
-        UsageError: `start` is no directory.
-        ConfigError: the plane's record does not load, or is another plane's.
-    """
+    """Inside a project's plane: that project, even if gone. Raises: UsageError, ConfigError."""
     plane = _plane_around(real_directory(start), environment)
     identity = None if plane is None else read_identity(plane / "plane.json")
     if plane is None or identity is None:
@@ -448,10 +405,7 @@ def _is_planted(directory: Path) -> bool:
 
 
 def _lstat(path: Path) -> os.stat_result | None:
-    """None where nothing stands; also where a parent may not be searched.
-
-    Nothing could be read from such a parent either.
-    """
+    """None where nothing stands; also where a parent may not be searched."""
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

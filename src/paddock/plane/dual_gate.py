@@ -2,8 +2,7 @@
 
 One half is governed (`tool_profile` in the plane's configuration, which no agent
 writes), the other is the operator's own shell (an environment variable). Pure:
-both come in as values, and what the gate found is a value too, so that a
-session's start, a status line and a report all say the same.
+both come in as values.
 """
 
 from collections.abc import Mapping
@@ -33,9 +32,7 @@ class DualGate(Struct, frozen=True):
     """What the gate found when the plane was opened; it is not asked again."""
 
     tool_profile: ToolProfile = "production"
-    """As the configuration has it."""
     variable: bool = False
-    """The environment's half holds."""
     accepted: bool = False
     """A bare plane that its user named or registered: only then does its profile count."""
 

@@ -1,10 +1,4 @@
-"""What the process was started with, read once.
-
-Also here:
-
-- Names of directories, resolved where the user stands: before any agent acts.
-- Where keys lie: with the user's configuration, never in a plane or a project.
-"""
+"""What the process was started with, read once."""
 
 import os
 import pwd
@@ -24,20 +18,12 @@ from paddock.values.decisions import PlaneKind
 
 
 def real_path(path: Path) -> Path:
-    """`path` absolute, links resolved as far as it exists."""
-    # Nothing that this is asked about can be swapped by an agent: the user's own
-    # directories, and roots before they are opened.
+    # No agent can swap these: the user's own directories, and roots before they are opened.
     return Path(os.path.realpath(path))  # noqa: TID251 - no agent's name, see above
 
 
 def real_directory(path: Path) -> Path:
-    """`path` absolute with every link resolved.
-
-    Raises:
-        UsageError: nothing stands there, or no directory.
-        ConfigError: its name is not UTF-8, so that no ledger could hold it.
-        HostError: it can't be reached.
-    """
+    """Every link resolved. Raises: UsageError, ConfigError (its name is not UTF-8), HostError."""
     try:
         real = Path(os.path.realpath(path, strict=True))  # noqa: TID251 - no agent's name
         is_directory = stat.S_ISDIR(os.stat(real).st_mode)
@@ -54,13 +40,7 @@ def real_directory(path: Path) -> Path:
 
 
 def require_utf8(path: Path, variable: str = "") -> None:
-    """Refuse a path that UTF-8 cannot say: records and ledgers hold text.
-
-    `variable` names the one that chooses another place.
-
-    Raises:
-        ConfigError: it has bytes that are not UTF-8.
-    """
+    """Records and ledgers hold text. For the hint: `variable` chooses another place."""
     try:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
@@ -82,7 +62,6 @@ class Environment(Struct, frozen=True):
     plane: Path | None = None
     """The project or bare plane that `PADDOCK_PLANE` names."""
     risky_tools: bool = False
-    """The environment's half of the dual gate holds."""
     variables: tuple[tuple[str, str], ...] = ()
     """All of them: what of it a command gets is decided by an allow-list."""
 
@@ -100,7 +79,6 @@ class Environment(Struct, frozen=True):
 
     @property
     def user_config(self) -> Path:
-        """The user's own policy and settings, whether the file exists or not."""
         return self.config_home / "config.toml"
 
 
@@ -109,20 +87,15 @@ def process_environment() -> Environment:
 
 
 def process_variables() -> Mapping[str, str]:
-    """The variables of this process as they are now: keys and addresses of models."""
     return dict(os.environ)
 
 
 def read_environment(variables: Mapping[str, str]) -> Environment:
-    """The environment that `variables` (normally `os.environ`) describes.
+    """`variables` is normally `os.environ`. Raises: ConfigError.
 
     A relative `XDG_STATE_HOME` or `XDG_CONFIG_HOME` counts as not set, as the XDG
     Base Directory Specification 0.8 says. `PADDOCK_PLANE` may be relative to the
     current directory, as `--plane` may.
-
-    Raises:
-        ConfigError: no home directory is known, `PADDOCK_HOME` is relative, or the places
-            that follow are not UTF-8.
     """
     home = _home(variables)
     state = _xdg(variables, "XDG_STATE_HOME", home / ".local" / "state")
@@ -177,10 +150,7 @@ def _paddock_home(variables: Mapping[str, str]) -> Path | None:
 
 
 def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: LedgerName) -> Path:
-    """The file of the key that signs the checkpoints of this plane's ledger `ledger`.
-
-    Only the name: whoever makes the key gives it mode 0600 and its directory 0700.
-    """
+    """Only the name: whoever makes the key gives it mode 0600 and its directory 0700."""
     return environment.config_home / "keys" / f"{plane_title(layout)}.{ledger}.key"
 
 

@@ -1,7 +1,5 @@
 """What a project's policy grants beyond what holds without it: what `paddock trust` shows.
 
-Without it hold the defaults, under the user's own configuration where there is one.
-
 Threat: trust is an answer to this list. What a file could loosen and the list
 does not name, a clone could slip in; what a file could make the terminal hide,
 it would. So every key that can loosen anything is looked at, and every text of
@@ -51,7 +49,6 @@ class Grant(Struct, frozen=True):
 
     text: str
     where: str = ""
-    """`line N` where one line is responsible."""
 
     def __str__(self) -> str:
         return f"{self.text} ({self.where})" if self.where else self.text
@@ -69,13 +66,7 @@ class _Held(Struct, frozen=True):
 
 
 def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant, ...]:
-    """Everything in `file` that loosens what holds without it; empty if nothing does.
-
-    `user` is the user's configuration.
-
-    Raises:
-        ConfigError: a file does not load; then there is nothing to trust.
-    """
+    """Everything in `file` that loosens what holds without it. Raises: ConfigError."""
     held = _held(user)
     document = _read(file, held)
     return (
@@ -91,12 +82,9 @@ def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant
 
 
 def list_restraints(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant, ...]:
-    """What the path lists and profiles in `file` say as strictly as what holds, or more so.
+    """What path lists and profiles say as strictly as what holds; not all that tightens.
 
-    Not everything that tightens: nobody has to agree to that.
-
-    Raises:
-        ConfigError: a file does not load.
+    Raises: ConfigError.
     """
     held = _held(user)
     document = _read(file, held)

@@ -46,11 +46,7 @@ class JsonFile(Struct, frozen=True):
     source: bytes = b""
 
     def convert(self, type_: type[T]) -> T:
-        """The members as a value of this type.
-
-        Raises: ConfigError with file, line and field: a member that is missing or unknown, a
-            value of another type or out of range, half of a surrogate pair.
-        """
+        """Raises: ConfigError with file, line and field."""
         if has_half_character(cast("Json", self.members)):
             way = _way_to_half(cast("Json", self.members), ())
             raise self.error(way, "a text holds half of a surrogate pair", "write whole characters")
@@ -182,12 +178,7 @@ def _shown(value: Json) -> str:
 
 
 def parse_file(content: bytes, file: str) -> JsonFile:
-    """The one JSON object that a file is.
-
-    Raises:
-        ConfigError: not UTF-8, not JSON, not an object, nested too deep, a key
-            given twice anywhere, NaN or Infinity.
-    """
+    """Raises: ConfigError: not one strict JSON object."""
     try:
         text = content.decode("utf-8")
         value = read_json(text)

@@ -83,7 +83,6 @@ class PlaneLayout(Struct, frozen=True):
 
     @property
     def record(self) -> Path:
-        """What a project's plane says about itself: whose it is."""
         return self.root / "plane.json"
 
     def agent_directory(self, name: str) -> Path:
@@ -96,7 +95,6 @@ class PlaneLayout(Struct, frozen=True):
         return self.agent_directory(name) / "workspace"
 
     def ledger_paths(self) -> Mapping[LedgerName, Path]:
-        """Every ledger by its name, in the order in which they are shown."""
         return {
             LedgerName.GOVERNANCE: self.hot / "ledger" / "governance.jsonl",
             LedgerName.PACKAGES: self.hot / "ledger" / "packages.jsonl",
@@ -138,11 +136,9 @@ def path_id(path: Path) -> str:
 
 
 def plane_name(root: Path) -> str:
-    """`<name>-<id>` of the plane of the project at the real path `root`.
+    """`<name>-<id>`. The name is for people; the id tells projects of one name apart.
 
-    The name is for people: lower case, only `a-z0-9._-`, at most 40 characters.
-    The id tells projects of one name apart; that two paths never share a plane is
-    checked against the record inside it.
+    That two paths never share a plane is checked against the record inside it.
     """
     name = re.sub(r"[^a-z0-9._-]+", "-", root.name.lower())[:_NAME_CHARS_MAX].strip("._-")
     return f"{name or 'root'}-{path_id(root)}"

@@ -35,7 +35,6 @@ def plane_created(layout: PlaneLayout, root: Path) -> Entry:
 
 
 def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
-    """A policy came into force, made from `files`; `policy_digest` is the whole one's."""
     return Entry(
         event_type=POLICY_LOADED,
         reason="the policy in force was loaded",
@@ -81,10 +80,7 @@ def policy_trust_found(record: TrustRecord) -> Entry:
 def config_changed(
     before: Mapping[str, Json], files: Mapping[str, Json], config: AdminConfig
 ) -> Entry:
-    """The plane's configuration, `files` by their names, is another than was recorded last.
-
-    The newest such entry holds the digest of every file, changed or not.
-    """
+    """The newest such entry holds the digest of every file, changed or not."""
     changed = sorted(name for name in {*before, *files} if before.get(name) != files.get(name))
     permissions = config.permissions
     return Entry(

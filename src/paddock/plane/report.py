@@ -14,7 +14,6 @@ from paddock.plane.trust import PolicyFiles
 from paddock.values.calls import Json
 
 MADE_WITH_DEV: Final = "made with --dev: nobody approves what changes this plane"
-"""What every place says that shows such a plane."""
 
 
 class WhereReport(Struct, frozen=True):
@@ -25,9 +24,7 @@ class WhereReport(Struct, frozen=True):
     ledgers: Mapping[LedgerName, Path]
     user_config: Path
     gate: DualGate | None = None
-    """Of a bare plane: what the dual gate found."""
     made_with_dev: bool = False
-    """Whether nobody approves what changes the plane."""
 
     def as_json(self) -> dict[str, Json]:
         """`{root, plane, policy[] or null, ledgers{name: path}, user_config}`.

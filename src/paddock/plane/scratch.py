@@ -38,12 +38,7 @@ class Cleaned(Struct, frozen=True):
 
 
 def make_folder(root: Path, *, ignored: bool) -> bool:
-    """Make `agent_sandbox/` with its `.gitignore`; whether anything was missing.
-
-    Raises:
-        ConfigError: something else stands there, or a link.
-        HostError: it cannot be made.
-    """
+    """Whether anything was missing. Raises: ConfigError: something else stands there. HostError."""
     made = False
     with host_errors("making", root / FOLDER):
         try:
@@ -98,13 +93,7 @@ def remove_empty_folder(root: Path) -> None:
 
 
 def new_folder(root: Path, topic: str, today: date, *, ignored: bool) -> Path:
-    """Make the folder of a topic; one that is there already is as good.
-
-    Raises:
-        UsageError: a topic that can't be a folder's name.
-        ConfigError: something else stands there, or a link.
-        HostError: it cannot be made.
-    """
+    """One that is there is as good. Raises: UsageError, ConfigError, HostError."""
     if not _TOPIC.fullmatch(topic):
         raise UsageError(
             f"{quote(topic)} cannot be a topic",
@@ -129,12 +118,7 @@ def parse_age(text: str) -> int:
 
 
 def clean(root: Path, days: int, today: date, *, dry_run: bool) -> Cleaned:
-    """Remove the folders whose name is a date more than `days` ago, and nothing else.
-
-    Raises:
-        ConfigError: `agent_sandbox` is no directory.
-        HostError: it cannot be looked at.
-    """
+    """Remove folders named by a date more than `days` ago. Raises: ConfigError, HostError."""
     if not os.path.lexists(root / FOLDER):
         return Cleaned(())
     removed: list[str] = []

@@ -20,7 +20,7 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 def session_lock(
     layout: PlaneLayout, environment: Environment, session_id: str
 ) -> Generator[None, None, None]:
-    """Hold a session. `session_id` is one of our own making, so a file name.
+    """`session_id` is one of our own making, so a file name.
 
     The lock's file stands with the user's own state, where no agent works. flock(2)
     goes with the descriptor, so a killed holder leaves none behind.

@@ -125,7 +125,5 @@ _BODY: Final = b"""\
 """
 
 POLICY_TEMPLATE: Final = _PROJECT_HEAD + _BODY
-"""A project's `paddock.toml`."""
 
 BARE_POLICY_TEMPLATE: Final = _BARE_HEAD + _BODY.replace(b"the project's root", b"the root")
-"""A bare plane's `HOT/config/policy.toml`."""

@@ -34,10 +34,7 @@ def token_path(layout: PlaneLayout, environment: Environment, agent: str) -> Pat
 
 
 def make_token(layout: PlaneLayout, environment: Environment, agent: str) -> str:
-    """Make a token for an agent, in place of the one it had; mode 0600.
-
-    Raises: ConfigError: others can write to the directory. HostError.
-    """
+    """In place of the one it had; mode 0600. Raises: ConfigError, HostError."""
     path = token_path(layout, environment, agent)
     make_directories(path.parent)
     require_private(path.parent)
@@ -66,8 +63,6 @@ def remove_token(layout: PlaneLayout, environment: Environment, agent: str) -> N
 
 
 class Bearer(NamedTuple):
-    """Whose token it is, as far as anybody can tell."""
-
     agent: str | None
     unread: tuple[PaddockError, ...] = ()
     """What is wrong with files that are no token's; whatever stands in them counts for nothing."""

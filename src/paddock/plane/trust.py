@@ -3,11 +3,6 @@
 Kept in the user's state directory, out of every agent's reach. A file is trusted
 by its real path and by the digest of its bytes: a copy elsewhere, or one changed
 byte, is another file.
-
-Also here:
-
-- The policy files in force: which they are, their bytes, and whether they are trusted.
-- What a bare plane's configuration wants beyond the defaults: what `paddock trust` shows of it.
 """
 
 from datetime import UTC, datetime
@@ -53,7 +48,7 @@ class TrustRecord(Struct, frozen=True):
 
 
 def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAnswer:
-    """Whether the user trusts exactly `content` at `file`. Never raises for what is stored.
+    """Never raises for what is stored.
 
     Threat: a clone brings a policy file, a pull or an agent changes it: both
     have another digest than the one that was accepted. A trust store that
@@ -78,27 +73,18 @@ def is_trusted(file: Path, content: bytes, environment: Environment) -> bool:
 
 
 def find_trust_record(file: Path, content: bytes, environment: Environment) -> TrustRecord | None:
-    """The record by which exactly `content` at `file` is trusted, if it is."""
     if not is_trusted(file, content, environment):
         return None
     return _read_record(_real(file), environment)
 
 
 def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
-    """The trust in `content` at `file`: what is put on record before `write_trust`.
-
-    Give the bytes that were shown, not the file's newest: the answer was about those.
-    """
+    """Give the bytes that were shown, not the file's newest: the answer was about those."""
     return TrustRecord(_real(file), digest_of(content), now.astimezone(UTC).isoformat())
 
 
 def write_trust(record: TrustRecord, environment: Environment) -> None:
-    """Trust what `record` names from now on, in place of what was trusted there.
-
-    Raises:
-        ConfigError: others can write the trust store.
-        HostError: it could not be written.
-    """
+    """In place of what was trusted there. Raises: ConfigError, HostError."""
     path = _record_path(record.path, environment)
     make_directories(path.parent)
     require_private(path.parent)
@@ -110,11 +96,7 @@ def write_trust(record: TrustRecord, environment: Environment) -> None:
 
 
 def parse_trust(content: bytes, file: str) -> TrustRecord:
-    """The record that `content` is; `file` is for messages.
-
-    Raises:
-        ConfigError: it does not load.
-    """
+    """`file` is for messages. Raises: ConfigError."""
     read = parse_file(content, file).convert(_TrustFile)
     return TrustRecord(Path(read.path), read.digest, read.trusted_at)
 
@@ -156,7 +138,6 @@ class PolicyFile(Struct, frozen=True):
     content: bytes
     trusted: bool
     reason: str = ""
-    """Why it is not trusted; empty exactly when `trusted`."""
 
     @property
     def digest(self) -> str:
@@ -168,9 +149,7 @@ class PolicyFiles(Struct, frozen=True):
 
     kind: PlaneKind
     project: PolicyFile | None
-    """The project's or the bare plane's own."""
     user: PolicyFile | None
-    """The user's configuration; always trusted."""
     planes_below: tuple[str, ...] = ()
     """The bare planes that are registered below the workspace, relative to it."""
 
@@ -179,12 +158,7 @@ class PolicyFiles(Struct, frozen=True):
 
 
 def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFiles:
-    """The policy files for `root`, each read once.
-
-    Raises:
-        ConfigError: one is no regular file, too large or unreadable, or a project
-            has both `paddock.toml` and `paddock.json`.
-    """
+    """Each file is read once. Raises: ConfigError."""
     return PolicyFiles(
         kind=root.kind,
         project=read_own_policy(root, environment),
@@ -194,11 +168,7 @@ def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFile
 
 
 def own_policy_path(root: ProjectRoot) -> Path:
-    """Where the root's own policy stands, or would stand.
-
-    Raises:
-        ConfigError: it stands twice, as TOML and as JSON.
-    """
+    """Where it stands, or would stand. Raises: ConfigError: it is there as TOML and as JSON."""
     toml = root.path / PROJECT_POLICY
     if root.kind is PlaneKind.BARE:
         toml = PlaneLayout(root.path, PlaneKind.BARE).config / "policy.toml"
@@ -231,15 +201,10 @@ def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile |
 
 
 def read_user_policy(environment: Environment) -> PolicyFile | None:
-    """The user's own policy and settings, if there are any.
+    """Read the user's own policy and settings. Raises: ConfigError, HostError.
 
     Threat: it counts whole, and commands of it run when a ledger is signed or anchored.
     Whoever can write it, or put a key beside it, is the user.
-
-    Raises:
-        ConfigError: others can write it, its directory or that of the keys; it is no
-            regular file, too large or unreadable.
-        HostError: the system failed to read.
     """
     # People keep their configuration as links into a repository of their own.
     directory = real_path(environment.config_home)

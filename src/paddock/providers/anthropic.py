@@ -1,10 +1,4 @@
-"""Anthropic's models, by the Messages API and the official SDK.
-
-Also here:
-
-- The Messages API: requests as it wants them, messages as turns.
-- A streamed message of the Messages API, put together event by event.
-"""
+"""Anthropic's models, by the Messages API and the official SDK."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -90,10 +84,7 @@ class MessageAssembly:
         return self._is_complete
 
     def feed(self, event: Mapping[str, Json]) -> str:
-        """Take one event; the text in it.
-
-        Raises: ProviderError for an event that cannot come now.
-        """
+        """The text in it. Raises: ProviderError for an event that cannot come now."""
         kind = as_text(event.get("type"))
         if kind not in _EVENTS:
             return ""  # New kinds may be added to the API; none of them ends a message.
@@ -291,12 +282,9 @@ def _call_block(call_id: str, name: str, arguments: Mapping[str, Json]) -> dict[
 
 
 class AnthropicWire(Struct, frozen=True):
-    """The API's words; the client is made by `paddock.providers.anthropic`."""
-
     model: str
     issue: Issue
     always: Mapping[str, Json]
-    """Members of every request's body."""
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
         """The request's body.
@@ -314,7 +302,6 @@ class AnthropicWire(Struct, frozen=True):
         return MessageAssembly()
 
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
-        """The turn. Raises: ProviderError where this is no message."""
         if message.get("type") != "message" or not isinstance(message.get("content"), list):
             raise ProviderError("anthropic sent no message", kind=FailureKind.BROKEN)
         reader = CallReader(prepared.request, prepared.issued)
@@ -388,7 +375,6 @@ class _Wire(AnthropicWire, frozen=True):
     takes_ambient: bool
 
     def connect(self, key: Key) -> Client:
-        """Load the SDK and make its client. Raises: ConfigError."""
         import anthropic
         import httpx2
 

@@ -2,10 +2,6 @@
 
 One lock for the whole tree: a reservation looks at every scope from the call up to
 the session and takes from all of them, or from none.
-
-Also here:
-
-- How many tokens a request may hold, without asking anybody.
 """
 
 import threading
@@ -29,8 +25,6 @@ from paddock.values.models import (
 
 
 class _Tree:
-    """Every scope's account, and the lock that they are changed under."""
-
     def __init__(self, mode: BudgetMode) -> None:
         self.mode = mode
         self.lock = threading.Lock()
@@ -39,7 +33,6 @@ class _Tree:
         """Scopes of which it was said that they are short."""
 
     def add(self, account: Account) -> int:
-        """A new scope; the place of its account."""
         with self.lock:
             self.accounts.append(account)
             return len(self.accounts) - 1
@@ -73,7 +66,6 @@ class Budget:
 
     @property
     def account(self) -> Account:
-        """This scope's tokens now."""
         with self._tree.lock:
             return self._tree.accounts[self._places[0]]
 
@@ -92,9 +84,7 @@ class Budget:
 
         With `at_least`, whatever is free between the two is granted: `TokenReservation.granted`.
 
-        Raises:
-            BudgetExhaustedError: in mode `enforce`, where a scope has too little.
-            ValueError: a negative number, or `at_least` above `tokens`.
+        Raises: BudgetExhaustedError: in mode `enforce`, where a scope has too little. ValueError.
         """
         if tokens < 0 or (at_least is not None and not 0 <= at_least <= tokens):
             raise ValueError(f"a reservation of {tokens} tokens, at least {at_least}")
@@ -118,7 +108,6 @@ class Budget:
         return max(needed, min(tokens, free))
 
     def settle(self, reserved: int, used: int) -> None:
-        """Give a reservation back and spend what was used. Called by `TokenReservation`."""
         with self._tree.lock:
             chain = self._tree.chain(self._places)
             self._tree.put(self._places, plan_settle(chain, reserved, used))
@@ -149,7 +138,6 @@ class TokenReservation:
         self._settle(max(0, used.total))
 
     def release(self) -> None:
-        """Give all of it back: nothing was sent."""
         self._settle(0)
 
     def _settle(self, used: int) -> None:
@@ -167,7 +155,6 @@ class TokenReservation:
 
 
 def session_budget(limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE) -> Budget:
-    """The topmost scope."""
     tree = _Tree(mode)
     return Budget(tree, (tree.add(Account("session", limit)),))
 

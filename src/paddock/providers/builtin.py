@@ -4,13 +4,6 @@ It recognises requests for Paddock's own tools, in plain English or written out,
 calls them one step after another, and answers from their results. It remembers
 nothing but the conversation in the request, calls only tools that the request
 offers, and says so when it does not understand.
-
-Also here:
-
-- What the built-in model says.
-- The built-in model's answers where a schema says what they must look like.
-- The built-in model's exact way of asking: `tool name=value`, or `tool {"name": value}`.
-- What a person asks for in plain English: the rules by which the built-in model reads.
 """
 
 import json
@@ -103,7 +96,6 @@ def small_talk(sentence: str, tools: Iterable[str]) -> str:
 
 
 def is_help(sentence: str) -> bool:
-    """Whether it is asked what it can do: a question, however it ends."""
     return _HELP.fullmatch(sentence.strip()) is not None
 
 
@@ -113,7 +105,6 @@ def _first_example(tools: Iterable[str]) -> str:
 
 
 def help_text(tools: Iterable[str]) -> str:
-    """Who it is, and a sentence for each tool that it can call here."""
     there = list(tools)
     if not there:
         return f"{WHO} I have no tools here, so there is nothing that I can look up or do."
@@ -123,12 +114,10 @@ def help_text(tools: Iterable[str]) -> str:
 
 
 def not_understood(sentence: str, tools: Iterable[str]) -> str:
-    """For a sentence that no rule knows."""
     return f"I do not understand {quote(sentence)}.\n{help_text(tools)}"
 
 
 def not_here(wishes: Wishes, tools: Sequence[str]) -> str:
-    """For a request that is understood, and whose tools this agent does not have."""
     wanted = " or ".join(dict.fromkeys(wish.tool for wish in wishes))
     have = ", ".join(tools) or "none"
     return f"That needs the tool {wanted}, which I do not have here. My tools are: {have}."
@@ -319,7 +308,6 @@ def fit_answer(output: OutputSchema, sentence: str, answer: str) -> Mapping[str,
 
 
 def speech_act(sentence: str) -> str:
-    """`greeting`, `question`, `command` or `statement`."""
     if is_help(sentence):
         return "question"
     if small_talk(sentence, ()):

@@ -14,14 +14,11 @@ from paddock.values.calls import Json
 
 
 class Wish(Struct, frozen=True):
-    """One way to do what was asked."""
-
     tool: str
     arguments: Mapping[str, Json]
 
 
 Wishes = tuple[Wish, ...]
-"""Ways to do the same thing, best first."""
 
 Match = re.Match[str]
 
@@ -101,7 +98,6 @@ def unquoted(text: str) -> str:
 
 
 def _path(found: Match) -> str:
-    """The path that was named; the root where none was."""
     given = found.groupdict().get("path")
     return _clean(given) if given else "."
 
@@ -113,7 +109,6 @@ def _clean(given: str) -> str:
 
 
 def mean_list_packages(found: Match) -> Wishes:
-    """What is installed."""
     return (Wish("list_packages", {}),)
 
 
@@ -123,7 +118,6 @@ def mean_gate_check(found: Match) -> Wishes:
 
 
 def mean_list_files(found: Match) -> Wishes:
-    """The files of a folder; a plane's own folders by their last name."""
     path = _path(found)
     in_plane = _FOLDERS.get(path.lower(), path)
     return (
@@ -202,7 +196,6 @@ def _regex(text: str) -> str:
 
 
 def mean_find(found: Match) -> Wishes:
-    """Files by their names, in a folder."""
     return _glob(unquoted(found["name"]), _path(found))
 
 
@@ -211,7 +204,6 @@ def mean_find_anywhere(found: Match) -> Wishes:
 
 
 def mean_find_glob(found: Match) -> Wishes:
-    """Files by a pattern."""
     return _glob(found["glob"], _path(found))
 
 
@@ -241,7 +233,6 @@ def mean_shell(found: Match) -> Wishes:
 
 
 def mean_shell_text(found: Match) -> Wishes:
-    """A command in quotation marks."""
     return _run(unquoted(found["text"]))
 
 
@@ -250,7 +241,6 @@ def _run(command: str) -> Wishes:
 
 
 def mean_ledger(found: Match) -> Wishes:
-    """Entries of a ledger: which, of which type, how many."""
     said = found[0]
     arguments: dict[str, Json] = {}
     event, ledger = _event(said)

@@ -45,10 +45,7 @@ class RecordedRequest(Struct, frozen=True):
 
 
 def parse_cassette(content: str, file: str) -> tuple[RecordedRequest, ...]:
-    """The exchanges of a cassette.
-
-    Raises: ConfigError with file and line where it is none.
-    """
+    """Raises: ConfigError with file and line."""
     found: list[RecordedRequest] = []
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
@@ -88,8 +85,6 @@ class _Line(Struct, frozen=True):
 
 
 class CassetteRecorder:
-    """Makes the transport that records for a key; `write` takes one line."""
-
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
 
@@ -98,8 +93,6 @@ class CassetteRecorder:
 
 
 class Player:
-    """Makes the transport that plays, whatever the key."""
-
     def __init__(self, exchanges: tuple[RecordedRequest, ...]) -> None:
         self.transport = PlayingTransport(exchanges)
 
@@ -150,14 +143,12 @@ class RecordingTransport(httpx2.AsyncBaseTransport):
         self._write = write
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send it, and listen to the answer while it is read."""
         response = await self._inner.handle_async_request(request)
         body = _Listening(response, self._key, request, self._write)
         headers = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
         return httpx2.Response(response.status_code, headers=headers, stream=body)
 
     async def aclose(self) -> None:
-        """Close the network."""
         await self._inner.aclose()
 
 
@@ -210,10 +201,7 @@ class PlayingTransport(httpx2.AsyncBaseTransport):
         self._left = list(exchanges)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The recorded response.
-
-        Raises: ProviderError, SCRIPT, where there is none for this request.
-        """
+        """Raises: ProviderError, SCRIPT, where there is none for this request."""
         asked: Json = json.loads(request.content)
         wanted = (request.method, request.url.path, asked)
         for place, each in enumerate(self._left):

@@ -22,7 +22,6 @@ PROVIDERS: Final = ("builtin", "scripted", "anthropic", "openai")
 APIS: Final = ("responses", "chat")
 
 ReadScript = Callable[[str], str]
-"""Text of the script that a path names."""
 TransportFor = Callable[[Key], "httpx2.AsyncBaseTransport"]
 
 

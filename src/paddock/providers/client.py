@@ -1,11 +1,4 @@
-"""A provider behind an SDK: one request, one stream, one turn, whatever the wire.
-
-Also here:
-
-- What both SDKs have in common: their errors, converted in one place.
-- Waiting for a server in a way that can be stopped.
-- What goes to an address that a configuration names: our own headers, and no other.
-"""
+"""A provider behind an SDK: one request, one stream, one turn, whatever the wire."""
 
 import asyncio
 import json
@@ -61,10 +54,7 @@ class LoopThread:
         self._is_closed = False
 
     def submit(self, work: Coroutine[object, object, T]) -> Future[T]:
-        """Start `work` on the loop.
-
-        Raises: ProviderError where the loop is closed.
-        """
+        """Raises: ProviderError where the loop is closed."""
         with self._lock:
             if self._is_closed:
                 work.close()
@@ -112,7 +102,6 @@ class Exchange:
 
     @property
     def text(self) -> str:
-        """What has been handed to the waiting thread."""
         return "".join(self._seen)
 
     def piece(self, text: str) -> None:
@@ -120,10 +109,7 @@ class Exchange:
             self._arrived.put(text)
 
     def wait(self, loop: LoopThread, work: Coroutine[object, object, T]) -> T | None:
-        """Run `work` to its end and return what it came to; None where it was cancelled.
-
-        Raises: what `work` raises, and what the sink raises; then `work` is stopped.
-        """
+        """None where cancelled. Raises: what `work` or the sink raises; then `work` is stopped."""
         try:
             future = loop.submit(_in_time(work))
         except ProviderError:
@@ -296,21 +282,15 @@ def _number(text: str) -> float | None:
 
 
 class ApiResponse(Protocol):
-    """What is used of both SDKs' streaming responses."""
-
     @property
     def headers(self) -> Mapping[str, str]:
         """By lower-case name."""
         ...
 
-    def iter_bytes(self) -> AsyncIterator[bytes]:
-        """The body as it arrives."""
-        ...
+    def iter_bytes(self) -> AsyncIterator[bytes]: ...
 
 
 class Client:
-    """An SDK's client with its key; of its API the one call that is used."""
-
     def __init__(self, sdk: Any, resource: Any, errors: SdkErrors) -> None:
         self.errors = errors
         self._sdk = sdk
@@ -329,10 +309,7 @@ class Assembly(Protocol):
     """A stream's events put together to the message that they are parts of."""
 
     def feed(self, event: Mapping[str, Json]) -> str:
-        """Take one event; the piece of text in it, or "".
-
-        Raises: ProviderError, BROKEN, where it cannot come here.
-        """
+        """The text in it, or "". Raises: ProviderError, BROKEN, where it cannot come here."""
         ...
 
     def done(self) -> None:
@@ -367,17 +344,11 @@ class Wire(Protocol):
         ...
 
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
-        """The turn that a whole message is.
-
-        Raises: ProviderError where the message is an error, or none at all.
-        """
+        """Raises: ProviderError where the message is an error, or none at all."""
         ...
 
     def connect(self, key: Key) -> Client:
-        """Load the SDK and make its client.
-
-        Raises: ConfigError where it is not installed, or base_url is no address.
-        """
+        """Raises: ConfigError where the SDK is not installed, or base_url is no address."""
         ...
 
 
@@ -399,10 +370,7 @@ class SdkProvider:
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
     ) -> ModelTurn:
-        """The model's turn; cancelled, its connection is closed at once.
-
-        Raises: ProviderError; ConfigError where the SDK is missing or the output schema is none.
-        """
+        """Cancelled, its connection is closed at once. Raises: ProviderError; ConfigError."""
         if request.output is not None:
             require_schema(request.output)
         prepared = self._wire.prepare(request)
@@ -453,7 +421,6 @@ class SdkProvider:
         return assembly.message()
 
     def _data(self, event: SseEvent) -> Mapping[str, Json]:
-        """An event's object. Raises: ProviderError where it reports an error."""
         data = _object(event.data, self.name)
         if event.name == "error" or data.get("type") == "error" or data.get("error"):
             raise error_of(data, self._key, self.name)

@@ -1,9 +1,4 @@
-"""The one error family of every provider, whatever its SDK raises.
-
-Also here:
-
-- Stopping what runs in another thread.
-"""
+"""The one error family of every provider, whatever its SDK raises."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -17,8 +12,6 @@ from paddock.values.calls import Cancel
 
 
 class FailureKind(StrEnum):
-    """What went wrong; says whether sending the same request again may help."""
-
     CONNECTION = "connection"
     TIMEOUT = "timeout"
     BROKEN = "broken"
@@ -137,7 +130,6 @@ HINTS: Final = {
 
 
 def missing_sdk(name: str) -> HostError:
-    """The error where an SDK was not installed: it is an extra."""
     return HostError(
         f"the provider '{name}' needs the package '{name}'",
         hint=f"pip install 'paddock[{name}]'",
@@ -145,7 +137,6 @@ def missing_sdk(name: str) -> HostError:
 
 
 def no_address(base_url: str, error: Exception, example: str) -> ConfigError:
-    """The error where an SDK does not take the address of a server of one's own."""
     return ConfigError(
         f"base_url {quote(base_url)} is no address: {error}", hint=f"such as {example}"
     )
@@ -162,7 +153,6 @@ class CancelToken:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether to stop."""
         return self._event.is_set()
 
     def cancel(self) -> None:
@@ -187,7 +177,6 @@ class CancelToken:
         return _Removal(self, key)
 
     def remove(self, key: int) -> None:
-        """Forget a callback that was not called."""
         with self._lock:
             self._callbacks.pop(key, None)
 

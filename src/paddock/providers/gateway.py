@@ -51,8 +51,6 @@ def plan_wait(
 
 
 class Wait(Protocol):
-    """Lets time pass."""
-
     def __call__(self, seconds: float, cancel: Cancel | None, /) -> bool:
         """Return after that long, or early and true when cancelled."""
         ...
@@ -61,8 +59,7 @@ class Wait(Protocol):
 Pay = Callable[[Callable[[], ModelTurn]], ModelTurn]
 """Makes one attempt, and pays for it: calls what it is given, once, and hands on what comes.
 
-Raises: BudgetExhaustedError where the budget does not cover it; then nothing was sent.
-"""
+Raises: BudgetExhaustedError: nothing was sent."""
 
 
 def _for_nothing(send: Callable[[], ModelTurn]) -> ModelTurn:
@@ -70,8 +67,6 @@ def _for_nothing(send: Callable[[], ModelTurn]) -> ModelTurn:
 
 
 class Gateway:
-    """A provider whose failures on the way are retried. A context manager."""
-
     def __init__(
         self,
         provider: Provider,
@@ -106,9 +101,8 @@ class Gateway:
         Each attempt is made through `pay`. Cancelled, also while waiting: a turn with
         `Stop.CANCELLED`.
 
-        Raises: ProviderError, the last one, its message saying how often it was tried, and
-            what the budget lacked for another attempt; BudgetExhaustedError where it does
-            not cover the first; ConfigError where the request's output schema is none.
+        Raises: ProviderError, the last one, its message saying how often it was tried, and what
+            the budget lacked; BudgetExhaustedError; ConfigError: the output schema is none.
         """
 
         def send() -> ModelTurn:

@@ -1,9 +1,4 @@
-"""OpenAI's models, and any server that speaks one of OpenAI's APIs, by the official SDK.
-
-Also here:
-
-- The Responses API: requests as it wants them, responses as turns.
-"""
+"""OpenAI's models, and any server that speaks one of OpenAI's APIs, by the official SDK."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal
@@ -124,14 +119,10 @@ class ResponseAssembly:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last event has come."""
         return self._response is not None
 
     def feed(self, event: Mapping[str, Json]) -> str:
-        """Take one event; the text in it.
-
-        Raises: ProviderError for an event after the last, or an item that ends twice.
-        """
+        """The text in it. Raises: ProviderError for an event after the last, or an item twice."""
         kind = as_text(event.get("type"))
         if self._response is not None:
             raise _broken(f"{quote(kind)} after the end of the response")
@@ -158,8 +149,6 @@ def _broken(what: str) -> ProviderError:
 
 
 class ResponsesWire(Struct, frozen=True):
-    """The API's words; the client is made by `paddock.providers.openai`."""
-
     model: str
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
@@ -170,7 +159,6 @@ class ResponsesWire(Struct, frozen=True):
         return ResponseAssembly()
 
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
-        """The turn. Raises: ProviderError where the response failed, or is none."""
         if message.get("status") == "failed":
             raise _failed(as_map(message.get("error")))
         if not isinstance(message.get("output"), list):
@@ -257,7 +245,6 @@ class _Server(Struct, frozen=True):
     takes_ambient: bool
 
     def connect(self, key: Key, api: Api) -> Client:
-        """Load the SDK and make its client. Raises: ConfigError."""
         import httpx2
         import openai
 
@@ -297,7 +284,6 @@ class _Responses(ResponsesWire, frozen=True):
     server: _Server
 
     def connect(self, key: Key) -> Client:
-        """Raises: ConfigError."""
         return self.server.connect(key, "responses")
 
 
@@ -305,7 +291,6 @@ class _Chat(ChatWire, frozen=True):
     server: _Server
 
     def connect(self, key: Key) -> Client:
-        """Raises: ConfigError."""
         return self.server.connect(key, "chat")
 
 
@@ -319,7 +304,7 @@ def openai_provider(
     transport: "httpx2.AsyncBaseTransport | None" = None,
     takes_ambient: bool = False,
 ) -> SdkProvider:
-    """A provider for one model. `base_url` names a server of one's own.
+    """`base_url` names a server of one's own.
 
     `takes_ambient` sends there too what the SDK finds in the environment besides the key.
     """

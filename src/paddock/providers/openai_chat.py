@@ -3,10 +3,6 @@
 They differ in small ways: calls that all have number 0, ids left out, a reason
 that does not fit, usage missing, no stream although one was asked for. What can
 be read one way only is read; the rest ends the turn.
-
-Also here:
-
-- What both of OpenAI's APIs say that a reply cost, under other names.
 """
 
 import json
@@ -64,7 +60,6 @@ class ChatForm(Struct, frozen=True):
     """Where the official service and other servers want different words."""
 
     limit_member: str
-    """Which member holds the output limit."""
     answers_beside_tools: bool
     """Whether a schema for the answer and tools go together in one request."""
 
@@ -74,10 +69,7 @@ COMPATIBLE: Final = ChatForm("max_tokens", answers_beside_tools=False)
 
 
 def request_body(request: ModelRequest, model: str, form: ChatForm, issued: str) -> dict[str, Json]:
-    """The body of POST /chat/completions, streaming.
-
-    With `issued`, the answer comes as a call to a tool of that name.
-    """
+    """With `issued`, the answer comes as a call to a tool of that name."""
     system: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
     body: dict[str, Json] = {
         "model": model,
@@ -156,8 +148,6 @@ class _OpenCall(Struct):
 
 
 class ChatAssembly:
-    """Chunks of the first choice, put together to its message."""
-
     def __init__(self) -> None:
         self._reply: dict[str, Json] = {}
         self._texts: list[str] = []
@@ -169,7 +159,6 @@ class ChatAssembly:
         self._is_over = False
 
     def done(self) -> None:
-        """The reply is over, with or without a reason."""
         self._is_over = True
 
     @property
@@ -178,10 +167,7 @@ class ChatAssembly:
         return self._finish is not None or (self._is_over and self._has_begun)
 
     def feed(self, event: Mapping[str, Json]) -> str:
-        """Take one chunk; the text in it.
-
-        Raises: ProviderError for a part of the answer after its end.
-        """
+        """The text in it. Raises: ProviderError for a part of the answer after its end."""
         for member in ("id", "model", "usage"):
             if event.get(member):
                 self._reply[member] = event[member]
@@ -220,7 +206,6 @@ class ChatAssembly:
             call.pieces.append(piece)
 
     def message(self) -> Mapping[str, Json]:
-        """The reply as it would have come whole."""
         calls = [_call(call.id, call.name, call.arguments()) for call in self._calls]
         message = {
             "content": "".join(self._texts),
@@ -232,8 +217,6 @@ class ChatAssembly:
 
 
 class ChatWire(Struct, frozen=True):
-    """The API's words; the client is made by `paddock.providers.openai`."""
-
     model: str
     form: ChatForm
     issue: Issue
@@ -250,7 +233,6 @@ class ChatWire(Struct, frozen=True):
         return ChatAssembly()
 
     def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
-        """The turn. Raises: ProviderError where this is no reply."""
         choices = as_maps(message.get("choices"))
         if not choices or not isinstance(choices[0].get("message"), Mapping):
             raise ProviderError("openai sent no reply", kind=FailureKind.BROKEN)

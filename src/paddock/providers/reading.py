@@ -129,10 +129,7 @@ class Parts(Struct, frozen=True):
 
 
 def finish(request: ModelRequest, parts: Parts, reader: CallReader) -> ModelTurn:
-    """The turn.
-
-    Raises: ConfigError where the request's output schema is none.
-    """
+    """Raises: ConfigError where the request's output schema is none."""
     stop = _normal_stop(parts.stop, reader)
     structured, problem = find_structured(
         request, parts.text, reader.answers, stop, has_calls=bool(reader.calls)

@@ -5,10 +5,6 @@ are steps left over. An expectation that does not hold fails its step, and is to
 again at the end: whoever asks for turns may ask once more where one failed.
 A step may be any turn that a real model could send: calls side by side, arguments
 that were cut, a refusal, an unknown reason, no answer at all.
-
-Also here:
-
-- Scripts of a model as files: a JSON array of steps, or one step a line.
 """
 
 import json
@@ -68,8 +64,6 @@ class Say(Struct, frozen=True):
 
 
 class ScriptedFailure(Struct, frozen=True):
-    """No turn: an error of this kind."""
-
     kind: FailureKind
     message: str = "the script says so"
     status: int = 0
@@ -96,7 +90,6 @@ class ScriptedModel:
 
     @property
     def steps_left(self) -> int:
-        """Steps that nobody has asked for yet."""
         with self._lock:
             return len(self._steps) - len(self.requests)
 
@@ -256,10 +249,7 @@ W = TypeVar("W", bound=StrEnum)
 
 
 def parse_script(content: str, file: str) -> tuple[Step, ...]:
-    """The steps of a script; `file` is its name, for messages.
-
-    Raises: ConfigError with file and place where it is no script.
-    """
+    """Raises: ConfigError with file and place where it is no script."""
     if content.lstrip().startswith("["):
         rows = cast("list[Json]", _json(content, file))
         return tuple(_step(row, f"{file}, step {n}") for n, row in enumerate(rows, start=1))

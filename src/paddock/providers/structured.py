@@ -3,11 +3,6 @@
 A provider may promise that its answer fits; the promise proves less than the
 schema says, as wires demote or drop what they cannot enforce. So every object is
 checked here, whatever was promised.
-
-Also here:
-
-- What a JSON Schema says beyond its own form: where it refers to, and what it matches.
-- Where a wire cannot hold the answer to its schema: the answer as a call.
 """
 
 import re
@@ -35,10 +30,7 @@ _IN_PLACE: Final = ("not", "if", "then", "else")
 
 
 def schema_defect(schema: Mapping[str, Json]) -> str:
-    """Why no value can be checked against this schema (2020-12); "" where one can.
-
-    Nothing is fetched.
-    """
+    """Why no value can be checked against it (2020-12), or "". Nothing is fetched."""
     from jsonschema.exceptions import SchemaError
 
     try:
@@ -203,10 +195,7 @@ def _checked(
 
 
 def require_schema(output: OutputSchema) -> None:
-    """Look at the schema before anything is sent for it.
-
-    Raises: ConfigError for a schema that is none, or that nothing can be checked against.
-    """
+    """Before anything is sent. Raises: ConfigError: nothing can be checked against it."""
     import jsonschema
     from jsonschema import exceptions
 
@@ -219,10 +208,7 @@ def require_schema(output: OutputSchema) -> None:
 
 
 def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
-    """Why `value` does not fit the schema (JSON Schema 2020-12); "" where it does.
-
-    Raises: ConfigError for a schema that is none, or that nothing can be checked against.
-    """
+    """Empty where it fits (JSON Schema 2020-12). Raises: ConfigError, as `require_schema`."""
     require_schema(output)
     # Loaded when the first structured answer arrives: most sessions never need it.
     import jsonschema
@@ -251,7 +237,6 @@ def _no_schema(output: OutputSchema, why: str) -> ConfigError:
 # and hands the arguments on as the answer. Nobody above it sees the tool.
 
 Issue = Callable[[], str]
-"""Draws a name for one request's answer."""
 
 DESCRIPTION: Final = (
     "Give the final answer by calling this tool exactly once, when no other call is left to make."

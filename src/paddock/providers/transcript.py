@@ -32,10 +32,7 @@ def message_as_json(message: Message) -> dict[str, Json]:
 
 
 def message_from_json(value: Json, where: str) -> Message:
-    """The message that `message_as_json` wrote; `where` says in which file and line it stands.
-
-    Raises: ConfigError for anything else.
-    """
+    """`where` is file and line, for messages. Raises: ConfigError."""
     try:
         return convert(value, Message)
     except (ValidationError, UnicodeEncodeError) as error:

@@ -2,10 +2,6 @@
 
 The SDKs' own readers turn events into types that drop what they do not know and
 hide where a stream ended; a turn must be kept as it came, and a cut must be seen.
-
-Also here:
-
-- JSON that a model or its server wrote: read strictly, looked at without trust.
 """
 
 import json
@@ -40,10 +36,7 @@ class SseReader:
         self._data: list[str] = []
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that `chunk` completes.
-
-        Raises: UnicodeDecodeError where a line is not UTF-8.
-        """
+        """Those that `chunk` completes. Raises: UnicodeDecodeError where a line is not UTF-8."""
         had_return = self._rest.endswith(b"\r")
         self._rest += chunk
         found: list[SseEvent] = []
@@ -74,10 +67,7 @@ class SseReader:
 
 
 async def read_events(chunks: AsyncIterator[bytes], provider: str) -> AsyncGenerator[SseEvent]:
-    """Every event of a response's body.
-
-    Raises: ProviderError where it is not UTF-8, or over `limits.model_response_bytes_max`.
-    """
+    """Raises: ProviderError where it is not UTF-8, or over `limits.model_response_bytes_max`."""
     reader = SseReader()
     total = 0
     async for chunk in chunks:
@@ -94,10 +84,7 @@ async def read_events(chunks: AsyncIterator[bytes], provider: str) -> AsyncGener
 
 
 def require_size(total: int, provider: str) -> None:
-    """Refuse an answer beyond the limit; asking again would bring the same.
-
-    Raises: ProviderError.
-    """
+    """Asking again would bring the same. Raises: ProviderError."""
     if total > limits.model_response_bytes_max:
         raise ProviderError(
             f"{provider} sent more than {limits.model_response_bytes_max} bytes",
@@ -147,7 +134,6 @@ def as_text(value: Json) -> str:
 
 
 def as_count(value: Json) -> int:
-    """The number where `value` is a whole one that is not negative; 0 otherwise."""
     is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return value if is_count else 0
 

@@ -6,10 +6,6 @@ sees and the binder that checks what the model sent: `msgspec` converts, strictl
 what it does not look at is looked at here (characters, ranges, limits of a policy).
 Nothing is coerced: a wrong type, an unknown name, a missing or empty text is an error;
 a number out of range is an error unless its field is clamped.
-
-Also here:
-
-- Result fields that the workspace tools have in common, and their JSON Schema.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -181,7 +177,6 @@ class Binder(Generic[A]):
     __slots__ = ("_type", "declared", "schema")
 
     def __init__(self, type_: type[A]) -> None:
-        """Raises: TypeError: a field of `type_` is not an `Argument`, or it is no such type."""
         if not (isinstance(type_, _ArgumentMeta) and issubclass(type_, ArgumentType)):
             raise TypeError(f"{type_!r} is no argument type")
         self._type = type_
@@ -203,9 +198,7 @@ class Binder(Generic[A]):
         `lowered` are the limits that a policy lowers, by name. A number that was left out is
         clamped to them too.
 
-        Raises:
-            UnknownArgumentError: a name that the tool does not have.
-            InvalidArgumentsError: missing, empty, mistyped or out of range.
+        Raises: UnknownArgumentError, InvalidArgumentsError.
         """
         try:
             bound = convert(given, self._type)

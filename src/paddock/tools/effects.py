@@ -1,9 +1,4 @@
-"""What a call did to paths: from what the workspace says, and to and from the ledger's JSON.
-
-Also here:
-
-- The version that a call acts on: as its caller wants it, and as it stands there.
-"""
+"""What a call did to paths: from what the workspace says, and to and from the ledger's JSON."""
 
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -80,7 +75,6 @@ def changes_of(rows: Iterable[ChangedPath]) -> list[Change]:
 
 
 def change_of_doing(doing: Doing) -> Change:
-    """What a note says that a call was about to do, as if it had been done."""
     return Change(
         doing.path,
         doing.kind,
@@ -103,8 +97,7 @@ def within_entry(
 
     `keep` puts bytes into the history and returns their digest.
 
-    Raises:
-        HostError: the list cannot be kept. What it tells has happened all the same.
+    Raises: HostError: the list cannot be kept. What it tells has happened all the same.
     """
     if len(changes) <= limits.effects_listed_max:
         return changes, None
@@ -119,11 +112,7 @@ def within_entry(
 
 
 def changes_from_bytes(content: bytes) -> tuple[Change, ...]:
-    """The list that `within_entry` kept.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Raises: ValueError: it is no list that `within_entry` kept."""
     try:
         rows = cast("object", json.loads(content))
         if isinstance(rows, list):
@@ -159,11 +148,7 @@ def change_json(change: Change) -> dict[str, Json]:
 
 
 def change_from_json(kept: Mapping[str, Json]) -> Change:
-    """The change that `change_json` made this of.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Raises: ValueError: it is none."""
     made = cast("list[Json]", kept.get("made", []))
     kind, entry = _text(kept.get("kind")), _text(kept.get("entry", "file"))
     entry_after = _text(kept.get("entry_after", ""))
@@ -208,21 +193,17 @@ ABSENT: Final = "absent"
 """As `if_version`: nothing may stand there."""
 
 IF_VERSION: Final = "Only if the file still has this version (as a view returned it)."
-"""Of a tool that acts on what is there."""
 IF_VERSION_OR_ABSENT: Final = (
     "Only if the file still has this version (as a view returned it), "
     f"or '{ABSENT}' for only if there is none."
 )
-"""Of a tool that can create a file, too."""
 
 
 def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:
-    """The version to act on: what is shown to an approver, and stands there now.
+    """The version to act on: what is shown to an approver. Raises: FileChangedError.
 
     Threat: a caller that names a version which is to come would have a question
     about one content answered, and act on another.
-
-    Raises: FileChangedError where the caller wants another version.
     """
     if wanted in (None, found):
         return found
@@ -233,10 +214,7 @@ def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:
 
 
 def pinned_entry(wanted: str | EntryVersion | None, entry: EntryPath, ports: Ports) -> EntryVersion:
-    """The same for what is moved or deleted, with its kind.
-
-    Raises: FileChangedError where the caller wants another version; as `Workspace.delete`.
-    """
+    """Raises: FileChangedError where the caller wants another version; as `Workspace.delete`."""
     with telling_what_changed(wanted, entry.path, ports):
         found = ports.workspace.entry_version(entry)
         pinned(_plain(wanted), found.version, entry.path)
@@ -244,20 +222,14 @@ def pinned_entry(wanted: str | EntryVersion | None, entry: EntryPath, ports: Por
 
 
 def pinned_file(if_version: str | None, path: WritePath, ports: Ports) -> str:
-    """The version of a file that is there, to bind an edit to.
-
-    Raises: FileChangedError where the caller wants another version; as `Workspace.version`.
-    """
+    """Raises: FileChangedError where the caller wants another version; as `Workspace.version`."""
     with telling_what_changed(if_version, path.real, ports):
         found = ports.workspace.version(path.real)
         return pinned(if_version, found, path.asked)
 
 
 def pinned_version(if_version: str | None, path: WritePath, ports: Ports) -> str:
-    """The version of what stands there now, or its absence, to bind a write to.
-
-    Raises: FileChangedError where the caller wants another version.
-    """
+    """Of what stands there now, or its absence, to bind a write to. Raises: FileChangedError."""
     if path.exists and if_version == ABSENT:
         with telling_what_changed(if_version, path.real, ports):
             raise refusal_of_presence(path, ports)
@@ -275,7 +247,6 @@ def _refusal_of_absence(wanted: str, path: WorkspacePath, hint: str) -> FileChan
 
 
 def refusal_of_presence(path: WritePath, ports: Ports) -> FileChangedError:
-    """What to say where the caller wants nothing to stand, and something stands."""
     try:
         stands = f"exists now, at {ports.workspace.version(path.real)}"
     except ToolError:
@@ -290,13 +261,10 @@ def refusal_of_presence(path: WritePath, ports: Ports) -> FileChangedError:
 def telling_what_changed(
     wanted: str | EntryVersion | None, path: WorkspacePath, ports: Ports
 ) -> Generator[None]:
-    """Have the refusal of a version that does not hold any more say what changed since.
+    """Have the refusal say what changed since: a diff in its hint, without what may not be viewed.
 
-    `path` is the real one, where the content stands.
-
-    Raises: FileChangedError as the block does, with a diff in its hint: cut as every diff
-        that a model is shown, and without what the agent may not view. Where nothing
-        stands there any more it is raised in the place of a PathNotFoundError.
+    `path` is the real one. Where nothing stands there any more, FileChangedError is raised in
+    the place of a PathNotFoundError.
     """
     try:
         yield

@@ -1,9 +1,4 @@
-"""`grep`: lines that match, over a tree or in one file.
-
-Also here:
-
-- `grep_dev`: `grep` with an account of what was searched, for the development toolset.
-"""
+"""`grep`: lines that match, over a tree or in one file; `grep_dev` accounts for the search."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -126,7 +121,6 @@ class _Rows:
         self.rows: list[str] = []
         self.matches: list[Json] = []
         self.files: set[str] = set()
-        """Those that have a match among the rows."""
         self.lines = LineRows()
         self.is_full = False
 

@@ -1,11 +1,4 @@
-"""`ls`: the entries of one directory.
-
-Also here:
-
-- `list_files`: what a directory holds, some levels down.
-- Which entries a listing has, what it says of one, and names that could pass for that.
-- `find`: files and directories by name or path.
-"""
+"""`ls`, `list_files` and `find`: which entries a listing has, and what it says of one."""
 
 import re
 from fnmatch import fnmatchcase
@@ -79,26 +72,17 @@ class ShownEntries:
 
 
 def without_remark(shown: str) -> str:
-    """A name as it is shown, with nothing at its end that passes for a remark of ours.
-
-    Threat: a file called `a (link to nothing)` would be listed like a link called `a`.
-    """
+    """Threat: a file called `a (link to nothing)` would be listed like a link called `a`."""
     return _LIKE_A_REMARK.sub(r"\\x28", shown)
 
 
 def without_arrow(shown: str) -> str:
-    """A name as it is shown, with nothing in it that passes for the arrow of a link.
-
-    Threat: a file called `a -> b` would be listed like a link called `a`.
-    """
+    """Threat: a file called `a -> b` would be listed like a link called `a`."""
     return _LIKE_AN_ARROW.sub(r"\\x3e", shown)
 
 
 def without_size(shown: str) -> str:
-    """A name as it is shown, with nothing at its end that passes for the size of a file.
-
-    Threat: a link to `b  5 bytes` would be listed like a file.
-    """
+    """Threat: a link to `b  5 bytes` would be listed like a file."""
     return _LIKE_A_SIZE.sub(r"\\x20", shown)
 
 
@@ -301,7 +285,6 @@ def _output(plan: ListFilesPlan, listing: Listing, ports: Ports) -> ToolOutput:
 
 
 def _file(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
-    """The entry for the host; None for what is neither file nor directory in here."""
     name = path_text(entry.path.relative)
     kind = entry.kind
     if kind is EntryKind.LINK:
@@ -319,10 +302,7 @@ def _file(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
 
 
 def _row_list_files(entry: DirectoryEntry, file: dict[str, Json]) -> str:
-    """The path and, behind it, what tells a file, a directory and a link apart.
-
-    Threat: a link called `z  5 bytes` would be listed like a file called `z`.
-    """
+    """Threat: a link called `z  5 bytes` would be listed like a file called `z`."""
     shown = show_path(file["path"])
     if entry.kind is EntryKind.LINK:
         return f"{shown}  link"

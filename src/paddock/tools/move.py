@@ -1,9 +1,4 @@
-"""`move_file`: give a file, an empty directory or a link another name.
-
-Also here:
-
-- `delete_file`: remove a file, an empty directory or a link.
-"""
+"""`move_file` and `delete_file`: of a file, an empty directory or a link."""
 
 from typing import Final
 

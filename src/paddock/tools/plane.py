@@ -1,10 +1,4 @@
-"""`query_ledger`: what stands in a ledger of the plane.
-
-Also here:
-
-- `list_packages`: what is installed on the plane.
-- `gate_check`: what the gates say of the plane.
-"""
+"""`query_ledger`, `list_packages`, `gate_check`: what ledgers, packages and gates say."""
 
 import json
 from collections.abc import Sequence
@@ -80,7 +74,6 @@ class QueryLedger:
     """Entries as they stand there, newest last."""
 
     def resolve(self, arguments: QueryLedgerArguments, ports: Ports) -> QueryLedgerPlan:
-        """Raises: InvalidArgumentsError for a ledger or a time that there is not."""
         del ports
         if arguments.ledger not in LEDGERS:
             shown = show_name(arguments.ledger[: limits.message_value_chars_max])
@@ -101,7 +94,6 @@ class QueryLedger:
         return QueryLedgerPlan(ledger, wanted, arguments.max_entries, arguments.offset, actions)
 
     def run(self, plan: QueryLedgerPlan, ports: Ports) -> ToolOutput:
-        """Raises: HostError where the ledger cannot be read."""
         if plan.count == 0:
             return _output(plan, [], _NOTHING)
         rows = _NOTHING
@@ -232,7 +224,6 @@ class ListPackages:
         return ListPackagesPlan()
 
     def run(self, plan: ListPackagesPlan, ports: Ports) -> ToolOutput:
-        """Raises: HostError, LedgerDamagedError."""
         del plan
         rows = () if ports.packages is None else ports.packages.list_all()
         content = "\n".join(map(_line, rows)) or "[no packages are installed]"
@@ -321,7 +312,6 @@ class GateCheck:
     """Each gate looks now; acceptance commands do not run."""
 
     def resolve(self, arguments: GateCheckArguments, ports: Ports) -> GateCheckPlan:
-        """Raises: InvalidArgumentsError for a gate that there is not."""
         del ports
         name = arguments.gate
         if name != ALL and name not in ALL_GATES:
@@ -335,7 +325,6 @@ class GateCheck:
         return GateCheckPlan(names, (Action("gate", "check", name),))
 
     def run(self, plan: GateCheckPlan, ports: Ports) -> ToolOutput:
-        """Raises: HostError, LedgerBusyError, LedgerFullError."""
         rows = [_Row(result, ports.shown) for result in _check(ports.gates, plan.names)]
         results = [row.result for row in rows]
         counts: dict[str, Json] = {

@@ -1,9 +1,4 @@
-"""The port by which the shell tools run commands.
-
-Also here:
-
-- The port that tells what a file held before.
-"""
+"""The ports by which the shell tools run commands, and tell what a file held before."""
 
 from typing import Protocol
 
@@ -55,8 +50,6 @@ def shell_of(ports: Ports) -> Shell:
 
 
 class Earlier(Protocol):
-    """What the files of one agent's workspace held before they were changed."""
-
     def content(self, path: str, version: str, bytes_max: int) -> bytes | None:
         """What stood at this very path, workspace-relative, at that version.
 

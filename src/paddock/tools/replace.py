@@ -2,11 +2,6 @@
 
 A tool brings its own words, so that a message names the argument that the model
 sent. Where the places are and what is spliced is `text`'s business.
-
-Also here:
-
-- `str_replace`: change one exact text in a file, and no other byte.
-- `edit_file_dev`: replace exact text in a file, once or everywhere, behind the dual gate.
 """
 
 from itertools import islice
@@ -101,11 +96,7 @@ class Replacement(_Edit):
     spliced: Spliced | None = None
 
     def apply(self, content: bytes) -> Pieces:
-        """The content with the one place changed.
-
-        Raises: TextError if it is no text, the place is missing or not the only one, or
-            nothing would change.
-        """
+        """Raises: TextError: no text, no place, several, or nothing would change."""
         self.require_editable(content)
         place = find_only(content, self.old, self.name, self.wording, with_hint=self.may_view)
         self.spliced = splice(content, place, self.old, self.new)
@@ -120,11 +111,7 @@ class ReplacementOfAll(_Edit):
     count: int = 0
 
     def apply(self, content: bytes) -> Pieces:
-        """The content with all places changed.
-
-        Raises: TextError if it is no text, there is no place, it would grow too large, or
-            nothing would change.
-        """
+        """Raises: TextError: no text, no place, too large a result, or nothing would change."""
         self.require_editable(content)
         changed, self.count = splice_all(content, self.old, self.new, limits.edited_file_bytes_max)
         if not self.count:
@@ -145,12 +132,7 @@ def _unchanged(name: str) -> TextUnchangedError:
 
 
 def require_change(old: str, new: str, names: tuple[str, str]) -> tuple[bytes, bytes]:
-    """The two texts of an edit; `names` are the tool's arguments that hold them.
-
-    Raises:
-        TextUnchangedError: they are the same.
-        TextError: one of them is not fit for a file.
-    """
+    """`names` are the tool's arguments that hold them. Raises: TextUnchangedError, TextError."""
     if old == new:
         raise TextUnchangedError(
             f"{names[0]} and {names[1]} are the same", hint="there is nothing to change"
@@ -161,11 +143,9 @@ def require_change(old: str, new: str, names: tuple[str, str]) -> tuple[bytes, b
 def find_only(
     content: bytes, sought: bytes, name: str, wording: Wording, *, with_hint: bool
 ) -> Span:
-    """The one place of `sought`; `with_hint`, an error shows the nearest lines.
+    """With `with_hint`, an error shows the nearest lines.
 
-    Raises:
-        StringNotFoundError: it does not stand there.
-        AmbiguousMatchError: with the count, overlaps included, and line numbers.
+    Raises: StringNotFoundError; AmbiguousMatchError with the count, overlaps included.
     """
     spans = list(islice(find_spans(content, sought), limits.matches_counted_max + 1))
     if len(spans) == 1:

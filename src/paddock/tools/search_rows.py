@@ -56,7 +56,6 @@ class LineText(Struct, frozen=True):
     cut_bytes: int
     """At least so long is the line where it was cut; else 0."""
     escaped: int
-    """Control and direction characters."""
     is_not_utf8: bool
 
 
@@ -142,7 +141,6 @@ class LineRows:
 
 
 def none_shown(found: ContentFound) -> str:
-    """What is said in the place of rows: nothing was found, or no row of it has room."""
     told = count_found(found)
     return f"{told[0].upper()}{told[1:]}, none shown." if found.matches else NO_MATCHES
 
@@ -152,7 +150,6 @@ def count_matches(matches: int) -> str:
 
 
 def count_found(found: ContentFound) -> str:
-    """The matches that there are, in words; how many is not known where a search was cut."""
     more = "more than " if found.has_more else ""
     return f"{more}{count_matches(found.matches)}"
 
@@ -170,10 +167,7 @@ def limit_notice(
 
 
 def size_notice(shown: int, found: ContentFound, bytes_max: int, context: str | None) -> str:
-    """That the rows grew too large, and what makes them smaller.
-
-    `context` is the argument by which lines beside the matches were asked for, if they were.
-    """
+    """`context` is the argument by which lines beside the matches were asked for, if they were."""
     more = "more than " if found.has_more else ""
     lower = "" if context is None else f", or lower {context}"
     return (
@@ -183,7 +177,6 @@ def size_notice(shown: int, found: ContentFound, bytes_max: int, context: str | 
 
 
 def glob_notices(glob: SearchGlob, path: ReadPath) -> list[str]:
-    """Why nothing was found, if the glob names the searched directory a second time."""
     for directory in (path.asked.relative, path.real.relative):
         if rest := glob.below(directory):
             return [f"[The glob is taken from {quote(directory)}: write {quote(rest)}.]"]

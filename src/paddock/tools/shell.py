@@ -3,12 +3,6 @@
 The line is judged before it runs, command by command; what it changed is judged after,
 path by path, and only then comes into the workspace. Where policy wants a question to be
 about the difference and not about the line, the line runs first and is held back.
-
-Also here:
-
-- A command's outcome as a result: notices first, then what it printed.
-- `run_shell`: one line of shell, for any agent whose policy allows or asks for it.
-- `run_shell_dev`: one line of shell, behind the dual gate.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +64,6 @@ _NOT_ASKED: Final = (
 
 
 def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
-    """The result. Raises: HostError: its effects cannot be kept."""
     changes = tuple(changes_of(outcome.changed))
     listed, stored = within_entry(changes, shell.keep)
     return ToolOutput(
@@ -86,7 +79,6 @@ def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
 
 
 def as_pending(output: ToolOutput, changes: int, why: str, request: str) -> ToolOutput:
-    """The result of a command whose changes wait for a person as the request of that id."""
     first, _, rest = output.content.partition("\n")
     count = "1 change waits" if changes == 1 else f"{changes} changes wait"
     said = f"{count} for a person ({request}); nothing was changed. Do not repeat the command."
@@ -126,7 +118,6 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
 
 
 def discarded_text(count: int) -> str:
-    """Say how many changes of a command were thrown away, and by what."""
     said = "1 change was" if count == 1 else f"{count} changes were"
     return f'{said} thrown away ([shell] commit = "none")'
 
@@ -371,7 +362,6 @@ class RunShell:
         return is_asked and not plan.line.is_dry_run
 
     def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
-        """Run it and hold it back. Raises: SandboxUnavailableError, StorageFullError."""
         prepared = plan.prepared or shell_of(ports).prepare(plan.line)
         held = shell_of(ports).stage(prepared, ports.cancel, ports.on_output)
         return replace(plan, held=held), held

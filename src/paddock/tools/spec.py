@@ -1,11 +1,4 @@
-"""What a tool is: name, text, schema, effects, and its two steps.
-
-Also here:
-
-- Which actions a tool's calls are judged as, before there is a call: by tool name.
-- The actions that a resolved path stands for, and its name for the host.
-- How a handler says that it was stopped.
-"""
+"""What a tool is: name, text, schema, effects, and its two steps."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -54,7 +47,6 @@ class Effects(Struct, frozen=True):
 
 
 READS = Effects(reads_only=True, is_idempotent=True)
-"""The effects of a tool that only reads inside the workspace."""
 
 
 class Change(Struct, frozen=True):
@@ -70,7 +62,6 @@ class Change(Struct, frozen=True):
     after: str | None
     to: str | None = None
     entry: "DoingEntry" = "file"
-    """What stood there, or stands there if it was created."""
     entry_after: "DoingEntry | Literal['']" = ""
     """What stands there now, where that is something else."""
     mode: int | None = None
@@ -78,7 +69,6 @@ class Change(Struct, frozen=True):
     mode_after: int | None = None
     """Permission bits that were left, where a set of changes tells them; of a link None."""
     made: tuple[str, ...] = ()
-    """Directories that were made on the way."""
     kept: bool = True
     """Whether what was replaced is in the history: all but what only commands write."""
 
@@ -103,7 +93,6 @@ class OutputKept(NamedTuple):
 
     stream: str
     digest: str
-    """In the history."""
     kept_bytes: int
     total_bytes: int
 
@@ -171,7 +160,6 @@ class Shown(Protocol):
 
 
 FULL_LIMITS = LoweredLimits()
-"""Nothing is lowered."""
 
 
 class Ports(Struct, frozen=True):
@@ -182,36 +170,23 @@ class Ports(Struct, frozen=True):
     ledgers: "Ledgers | None" = None
     """To be read; a handler writes to none."""
     shell: "Shell | None" = None
-    """Runs commands."""
     packages: "Packages | None" = None
-    """Tells what is installed on the plane."""
     gates: "Gates | None" = None
-    """Tells whether the plane is what it should be."""
     limits: LoweredLimits = FULL_LIMITS
-    """What the policy leaves of them."""
     earlier: "Earlier | None" = None
-    """Tells what a file held before, where that is kept."""
     cancel: Cancel = NEVER
-    """Says when the call that runs has to stop; see `paddock.tools.spec`."""
     on_output: "OnOutput | None" = None
-    """Hears what a command prints while it runs."""
 
 
 class Handler(Protocol[Given, P]):
     """A tool's two steps. It keeps no state between calls."""
 
     def resolve(self, arguments: Given, ports: Ports) -> P:
-        """The plan; touches nothing.
-
-        Raises: ToolError for a target that cannot be used as asked.
-        """
+        """Touches nothing. Raises: ToolError for a target that cannot be used as asked."""
         ...
 
     def run(self, plan: P, ports: Ports) -> ToolOutput:
-        """Carry out `plan`, which was decided and approved.
-
-        Raises: ToolError where it did not happen; then nothing has changed.
-        """
+        """Raises: ToolError where it did not happen; then nothing has changed."""
         ...
 
 
@@ -285,7 +260,6 @@ class Tool(Generic[A]):
 # For what is decided about a tool as a whole. Each call's own actions are in its plan.
 
 Head = tuple[str, str]
-"""Category and operation."""
 
 HEADS: Final[Mapping[str, tuple[Head, ...]]] = MappingProxyType(
     {

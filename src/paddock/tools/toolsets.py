@@ -7,8 +7,6 @@ from paddock.tools.spec import Tool
 
 
 class ListedTool(NamedTuple):
-    """A tool by its name, before its module is loaded."""
-
     name: str
     toolset: str
     module: str
@@ -40,7 +38,6 @@ TOOLS: Final = (
     ListedTool("write_output", "output", "write"),
     ListedTool("run_shell", "shell", "shell"),
 )
-"""In the order in which they are listed."""
 
 
 def all_tools() -> list[Tool[Any]]:

@@ -1,11 +1,4 @@
-"""`view`: numbered lines of a file, or a directory's listing.
-
-Also here:
-
-- A search in one file shows what stands in it, so it asks for what `view` asks for.
-- Some lines of a text file, as every tool that reads one takes them.
-- `read_file`: the text of a file as it stands there, or some lines of it.
-"""
+"""`view` and `read_file`: the lines of a file, or a directory's listing."""
 
 import re
 from typing import Final
@@ -78,11 +71,7 @@ def window_limits(lowered: LoweredLimits) -> WindowLimits:
 
 
 def require_text_start(file: OpenFile, name: str) -> None:
-    """Refuse a file that is not text.
-
-    Raises:
-        BinaryFileError: a NUL byte among the first `limits.binary_probe_bytes`.
-    """
+    """Raises: BinaryFileError: a NUL byte among the first `limits.binary_probe_bytes`."""
     probe = file.read_start(limits.binary_probe_bytes)
     if b"\0" in probe:
         raise BinaryFileError(
@@ -92,11 +81,7 @@ def require_text_start(file: OpenFile, name: str) -> None:
 
 
 def require_utf8(window: Window, name: str) -> None:
-    """Refuse lines that are not UTF-8.
-
-    Raises:
-        TextEncodingError: with the byte, its place and its line.
-    """
+    """Raises: TextEncodingError: with the byte, its place and its line."""
     for line in window.lines:
         try:
             line.content.decode("utf-8")
@@ -109,7 +94,6 @@ def require_utf8(window: Window, name: str) -> None:
 
 
 def window_notices(window: Window, offset: int, limit: int, bytes_max: int) -> list[str]:
-    """What a model has to know beyond the lines: what is missing and how to get it."""
     total = window.lines_total
     said: list[str] = []
     if total == 0:
@@ -266,7 +250,6 @@ def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutpu
 
 
 def _left_out(plan: ViewPlan, listing: Listing) -> list[str]:
-    """What to say where the listing is not the whole of it."""
     total, following = listing.total, plan.offset + len(listing.entries)
     if not total:
         return ["[the directory is empty]"]

@@ -1,11 +1,4 @@
-"""Writing a whole file: what every tool that does so has in common.
-
-Also here:
-
-- `create_file`: write a whole file, new or in the place of an old one.
-- `write_file_dev`: write a whole file, behind the dual gate.
-- `write_output`: a new file under `outputs/`, never in the place of another.
-"""
+"""`create_file`, `write_file_dev` and `write_output`: writing a whole file."""
 
 from typing import Final
 
@@ -57,8 +50,7 @@ def write_whole(
 ) -> WriteReceipt:
     """Put `content` at `path`, in place of what has the version `if_version`.
 
-    Raises: ToolError; then the old content stands. FileChangedError where it has another
-        version, or something stands where nothing was to; it says what changed.
+    Raises: ToolError; then the old content stands. FileChangedError says what changed.
     """
     expected, version = Expected.AS_RESOLVED, if_version
     if if_version == ABSENT:

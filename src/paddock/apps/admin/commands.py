@@ -447,7 +447,6 @@ def parse_command(text: str) -> ParsedCommand | None:
 
 
 def find_command(name: str) -> AdminCommand:
-    """The command of that name. Raises: UsageError naming the nearest."""
     command = COMMANDS.get(name)
     if command is None:
         near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.6)

@@ -1,9 +1,4 @@
-"""What the shell and its commands work with: one session at a time, and how it stands.
-
-Also here:
-
-- What this host can enforce on commands, tried once when the shell starts.
-"""
+"""What the shell and its commands work with: one session at a time, and how it stands."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -150,7 +145,6 @@ class Setting(Struct, frozen=True):
     model: str | None
     variables: Mapping[str, str]
     examine: Callable[[Project, str | None], Sandboxed]
-    """Tries what this host can enforce on commands."""
 
 
 class Desk:
@@ -178,7 +172,6 @@ class Desk:
 
     @property
     def runtime(self) -> Runtime:
-        """The agent's tools, for calls of the operator's own. Raises: PaddockError."""
         if self._runtime is None:
             self._runtime = open_runtime(
                 self.project,
@@ -202,7 +195,6 @@ class Desk:
         self.refresh()
 
     def close(self) -> None:
-        """End the session. Raises: PaddockError where its end cannot be recorded."""
         runtime, self._runtime = self._runtime, None
         try:
             if runtime is not None:

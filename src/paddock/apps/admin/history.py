@@ -49,7 +49,6 @@ class HistoryFile:
         return kept
 
     def add(self, text: str) -> None:
-        """Keep one more. Raises: HostError, ConfigError."""
         if not text.strip() or text.startswith(" ") or len(text) > _ENTRY_CHARS_MAX:
             return
         make_directories(self._file.parent)

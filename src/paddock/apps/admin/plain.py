@@ -35,10 +35,8 @@ class Vocabulary(Struct, frozen=True):
     """What there is. `parameters` are the names of each tool's arguments."""
 
     commands: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Each with a word about it."""
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """What may follow a command."""
 
 
 def candidates(before: str, known: Vocabulary) -> Iterator[CompletionCandidate]:
@@ -120,7 +118,6 @@ class Question(Struct, frozen=True):
     id: str
     blocks: tuple[Block, ...]
     keys: Block
-    """What can be typed."""
     prompt: str
     choices: tuple[Choice, ...]
     timeout_s: float
@@ -264,7 +261,6 @@ class PlainKeyboard:
         self._woken: int | None = None
         """Readable once Ctrl-C was pressed, while something runs."""
         self._interrupt: _Interrupt | None = None
-        """What Ctrl-C does, while something runs."""
         self._is_reading = False
         self.ended_by: int | None = None
         """The signal that ended the shell: see `ending`."""

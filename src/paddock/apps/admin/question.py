@@ -122,7 +122,6 @@ _CHANGES: Final[Mapping[str, Callable[[bytes, Mapping[str, Json]], bytes]]] = {
     "edit_file_dev": _replaced_dev,
     "delete_file": _deleted,
 }
-"""What each of these tools makes of the content that stands there."""
 
 GUTTER: Final = "  │ "
 LINES_MAX: Final = 60

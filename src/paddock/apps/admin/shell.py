@@ -152,13 +152,11 @@ class ShellStreams(Struct, frozen=True):
 
 
 def run_json(setting: Setting, streams: ShellStreams) -> int:
-    """The shell for programs: lines in, JSON lines out. Raises: as `run_admin`."""
     screen = JsonScreen(streams.out)
     return _run_lines(setting, screen, PlainKeyboard(streams.source, screen))
 
 
 def run_plain(setting: Setting, streams: ShellStreams) -> int:
-    """The shell without a terminal's arts. Raises: as `run_admin`."""
     screen = PlainScreen(streams.out)
     return _run_lines(setting, screen, PlainKeyboard(streams.source, screen))
 
@@ -182,7 +180,6 @@ def run_admin(setting: Setting, streams: ShellStreams) -> int:
 
 
 def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
-    """The shell on any two ports. Raises: as `run_admin`."""
     previews = WorkspacePreviews(_Workspaces(setting.project))
     with Desk(setting, screen, keyboard, TerminalApprover(keyboard, previews)) as desk:
         return AdminShell(desk).run()

@@ -31,7 +31,7 @@ class TextLook(StrEnum):
 
 
 class TextSpan(NamedTuple):
-    """A piece of one line. Whatever stands in `text` is escaped when it is drawn."""
+    """Whatever stands in `text` is escaped when it is drawn."""
 
     text: str
     look: TextLook = TextLook.PLAIN
@@ -239,7 +239,6 @@ class LastCalls:
 
 
 _FREE: Final = frozenset({"builtin", "scripted"})
-"""Providers that cost nothing."""
 _GAP: Final = "  "
 _UNKNOWN: Final = "unknown"
 _MODEL_CHARS_MIN: Final = 7

@@ -99,7 +99,6 @@ class ByToken(Struct, frozen=True):
     agents: Agents
 
     def served(self) -> Served:
-        """That agent. Raises: PermissionDeniedError where there is no token."""
         token = get_access_token()
         if token is None:
             raise PermissionDeniedError("the request carries no token")
@@ -342,8 +341,8 @@ def serve_http(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `say` hears the address once it is bound.
 
-    What is under way then has `limits.mcp_end_s` to come to its end, and is told to stop. Raises:
-    UsageError, ConfigError; HostError: the address cannot be used.
+    What is under way then has `limits.mcp_end_s` to come to its end. Raises: UsageError,
+    ConfigError; HostError: the address cannot be used.
     """
     try:
         agents.get(only)
@@ -420,7 +419,6 @@ class _Server(uvicorn.Server):
     """
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """See `uvicorn.Server`; nothing is kept to be raised again."""
         del frame
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True

@@ -220,7 +220,6 @@ class Elsewhere(Struct, frozen=True):
 
 
 def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
-    """Plan our entry out of the file, or its removal. Raises: ConfigError, UsageError."""
     found = read_client_file(file, follows=scope == "user")
     known = _find_entry(found)
     if found.content is None or known is None:
@@ -255,7 +254,6 @@ def find_elsewhere(
 
 
 def _find_entry(found: ClientFile) -> Json:
-    """What stands there under our name, or None. Raises: ConfigError."""
     if not found.content:
         return None
     if found.path.suffix != ".toml":

@@ -50,7 +50,6 @@ class _Stamp(NamedTuple):
     device: int
     inode: int
     rights: int
-    """Mode and owner."""
     size: int
     changed_ns: int
 
@@ -114,7 +113,6 @@ class Agents:
         self.project = open_project()
 
     def get(self, name: str | None = None) -> Served:
-        """Return this agent, else the default. Raises: UsageError, ConfigError, HostError."""
         with self._lock:
             agent = self.project.agent_named(name)
             known = self._served.get(agent)

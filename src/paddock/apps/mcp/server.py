@@ -180,7 +180,6 @@ class McpServer(Struct, frozen=True):
     door: Door
     calls: Calls
     is_structured: bool
-    """Whether answers have an output schema, and structured content for it."""
 
     async def list_tools(
         self, context: Context, params: PaginatedRequestParams | None

@@ -65,7 +65,6 @@ class Unusable(Struct, frozen=True):
 
     why: str
     answer: JSONRPCError | None = None
-    """For the client."""
     ends: JSONRPCError | None = None
     """For our own request that waits for what this line should have been."""
 
@@ -332,8 +331,6 @@ class Descriptors(Struct, frozen=True):
 
 
 class Texts(Struct, frozen=True):
-    """A wire of two streams that have no descriptor."""
-
     incoming: anyio.AsyncFile[str] | anyio.AsyncFile[bytes]
     outgoing: anyio.AsyncFile[str]
 
