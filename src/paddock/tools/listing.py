@@ -9,7 +9,7 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import InvalidPatternError, PathNotADirectoryError, PathNotFoundError
 from paddock.pattern import lazy_pattern
-from paddock.text.show import name_notices, quote
+from paddock.text.show import name_notices, quote, show_name
 from paddock.tools.arguments import (
     ArgumentType,
     clamped_integer,
@@ -37,6 +37,7 @@ from paddock.workspace import (
     EntryKind,
     Listing,
     ReadPath,
+    Workspace,
     WorkspacePath,
     first_entries,
 )
@@ -186,6 +187,68 @@ def ls_tool() -> Tool[LsArguments]:
 _EVERY_ENTRY: Final = 2**62
 _DEPTH_DEFAULT: Final = 3
 _LEFT_OUT: Final = "__pycache__"
+
+
+def view_directory(
+    workspace: Workspace, path: ReadPath, offset: int, limit: int, shown: Shown
+) -> tuple[str, dict[str, Json]]:
+    """Return what `view` shows of a directory, and the details that go with it."""
+    listing = workspace.list_directory(
+        path,
+        limits.view_directory_depth,
+        min(limit, limits.view_directory_entries_max),
+        ShownEntries(shown),
+        skipped=offset - 1,
+    )
+    name = path.asked.relative
+    rows = [f"{show_name(name)}/", *(_viewed_row(entry, shown) for entry in listing.entries)]
+    rows += _left_out(offset, listing)
+    names = (entry.path.relative for entry in listing.entries)
+    rows += [f"[{notice}]" for notice in name_notices(names)]
+    unreadable = listing.unreadable
+    cut = limits.snippet_lines_max
+    base = 0 if name == "." else name.count("/") + 1
+    deepest = base + limits.view_directory_depth - 1
+    if any(e.is_directory and e.path.relative.count("/") == deepest for e in listing.entries):
+        rows.append("[listed two levels deep; view a directory to see what is below it]")
+    rows += [f"[{quote(path.relative)} could not be read]" for path in unreadable[:cut]]
+    if len(unreadable) > cut:
+        rows.append(f"[{len(unreadable) - cut} more could not be read]")
+    has_more = offset + len(listing.entries) <= listing.total
+    return "\n".join(rows), {"entries_total": listing.total, "truncated": has_more}
+
+
+def _left_out(offset: int, listing: Listing) -> list[str]:
+    total, following = listing.total, offset + len(listing.entries)
+    if not total:
+        return ["[the directory is empty]"]
+    if offset > total:
+        return [f"[entry {offset} is behind the last one: there are {total}]"]
+    if following <= total:
+        here = f"entries {offset} to {following - 1} of {total}"
+        return [f"[{here}; view with offset={following} for more, or find with a pattern]"]
+    return [f"[entries {offset} to {total} of {total}]"] if offset > 1 else []
+
+
+def _viewed_row(entry: DirectoryEntry, shown: Shown) -> str:
+    name = without_arrow(show_name(entry.path.relative))
+    match entry.kind:
+        case EntryKind.DIRECTORY:
+            return f"  {name}/"
+        case EntryKind.FILE:
+            return f"  {name}  {entry.size_bytes} bytes"
+        case EntryKind.LINK:
+            target = entry.target
+            # Threat: what is not shown would be, as the name that a link leads to.
+            if target is None or not shown.is_shown(target.relative):
+                return f"  {name} {TO_HIDDEN}"
+            return f"  {name} -> {without_size(without_remark(show_name(target.relative)))}"
+        case EntryKind.DANGLING_LINK:
+            return f"  {name} {TO_NOTHING}"
+        case EntryKind.LINK_OUT:
+            return f"  {name} {TO_OUTSIDE}"
+        case EntryKind.SPECIAL:
+            return f"  {name} {SPECIAL}"
 
 
 class ListFilesArguments(ArgumentType):

@@ -17,7 +17,7 @@ from paddock.errors import (
 from paddock.pattern import lazy_pattern
 from paddock.policy.settings import LoweredLimits
 from paddock.text.edit import KEEP_ENCODING
-from paddock.text.show import escape_notices, name_notices, number_line, quote, show_name, text_of
+from paddock.text.show import escape_notices, number_line, quote, text_of
 from paddock.tools.arguments import (
     WORKSPACE_FAILURE,
     ArgumentType,
@@ -27,16 +27,6 @@ from paddock.tools.arguments import (
     workspace_schema,
 )
 from paddock.tools.effects import pinned
-from paddock.tools.listing import (
-    SPECIAL,
-    TO_HIDDEN,
-    TO_NOTHING,
-    TO_OUTSIDE,
-    ShownEntries,
-    without_arrow,
-    without_remark,
-    without_size,
-)
 from paddock.tools.spec import (
     READS,
     Ports,
@@ -50,9 +40,6 @@ from paddock.tools.spec import (
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.workspace import (
-    DirectoryEntry,
-    EntryKind,
-    Listing,
     OpenFile,
     ReadPath,
     Window,
@@ -159,16 +146,12 @@ class View:
         try:
             file = workspace.open_file(plan.path)
         except PathNotAFileError:
+            from paddock.tools.listing import view_directory  # noqa: PLC0415 - for folders alone
+
             if plan.version is not None:
                 pinned(plan.version, DIRECTORY, plan.path.asked)
-            listing = workspace.list_directory(
-                plan.path,
-                limits.view_directory_depth,
-                min(plan.limit, limits.view_directory_entries_max),
-                ShownEntries(ports.shown),
-                skipped=plan.offset - 1,
-            )
-            return _show_directory(plan, listing, ports)
+            text, more = view_directory(workspace, plan.path, plan.offset, plan.limit, ports.shown)
+            return ToolOutput(text, _details(plan, workspace, text) | more)
         with file:
             return _show_file(plan, file, ports)
 
@@ -225,61 +208,6 @@ def _number(window: Window, bytes_max: int) -> tuple[Window, list[str], int]:
         escaped += changed
         room -= size + 1
     return replace(window, lines=tuple(lines)), rows, escaped
-
-
-def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutput:
-    name = plan.path.asked.relative
-    rows = [f"{show_name(name)}/", *(_row(entry, ports.shown) for entry in listing.entries)]
-    rows += _left_out(plan, listing)
-    names = (entry.path.relative for entry in listing.entries)
-    rows += [f"[{notice}]" for notice in name_notices(names)]
-    unreadable = listing.unreadable
-    cut = limits.snippet_lines_max
-    base = 0 if name == "." else name.count("/") + 1
-    deepest = base + limits.view_directory_depth - 1
-    if any(e.is_directory and e.path.relative.count("/") == deepest for e in listing.entries):
-        rows.append("[listed two levels deep; view a directory to see what is below it]")
-    rows += [f"[{quote(path.relative)} could not be read]" for path in unreadable[:cut]]
-    if len(unreadable) > cut:
-        rows.append(f"[{len(unreadable) - cut} more could not be read]")
-    text = "\n".join(rows)
-    details = _details(plan, ports.workspace, text)
-    has_more = plan.offset + len(listing.entries) <= listing.total
-    details |= {"entries_total": listing.total, "truncated": has_more}
-    return ToolOutput(text, details)
-
-
-def _left_out(plan: ViewPlan, listing: Listing) -> list[str]:
-    total, following = listing.total, plan.offset + len(listing.entries)
-    if not total:
-        return ["[the directory is empty]"]
-    if plan.offset > total:
-        return [f"[entry {plan.offset} is behind the last one: there are {total}]"]
-    if following <= total:
-        here = f"entries {plan.offset} to {following - 1} of {total}"
-        return [f"[{here}; view with offset={following} for more, or find with a pattern]"]
-    return [f"[entries {plan.offset} to {total} of {total}]"] if plan.offset > 1 else []
-
-
-def _row(entry: DirectoryEntry, shown: Shown) -> str:
-    name = without_arrow(show_name(entry.path.relative))
-    match entry.kind:
-        case EntryKind.DIRECTORY:
-            return f"  {name}/"
-        case EntryKind.FILE:
-            return f"  {name}  {entry.size_bytes} bytes"
-        case EntryKind.LINK:
-            target = entry.target
-            # Threat: what is not shown would be, as the name that a link leads to.
-            if target is None or not shown.is_shown(target.relative):
-                return f"  {name} {TO_HIDDEN}"
-            return f"  {name} -> {without_size(without_remark(show_name(target.relative)))}"
-        case EntryKind.DANGLING_LINK:
-            return f"  {name} {TO_NOTHING}"
-        case EntryKind.LINK_OUT:
-            return f"  {name} {TO_OUTSIDE}"
-        case EntryKind.SPECIAL:
-            return f"  {name} {SPECIAL}"
 
 
 VIEW: Final = ToolSpec(
