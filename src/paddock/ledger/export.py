@@ -35,8 +35,6 @@ Row = bytes | LeftOutLines
 
 
 class Exported(Struct):
-    """What was chosen: rows in order, and how many lines there are and hold no entry."""
-
     rows: list[Row] = field(default_factory=list[Row])
     lines: int = 0
     shown: int = 0
@@ -212,7 +210,6 @@ class PageText(Struct, frozen=True):
 
 
 def make_page(text: PageText, rows: Iterable[Row]) -> bytes:
-    """Return the page."""
     style = _read("page.css")
     # One function around all of it: nothing of the page is a global that a name could shadow.
     script = f'"use strict";\n(() => {{\n{"".join(_read(name) for name in _SCRIPTS)}}})();\n'

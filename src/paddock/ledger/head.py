@@ -54,8 +54,6 @@ class Waiting(Struct, frozen=True):
 
 
 class HeadFile:
-    """The head file of one ledger, open to be written (tail.py)."""
-
     __slots__ = ("_disk", "descriptor", "path")
 
     def __init__(self, disk: "Disk", path: str) -> None:
@@ -111,7 +109,6 @@ class FileLock:
             self.descriptor = disk.open(path, flags, 0o600)
 
     def acquire(self) -> None:
-        """Take the lock."""
         waiting = self._waiting
         if not self._threads.acquire(timeout=waiting.lock_timeout_s):
             raise _busy(os.getpid(), waiting.lock_timeout_s)
@@ -130,7 +127,6 @@ class FileLock:
             self.release()
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it."""
         if not self._threads.acquire(blocking=False):
             return False
         try:
@@ -231,7 +227,6 @@ class Ballast:
         self._lock = threading.Lock()
 
     def reserve(self, size_bytes: int) -> "HeldReservation":
-        """Keep space for entries of so many bytes."""
         blocks = -(-size_bytes // _BLOCK_BYTES) + 1
         held = HeldReservation(self, size_bytes, blocks * _BLOCK_BYTES)
         with self._lock:
@@ -252,7 +247,6 @@ class Ballast:
                 self._shrink(self._reserved)
 
     def close(self) -> None:
-        """Free everything."""
         with self._lock:
             if self._descriptor >= 0:
                 self._disk.close(self._descriptor)
@@ -280,8 +274,6 @@ class Ballast:
 
 
 class HeldReservation:
-    """One reservation."""
-
     __slots__ = ("_ballast", "allocated_bytes", "is_held", "size_bytes")
 
     def __init__(self, ballast: Ballast, size_bytes: int, allocated_bytes: int) -> None:
@@ -291,7 +283,6 @@ class HeldReservation:
         self.is_held = True
 
     def release(self) -> None:
-        """Give the space back. A second call does nothing."""
         self._ballast.give_back(self, to_disk=False)
 
     def release_to_disk(self) -> bool:

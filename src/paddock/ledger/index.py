@@ -1,8 +1,7 @@
 """A SQLite file beside a ledger that says which lines hold a value: `NAME.d/index.sqlite`.
 
-A row for each entry, up to a place in the ledger; what comes after it is read from the
-lines. A question that has to read far extends it, for whoever asks next; no append does.
-It can be removed at any time, and is made again.
+A row for each entry, up to a place in the ledger; what comes after it is read from the lines,
+and taken in by a question that has to read far. It can be removed at any time.
 
 It is believed as little as anything beside the ledger. Its last line has to be the ledger's, and
 wherever it answers its rows have to be whole in their numbers: an index that lacks a row
@@ -75,7 +74,6 @@ _DENSE: Final = 8
 """Where so many times the rows are more than the lines, reading the lines is faster."""
 
 Row = tuple[int, int, int, int, int, int, int, int, int, int | None]
-"""As the columns of `line`."""
 
 
 class Covered(NamedTuple):
@@ -105,7 +103,6 @@ class Index:
         self._opened = None
 
     def covered(self, reader: LedgerReader, end: int) -> Covered:
-        """Return up to which place of the ledger it answers."""
         import sqlite3  # noqa: PLC0415 - slow to load, and only far questions need it
 
         try:
@@ -197,7 +194,6 @@ class Index:
             return
 
     def is_wrong(self, reader: LedgerReader) -> bool:
-        """As the function of that name."""
         import sqlite3  # noqa: PLC0415 - as above
 
         try:

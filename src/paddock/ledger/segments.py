@@ -39,8 +39,6 @@ _START_DIGITS: Final = 16
 
 
 class LedgerPaths(Struct, frozen=True):
-    """`governance.jsonl` and its folder `governance.d/`."""
-
     ledger: str
 
     @property
@@ -49,7 +47,6 @@ class LedgerPaths(Struct, frozen=True):
 
     @property
     def stem(self) -> str:
-        """The ledger file without its extension."""
         stem, extension = os.path.splitext(self.ledger)
         return stem if extension == _EXTENSION else self.ledger
 
@@ -76,12 +73,10 @@ class LedgerPaths(Struct, frozen=True):
 
     @property
     def next(self) -> str:
-        """A segment that is being made."""
         return os.path.join(self.folder, "next")
 
     @property
     def lock(self) -> str:
-        """Held while a line is appended."""
         return os.path.join(self.folder, "lock")
 
     @property
@@ -103,7 +98,6 @@ class LedgerPaths(Struct, frozen=True):
 
     @property
     def torn(self) -> str:
-        """Quarantined bytes."""
         return os.path.join(self.folder, "torn")
 
 
@@ -130,7 +124,6 @@ class Reads(Protocol):
 
 
 def is_full(fault: OSError) -> bool:
-    """Whether there is no space, rather than something wrong."""
     return fault.errno in _FULL
 
 
@@ -148,7 +141,6 @@ def failure(fault: OSError, what: str, path: str, hint: str = "") -> PaddockErro
 
 @contextmanager
 def failing(what: str, path: str, hint: str = "") -> Generator[None]:
-    """An OSError inside becomes a `failure`."""
     try:
         yield
     except OSError as fault:
@@ -173,12 +165,10 @@ def sync_directory(disk: "Disk", path: str) -> None:
 
 
 def list_starts(disk: Reads, paths: LedgerPaths) -> list[int]:
-    """Return where each sealed segment begins, in order, by the names alone."""
     return paths.find_starts(disk.listdir(paths.parent))
 
 
 def find_identity(disk: Reads, path: str | int) -> Identity:
-    """Return which file a path or a descriptor leads to."""
     status = disk.stat(path)
     return status.st_dev, status.st_ino
 
@@ -198,7 +188,6 @@ def open_new(disk: "Disk", path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -
 
 
 def is_identity(disk: Reads, path: str, identity: Identity) -> bool:
-    """Whether a path leads to this file still."""
     try:
         return find_identity(disk, path) == identity
     except OSError:
@@ -294,7 +283,6 @@ class ActiveSegment:
         self.verify_sealed(segment)
 
     def verify_sealed(self, segment: Segment) -> None:
-        """Refuse if the segment does not have its sealed name."""
         if not is_identity(self._disk, self._paths.sealed(segment.base), segment.identity):
             raise LedgerDamagedError(
                 "the ledger was replaced by another file while in use",
@@ -336,7 +324,6 @@ class LedgerText:
         self._opened: dict[int, int] = {}
 
     def size(self) -> int:
-        """Where the ledger ends now."""
         return self.active.base + self._disk.stat(self.active.descriptor).st_size
 
     def read(self, size_bytes: int, offset: int) -> bytes:
@@ -369,7 +356,6 @@ class LedgerText:
         return b"".join(pieces)
 
     def starts(self) -> list[int]:
-        """Where each segment begins, the newest last."""
         return [*self._starts, self.active.base]
 
     @property
