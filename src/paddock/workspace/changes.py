@@ -4,10 +4,9 @@ A set is a sequence of phases, a phase a sequence of changes. All of them happen
 does; the phases say in which order the names change, for whoever looks on meanwhile
 (of a repository: objects first, references last).
 
-Each change says what it believes to stand at its path. For one path a removal may be
-given together with a creation: then the removal's belief counts, and the creation says
-`Absent`. A new directory is given before what it is to hold; a directory that is removed
-comes with a removal for everything in it, because each was judged by its own name.
+Each change says what it believes to stand at its path. A removal may be given together with a
+creation for one path: then the removal's belief counts, and the creation says `Absent`. A new
+directory is given before what it holds; one that is removed, with a removal for everything in it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +19,6 @@ from paddock.errors import InternalError, InvalidPathError
 from paddock.text.show import quote
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.paths import ChangeableKind, WorkspacePath
-
-# What stood there
 
 
 class Absent(Struct, frozen=True):
@@ -46,9 +43,6 @@ class AtVersion(Struct, frozen=True):
 
 
 Old = Absent | Seen | AtVersion
-
-
-# What is to stand there
 
 
 class BytesContent(Struct, frozen=True):
@@ -133,10 +127,7 @@ class RemoveDirectory(Struct, frozen=True):
 
 
 class SetMetadata(Struct, frozen=True):
-    """The nine permission bits, and of a file the modification time, change in place.
-
-    setuid, setgid and sticky bits stay as they are.
-    """
+    """The nine permission bits, and of a file the modification time, change in place."""
 
     path: WorkspacePath
     old: Seen | AtVersion
@@ -148,9 +139,6 @@ Creation = WriteFile | MakeDirectory | MakeLink
 Removal = RemoveFile | RemoveDirectory
 StagedChange = Creation | Removal | SetMetadata
 Phases = Sequence[Sequence[StagedChange]]
-
-
-# What came of it
 
 
 class EntryState(Struct, frozen=True):
@@ -174,7 +162,6 @@ class ChangedPath(Struct, frozen=True):
 
 class ChangeReceipt(Struct, frozen=True):
     changes: tuple[ChangedPath, ...]
-    """By path, in byte order."""
     notes: tuple[str, ...] = ()
 
 
@@ -190,9 +177,7 @@ class Witness:
 class Condition(Protocol):
     """What has to hold for a set besides what its changes believe."""
 
-    def directories(self) -> Sequence[WorkspacePath]:
-        """Directories that are locked with those of the set: what it asks about changes there."""
-        ...
+    def directories(self) -> Sequence[WorkspacePath]: ...
 
     def verify(self) -> None:
         """Asked under the locks, before anything is built; where this raises, nothing happens."""
@@ -254,7 +239,6 @@ class _Sorted(Struct):
 
 
 def plan_changes(phases: Phases) -> ChangePlan:
-    """The steps of a set."""
     found = _Sorted({}, {}, {}, {})
     for phase, changes in enumerate(phases):
         for change in changes:
@@ -324,7 +308,6 @@ def _check(found: _Sorted) -> None:
 
 
 def _above(path: WorkspacePath) -> Iterable[WorkspacePath]:
-    """The directories that hold it, without the root."""
     above = path.parent
     while not above.is_root:
         yield above

@@ -9,13 +9,9 @@ places, in one call where both are there:
                  goes aside first, under a second temporary name; in a set of one, which
                  no journal completes, the new one is renamed over it
 
-After each of them it is looked at what was really displaced. If that is not what was
-read, somebody was quicker: the step is refused, and the set is undone with it. Undoing
-is the same call again, and never loses what is newer: who changed our new file, or made
-another in its place, keeps it.
-
-Every state that a crash can leave is told by what stands under the three names, so a
-step needs no record of its own.
+After each of them it is looked at what was really displaced. If that is not what was read, the step
+is refused, and the set is undone with it. Undoing never loses what is newer. Every state that a
+crash can leave is told by what stands under the three names.
 """
 
 import contextlib
@@ -226,7 +222,6 @@ class BoundSwap(Struct, frozen=True):
         return self._at(self.name) is None if old is None else self._fits(self.name, old)
 
     def _is_half_way(self) -> bool:
-        """Between the two renames that stand for an exchange."""
         old, new = self.step.old, self.step.new
         if old is None or new is None or self._at(self.name) is not None:
             return False
@@ -255,7 +250,6 @@ class BoundSwap(Struct, frozen=True):
         return True
 
     def _taken_away(self, new: EntryMark) -> bool:
-        """Whether our new entry, unchanged, is under its temporary name again."""
         try:
             self._move(self.name, self.draft)
         except FileNotFoundError:
@@ -351,7 +345,6 @@ def _is_set(status: FileStatus, wanted: Metadata) -> bool:
 
 
 BoundStep = BoundSwap | BoundMetadata
-"""A step in a directory that is open and locked."""
 
 
 def bind(
@@ -381,7 +374,6 @@ class HeldTree:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        """Relative to the directory."""
         self._digest = hashlib.sha256()
         self._sight = hashlib.sha256()
 
@@ -403,7 +395,6 @@ class HeldTree:
         return self._digest.hexdigest()
 
     def sight(self) -> str:
-        """See `sight_of`: of all the files and links in there."""
         return self._sight.hexdigest()
 
 
@@ -444,11 +435,7 @@ def fits(dir_fd: int, name: str, mark: EntryMark, path: WorkspacePath, sight: st
 
 
 def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
-    """All that a directory holds.
-
-    Each directory in it is locked while it is read, so that a writer in there is either
-    done, and seen, or comes after and finds that the directory is not where it was.
-    """
+    """All that a directory holds, each directory in it locked while it is read."""
     held = HeldTree()
     _walk(dir_fd, name, path, len(path.parts), held)
     return held
@@ -549,7 +536,6 @@ def _insisting(dir_fd: int, act: Callable[[], None]) -> None:
 
 
 def _open_to_empty(disk: Disk, dir_fd: int, name: str) -> int:
-    """A directory that is to be emptied, though its permissions may say no."""
     try:
         return os.open(name, _OPEN, dir_fd=dir_fd)
     except PermissionError:

@@ -67,13 +67,11 @@ class Window(Struct, frozen=True):
 
     @property
     def next_line(self) -> int | None:
-        """Where to go on, None where the file ends."""
         after = self.first_line + len(self.lines)
         return after if after <= self.lines_total else None
 
     @property
     def truncated(self) -> bool:
-        """Whether the file goes on behind the window, or a line of it is cut."""
         return self.next_line is not None or any(line.is_cut for line in self.lines)
 
 
@@ -85,17 +83,13 @@ class WindowLimits(Struct, frozen=True):
 
 
 class LineIndex(Struct, frozen=True):
-    """How many line ends stand before each chunk of a file, and how many lines it has."""
-
     size_bytes: int
     ends_before: tuple[int, ...]
     lines_total: int
 
     def offset_of(self, fd: int, line: int) -> int | None:
-        """Where a line (1-based) of that file begins; None if it has fewer lines."""
         if line > self.lines_total:
             return None
-        # The chunk that holds the line end before it; none does before the first line.
         chunk = max(bisect_left(self.ends_before, line - 1) - 1, 0)
         start = chunk * _CHUNK_BYTES_WINDOW
         content = os.pread(fd, min(_CHUNK_BYTES_WINDOW, self.size_bytes - start), start)
@@ -108,7 +102,6 @@ class LineIndex(Struct, frozen=True):
 
 
 def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
-    """Count the line ends in what `chunks_of` reads, in one pass."""
     before: list[int] = []
     ends = offset = 0
     piece = b""
@@ -186,7 +179,6 @@ def _cut(kept: bytes, length: int) -> bytes:
 
 
 def whole_characters(content: bytes) -> bytes:
-    """`content` less an unfinished UTF-8 character at its end (at most 3 bytes)."""
     for back in range(1, min(4, len(content) + 1)):
         byte = content[-back]
         if byte & 0xC0 != 0x80:  # the first byte of a character
@@ -255,7 +247,6 @@ class KnownFiles:
         return self._files.get(status, NOTHING_KNOWN)
 
     def keep(self, status: FileStatus, found: KnownFile, read_at_ns: int) -> None:
-        """Remember what a reading found that began at `read_at_ns` of the wall clock."""
         changed_ns = max(status.modified_ns, status.changed_ns)
         if status.size_bytes < WORTH_REMEMBERING_BYTES or read_at_ns - changed_ns < _SETTLED_NS:
             return
@@ -317,13 +308,11 @@ class OpenFile:
         self.close()
 
     def close(self) -> None:
-        """Let the file go; a second time does nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
 
     def fileno(self) -> int:
-        """The descriptor, for a caller that reads by itself; -1 once closed."""
         return self._fd
 
     @property
@@ -355,7 +344,6 @@ class OpenFile:
             return read_bytes(self._fd, min(bytes_max, self.size_bytes))
 
     def ends_with_newline(self) -> bool:
-        """Whether its last byte is LF; false for an empty file."""
         with converting(self.path, "read"):
             return self.size_bytes > 0 and os.pread(self._fd, 1, self.size_bytes - 1) == b"\n"
 

@@ -64,9 +64,7 @@ class Resolution(Protocol):
     """How a canonical name becomes a descriptor."""
 
     @property
-    def name(self) -> str:
-        """`openat2` or `walk`, for reports."""
-        ...
+    def name(self) -> str: ...
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         """A new descriptor of `relative` under `root_fd`, no link passed. Creates nothing.
@@ -284,7 +282,6 @@ class _Trail(Struct):
         self.real.append(name)
 
     def _here(self) -> int | None:
-        """The descriptor of the directory `real`, None where there is none."""
         missing = len(self.real) + 1 - len(self.held)
         if missing == 1 and stat.S_ISDIR(self.mode):
             flags = PASS_DIRECTORY | os.O_NOFOLLOW
@@ -342,7 +339,6 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
 
 
 def _open_real(real_root: str, resolution: Resolution) -> int:
-    """A descriptor of the directory at a path without links. Raises: OSError."""
     with held_open(os.open("/", PASS_DIRECTORY)) as slash:
         return resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
 
@@ -381,7 +377,6 @@ class Beside(Struct, frozen=True):
     fd: int
 
     def below(self, relative: str) -> str | None:
-        """The name of a workspace path in here; None for one that does not lead here."""
         if relative == self.name:
             return "."
         first, _, rest = relative.partition("/")
@@ -394,7 +389,6 @@ class BesideResolution:
     __slots__ = ("_root_fd", "beside", "within")
 
     def __init__(self, within: Resolution, root_fd: int, beside: Beside) -> None:
-        """Both descriptors stay the caller's."""
         self.within = within
         self._root_fd = root_fd
         self.beside = beside
@@ -411,7 +405,6 @@ class BesideResolution:
 
 
 def beside_of(resolution: Resolution) -> Beside | None:
-    """The other root that it goes into, if there is one."""
     return resolution.beside if isinstance(resolution, BesideResolution) else None
 
 
