@@ -1,9 +1,4 @@
-"""A tool call and its result: `content` for the model, `details` for the host.
-
-Also here:
-
-- Telling what runs to stop, and what a call that was stopped left behind.
-"""
+"""A tool call and its result: `content` for the model, `details` for the host."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -88,9 +83,7 @@ class Cancel(Protocol):
     """Says when to stop. One token may be given to many calls, in many threads."""
 
     @property
-    def is_cancelled(self) -> bool:
-        """Whether to stop; once true it stays true."""
-        ...
+    def is_cancelled(self) -> bool: ...
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` at once when cancelled, in the cancelling thread; returns the undoing.
@@ -118,8 +111,6 @@ NEVER: Final[Cancel] = _Never()
 
 
 class LeftEffect(StrEnum):
-    """What a call that was stopped has done by then."""
-
     NONE = "none"
     PARTIAL = "partial"
     """Some of it: what is known stands in the effects."""
