@@ -51,7 +51,6 @@ _ENTRIES_MAX: Final = 10_000
 
 
 def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
-    """The paths whose old content the history does not have (any more)."""
     return tuple(
         change.path
         for change in changes
@@ -61,7 +60,6 @@ def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
 
 
 def verify_kept(changes: Sequence[Change], store: ObjectStore) -> None:
-    """Read what is to be brought back, before anything is touched. Raises: IntegrityError."""
     for change in changes:
         if _needs_content(change) and change.before is not None:
             store.verify(change.before)
@@ -129,9 +127,8 @@ def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
 class UndoTree(Struct, frozen=True):
     """The workspace as a call left it, or as it found it.
 
-    Below a link or a file nothing stands. Where a call put a link in the place of a
-    directory, what the directory held is not looked for through that link: `leaves` says
-    where such a link or file belongs. Whether it is there is a question of its own path.
+    Below a link or a file nothing stands: `leaves` says where such a one belongs, so what a
+    directory held is not looked for through a link in its place.
     """
 
     workspace: Workspace
@@ -158,7 +155,6 @@ class UndoTree(Struct, frozen=True):
 
 
 def state_at(workspace: Workspace, path: str) -> EntryState | None:
-    """What stands there now. Raises: PathError where the path leads elsewhere now."""
     return workspace.entry_state(workspace.resolve_entry(path))
 
 
@@ -183,7 +179,6 @@ def _was(change: Change, now: EntryState | None) -> bool:
 
 class UndoPlan(Struct):
     left: UndoTree
-    """As the call left it."""
     store: ObjectStore
     overrides_read_only: bool
     """For what a command did: to files that no tool may write it could do it all the same."""
