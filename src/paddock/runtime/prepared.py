@@ -104,6 +104,7 @@ class Registry:
         self._tools[tool.name] = tool
 
     def get(self, name: str) -> Tool[Any]:
+        """The tool of that name. Raises: UnknownToolError naming what there is."""
         tool = self._tools.get(name)
         if tool is None:
             raise UnknownToolError(

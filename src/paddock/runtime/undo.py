@@ -60,6 +60,7 @@ def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
 
 
 def verify_kept(changes: Sequence[Change], store: ObjectStore) -> None:
+    """Read what is to be brought back, before anything is touched. Raises: IntegrityError."""
     for change in changes:
         if _needs_content(change) and change.before is not None:
             store.verify(change.before)
@@ -155,6 +156,7 @@ class UndoTree(Struct, frozen=True):
 
 
 def state_at(workspace: Workspace, path: str) -> EntryState | None:
+    """What stands there now. Raises: PathError where the path leads elsewhere now."""
     return workspace.entry_state(workspace.resolve_entry(path))
 
 
