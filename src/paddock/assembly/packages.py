@@ -91,9 +91,7 @@ def _end_of(stream: Stream) -> str:
 def open_depot(project: Project) -> Generator[Depot]:
     """The plane, opened for a change of its packages, or for a look at what stands there.
 
-    What the last step of a set left in the tree, where the disk failed there or the process was
-    killed, is removed first: a file under a temporary name is nobody's. Raises: UsageError,
-    ConfigError, HostError.
+    What a killed step left is removed first. Raises: UsageError, ConfigError, HostError.
     """
     _require_own_plane(project)
     settle_sets(project)
@@ -139,10 +137,9 @@ def package_ledger(project: Project) -> PackageLedger:
 def is_development_plane(project: Project) -> bool:
     """Whether the plane was made with `--dev`: how its first package was installed, on record.
 
-    Threat: whoever may edit the configuration would switch off approvals with it, and before
-    it is first put on record too, where `init` was killed. The packages ledger tells of the
-    founding before there is a configuration, and is chained; so that no later entry passes
-    for the first, no index is asked.
+    Threat: whoever may edit the configuration would switch off approvals with it. The packages
+    ledger is chained, and tells of the founding first; no index is asked, so that no later
+    entry passes for the first.
     """
     path = project.layout.ledger_paths()[LEDGER]
     if not path.exists():
