@@ -34,10 +34,7 @@ class Anchor(Protocol):
     def where(self) -> str: ...
 
     def read(self) -> list[str]:
-        """The notes that it holds, the newest last; none before the first.
-
-        Raises: HostError where it cannot be read.
-        """
+        """The notes that it holds, the newest last; none before the first. Raises: HostError."""
         ...
 
     def store(self, signed: SignedCheckpoint) -> None:
@@ -45,16 +42,11 @@ class Anchor(Protocol):
         ...
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """Keep a note of a log that went back; what it held of more entries counts no more.
-
-        Raises: HostError.
-        """
+        """Keep a note of a log that went back; others count no more. Raises: HostError."""
         ...
 
 
 class DirectoryAnchor:
-    """A directory of notes, each named by its size."""
-
     __slots__ = ("_folder",)
 
     def __init__(self, folder: Path) -> None:

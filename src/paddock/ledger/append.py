@@ -2,13 +2,13 @@
 
 The sequence of an append, and why:
 
-    1. encode the entries, outside the lock: this takes longest;
-    2. thread lock, then flock(2); recover where the file does not end at the newest mark;
-    3. chain the lines and hand all of them to one write(2), in a new segment where this is full;
-    4. store the new mark; a kill before it leaves whole lines, which the next append adopts;
-    5. unlock; fdatasync(2), each writer for itself: a journal commits at once for all who wait;
-    6. look whether the path still leads here, and whether anybody's sync has failed;
-    7. under the commit lock, raise the durable mark. Then the entries are acknowledged.
+  1. encode the entries, outside the lock: this takes longest;
+  2. thread lock, then flock(2); recover where the file does not end at the newest mark;
+  3. chain the lines and hand all of them to one write(2), in a new segment where this is full;
+  4. store the new mark; a kill before it leaves whole lines, which the next append adopts;
+  5. unlock; fdatasync(2), each writer for itself: a journal commits at once for all who wait;
+  6. look whether the path still leads here, and whether anybody's sync has failed;
+  7. under the commit lock, raise the durable mark. Then the entries are acknowledged.
 
 A failure at 3 cuts the file back; one at 4 leaves the lines, and recovery adopts them.
 
@@ -57,8 +57,6 @@ _HINT: Final = (
 
 
 class CheckpointKeeper(Protocol):
-    """Covers the entries of a ledger by checkpoints (checkpoint.py)."""
-
     def appended(self, head: Head, entries: Sequence[Entry]) -> None: ...
     def seal(self) -> "SignedCheckpoint": ...
     def close(self) -> None: ...
@@ -78,7 +76,6 @@ class LedgerFile:
         segment_bytes: int,
         boot: bytes,
     ) -> None:
-        """Use `open`."""
         self._segment_bytes = segment_bytes
         self._paths = paths
         self._files: LedgerFiles | None = files
@@ -106,19 +103,14 @@ class LedgerFile:
         segment_bytes: int = limits.ledger_segment_bytes,
         boot: bytes | None = None,
     ) -> Self:
-        """Open a ledger; make it from `create` where there is none.
+        """Open a ledger, its torn end recovered; make it from `create` where there is none.
 
-        `clock` gives seconds since 1970, `randomness` so many random bytes.
-        `segment_bytes`: where one file is full and the next one begins. A torn end is
-        recovered here. The ledger that is there keeps its own GENESIS: compare `genesis`
-        where that matters.
+        `clock` gives seconds since 1970, `randomness` so many random bytes. A ledger that is there
+        keeps its own GENESIS.
 
         Raises:
-            HostError: no ledger and no `create`; a network file system; a
-                format that is not known; the disk failed.
-            LedgerDamagedError: what stands in the file is not what was written.
-            LedgerBusyError: another process holds the lock.
-            LedgerFullError: no space to make or recover it.
+            HostError: no ledger and no `create`; a network file system; an unknown format.
+            LedgerDamagedError, LedgerBusyError, LedgerFullError.
         """
         disk, waiting, paths = disk or Disk(), waiting or Waiting(), LedgerPaths(path)
         first_body = None
@@ -178,16 +170,13 @@ class LedgerFile:
         return self._live().ballast.reserve(size_bytes)
 
     def seal(self) -> "SignedCheckpoint":
-        """Make a checkpoint of all that is written, and carry it up.
+        """Make a checkpoint of all that is written, also by who was killed, and carry it up.
 
-        Raises:
-            LedgerDamagedError: the ledger does not go on from what was signed before.
-            ConfigError: the key cannot be used, or nobody keeps this ledger.
-            HostError: the disk, or where checkpoints go, failed.
+        Raises: LedgerDamagedError: the ledger does not go on from what was signed before;
+            ConfigError: the key cannot be used, or nobody keeps it; HostError.
         """
         if self.keeper is None:
             raise ConfigError("nobody signs checkpoints of this ledger", where=ascii(self.path))
-        # Also what a killed process wrote and nobody waited for.
         self.settle()
         return self.keeper.seal()
 

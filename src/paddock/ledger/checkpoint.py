@@ -71,11 +71,8 @@ class Checkpointer:
     def make(self) -> SignedCheckpoint:
         """Sign what is durable now. Without new entries it is the last checkpoint again.
 
-        Raises:
-            LedgerDamagedError: the ledger does not chain, or does not go on from what
-                was signed before.
-            ConfigError: the key cannot be used.
-            HostError: the disk failed.
+        Raises: LedgerDamagedError: it does not chain, or does not go on from what was signed
+            before; ConfigError: the key cannot be used; HostError.
         """
         make_directories(self._folder)
         with locked(self._folder):
@@ -148,10 +145,7 @@ class Checkpointer:
 
 
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
-    """Keep a note under its size, durably; of many the newest stay.
-
-    A newer one says all that an older one does: the signer made sure of that.
-    """
+    """Keep a note under its size, durably; of many the newest stay: they say all."""
     replace_file(folder / str(signed.checkpoint.size), signed.note.encode())
     try:
         for size in sorted(note_sizes(folder))[: -limits.checkpoints_kept_max]:
@@ -222,10 +216,7 @@ class Above(Protocol):
     """Where a ledger's checkpoints go."""
 
     def take(self, signed: SignedCheckpoint) -> None:
-        """Keep it, durably, and see to it that it is covered in turn.
-
-        Raises: PaddockError.
-        """
+        """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
         ...
 
 
@@ -301,7 +292,6 @@ class AutoCheckpoint:
         return age_s if age_s >= 0 else now_s
 
     def close(self) -> None:
-        """Cover what is new, unless the pace says that few may wait."""
         if not self._is_known:
             return
         is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries

@@ -45,9 +45,8 @@ class Exported(Struct):
 class ExportedLines:
     """Stored lines without LF, oldest first: all of them, or those that match.
 
-    A line that holds no entry is among all, and matches nothing. Once the lines were taken,
-    `bad` says how many were left out for that, and `torn_bytes` how many bytes follow the
-    last whole line.
+    Once they were taken, `bad` says how many matched nothing as they hold no entry, and
+    `torn_bytes` how many bytes follow the last whole line.
     """
 
     def __init__(self, path: str, wanted: Filter | None) -> None:
@@ -73,8 +72,7 @@ def export_page(
 ) -> Exported:
     """Choose the lines of a page: line 0, those that match, and those that hold no entry.
 
-    `sizes` are those of the checkpoints that go with it: what is left out never reaches
-    over one of them.
+    What is left out never reaches over one of the checkpoints' `sizes`.
     """
     found = _Choice(wanted, last)
     with LedgerReader(path) as reader:

@@ -4,11 +4,9 @@ flock(2) excludes open file descriptions, not threads, so a thread lock stands b
 It is released by the kernel when its holder dies; a holder that is stopped keeps it, which
 is why waiting has an end and names the holder.
 
-Reserved bytes are allocated in a ballast file without a name, in the ledger's own
-folder. Where an append finds the disk full, the ballast gives back what its
-caller had reserved and the append is tried once more. The kernel frees the file
-with its last descriptor, so a crash leaves nothing behind. It grows in steps and is
-kept, so that a reservation in a running program costs no system call.
+Reserved bytes are allocated in a ballast file without a name. Where an append finds the disk full,
+the ballast gives back what its caller had reserved and the append is tried once more. It grows in
+steps and is kept: a reservation in a running program costs no system call.
 """
 
 import errno
@@ -46,8 +44,6 @@ _UNWRITABLE: Final = (
 
 
 class Waiting(Struct, frozen=True):
-    """How long to wait for others, and by which clock. Seconds."""
-
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     lock_timeout_s: float = limits.ledger_lock_timeout_s
@@ -178,11 +174,7 @@ class FileLock:
 
 
 def find_holder(locks: str, device: int, inode: int) -> int | None:
-    """Return who holds the flock on a file, by the text of proc_locks(5).
-
-    A waiting process has `->` in its line; a holder in another pid namespace
-    is shown as 0.
-    """
+    """Return who holds the flock on a file, by proc_locks(5); 0 in another pid namespace."""
     wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
     for line in locks.splitlines():
         fields = line.split()

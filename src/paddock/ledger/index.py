@@ -64,7 +64,6 @@ _KINDS: Final = {
     "type": "type = :type",
     "decision": "decision = :decision",
 }
-"""What there is an index of, and the condition that finds it."""
 _CACHE_KIB: Final = 32_768
 _PROBED_ROWS: Final = 2_000
 _ROWS_AT_FIRST: Final = 32

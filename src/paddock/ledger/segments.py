@@ -52,7 +52,6 @@ class LedgerPaths(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """What stands beside the ledger file and can be made again from it."""
         return f"{self.stem}.d"
 
     def sealed(self, start: int) -> str:
@@ -114,8 +113,6 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Reads(Protocol):
-    """Reading, as `os` and a `Disk` do it."""
-
     def open(self, path: str, flags: int, /) -> int: ...
     def close(self, fd: int, /) -> None: ...
     def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
@@ -204,7 +201,6 @@ class ActiveSegment:
         self._disk = disk
         self._paths = paths
         self._starts: list[int] = []
-        """Of the sealed segments before the current one."""
         self.current = self._settle(descriptor)
 
     def settle(self, head: "HeadFile") -> None:
@@ -233,10 +229,9 @@ class ActiveSegment:
         self.settle(head)
 
     def rotate(self, head: "HeadFile", end: int) -> None:
-        """Seal the segment, and go on in a new one that begins at `end`.
+        """Seal the segment, all of it durable, and go on in a new one that begins at `end`.
 
-        The append lock is held, and all up to `end` is durable. After a failure
-        `follow` finds out how far it came.
+        The append lock is held. After a failure `follow` finds out how far it came.
         """
         disk, paths, before = self._disk, self._paths, self.current
         # Threat: a file that was put in our place would be sealed as ours.
@@ -327,12 +322,7 @@ class LedgerText:
         return self.active.base + self._disk.stat(self.active.descriptor).st_size
 
     def read(self, size_bytes: int, offset: int) -> bytes:
-        """Return so many bytes from a place, fewer at the end.
-
-        Raises:
-            LedgerDamagedError: a sealed segment is missing, or shorter than it was.
-            OSError: the disk failed.
-        """
+        """So many bytes from a place, fewer at the end. Raises: LedgerDamagedError; OSError."""
         base = self.active.base
         if offset >= base:
             return self._disk.pread(self.active.descriptor, size_bytes, offset - base)

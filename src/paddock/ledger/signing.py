@@ -67,11 +67,7 @@ def make_key(name: str, seed: bytes) -> SigningKey:
 
 
 def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> SigningKey:
-    """Make a key and store it, mode 0600, as `plane.files.create_file` does; what exists stays.
-
-    `path` is the caller's to choose, outside every plane: whoever can read it
-    can sign as this ledger.
-    """
+    """Make a key and store it, mode 0600; what exists stays. Who can read it can sign."""
     key = make_key(name, randomness(_SEED_BYTES))
     encoded = b64encode(ALGORITHM_ED25519 + key.seed).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{encoded}\n"
@@ -135,10 +131,7 @@ class Signer(Protocol):
     def verifier(self) -> VerifierKey: ...
 
     def last(self) -> SignedCheckpoint | None:
-        """What it signed last; None before the first time.
-
-        Raises: NoteError where what it kept is not its own; ConfigError, HostError.
-        """
+        """What it signed last, or None. Raises: NoteError: not its own; ConfigError, HostError."""
         ...
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
@@ -240,10 +233,7 @@ class ProgramEnd(Struct, frozen=True):
 def run_command(
     command: Sequence[str], given: bytes, environment: Mapping[str, str], where: str
 ) -> ProgramEnd:
-    """Run a program to its end, with this on its standard input.
-
-    Raises: HostError: it cannot be run, or takes more than `limits.anchor_timeout_s`.
-    """
+    """Run a program to its end, with this on its standard input. Raises: HostError."""
     import subprocess  # noqa: PLC0415 - slow to load, and few sign with a program
 
     try:

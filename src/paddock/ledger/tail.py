@@ -97,8 +97,7 @@ class Mark(_Record):
     """A place between two lines, with what has to stand before it.
 
     `generation` counts appends and never goes down; `entries` and `offset_bytes` are those
-    before the place; `leaf` is the hash of the last of them; `boot` says since when the
-    machine runs. `is_poisoned` means something in a durable mark alone.
+    before it, `leaf` the last one's hash. `is_poisoned` means something in a durable mark alone.
     """
 
     __slots__ = ("boot", "entries", "generation", "is_poisoned", "leaf", "offset_bytes")
