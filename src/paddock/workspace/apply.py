@@ -81,11 +81,9 @@ def commit(
 ) -> ChangeReceipt:
     """Make the changes; what a crash left of other sets of this journal is settled first.
 
-    `witness` is told of every path, with its versions, before any of them changes.
-    `condition` is asked under the locks.
-
-    Whatever is raised, nothing has changed, but for a HostError that says that the set could
-    not be put back: then whoever opens the journal next puts it back.
+    `witness` is told of every path before any of them changes; `condition` is asked under the
+    locks. Whatever is raised, nothing has changed, but for a HostError that says that the set
+    could not be put back: then the recovery does it.
     """
     recover(journal, site.disk, without_beside(site.resolution))
     plan = plan_changes(phases)

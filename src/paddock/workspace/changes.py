@@ -26,10 +26,7 @@ class Absent(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """The very entry that had this status: nobody replaced, rewrote or chmod-ed it since.
-
-    Of a directory the identity and the permissions count; what it holds is another matter.
-    """
+    """The very entry that had this status; of a directory the identity and the permissions."""
 
     status: FileStatus
     version: str | None = None
@@ -57,8 +54,7 @@ class GivenContent(Struct, frozen=True):
     """A whole file that is given away: it becomes the new entry itself where it can.
 
     `path` lies below `dir_fd`, in a tree that nobody else uses any more and without a link on
-    the way. Where the file cannot be moved (another file system, a second name, another
-    owner, a default ACL at its new place) it is copied. It brings no attributes along.
+    the way. Where the file cannot be moved it is copied. It brings no attributes along.
     """
 
     dir_fd: int
@@ -71,8 +67,8 @@ Content = BytesContent | StoredContent | GivenContent
 class WriteFile(Struct, frozen=True):
     """A file is created, or replaces a file or a link.
 
-    `mode`: nine bits; None for those of the replaced file, or of any new file. Owner,
-    group and attributes of a replaced file survive; setuid, setgid and sticky do not.
+    `mode`: nine bits; None for those of the replaced file, or of any new file. setuid, setgid
+    and sticky do not survive.
     """
 
     path: WorkspacePath

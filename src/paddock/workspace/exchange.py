@@ -39,7 +39,6 @@ from paddock.workspace.resolve import PASS, PASS_DIRECTORY, READ_DIRECTORY
 
 _EXCHANGES_MAX: Final = 64
 _GOING: Final = 0x8000_0000
-"""Added to a step's number: beyond any number of a draft."""
 _ALL_BITS: Final = 0o7777
 
 
@@ -107,7 +106,6 @@ class BoundSwap(Struct, frozen=True):
                 raise changed(self.path)
 
     def _change_places(self, old: EntryMark | None, new: EntryMark | None) -> bool:
-        """Whether what gave way can be looked at."""
         try:
             if old is None:
                 self._move(self.draft, self.name)
@@ -260,11 +258,7 @@ class BoundSwap(Struct, frozen=True):
         return False
 
     def _exchanged_back(self, new: EntryMark) -> bool:
-        """Exchange again, until what was taken away is what we put there last.
-
-        At the first time that is our new entry. Else somebody was quicker, theirs was
-        taken away, and it goes back in exchange for what we had put there.
-        """
+        """Exchange again, until what was taken away is what we put there last: theirs goes back."""
         last = new.inode
         for attempt in range(_EXCHANGES_MAX):
             returned = self._at(self.draft)
@@ -418,11 +412,7 @@ def sight_of(status: FileStatus) -> str:
 
 
 def fits(dir_fd: int, name: str, mark: EntryMark, path: WorkspacePath, sight: str = "") -> bool:
-    """Whether what stands under `name` is what was marked, unchanged.
-
-    `sight`: also as it was seen then, where that is known. A FIFO, socket or device fits
-    nothing that was marked, for none ever is.
-    """
+    """Whether what stands under `name` is what was marked, unchanged; a device fits nothing."""
     status = status_at(dir_fd, name)
     if status is None or not (status.is_regular or status.is_directory or status.is_link):
         return False

@@ -37,7 +37,6 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Found, Res
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _HIDDEN_LIKELY: Final = 16
-"""Names of one directory that are usually hidden, at most: a first guess."""
 
 
 class Tree(Struct, frozen=True):
@@ -81,11 +80,8 @@ def first_entries(
 ) -> Page:
     """The first entries of a directory, without regard to case; at most `entries_max`.
 
-    Names alone are read of what is not shown: a directory of any size costs one pass.
-    An entry that goes away meanwhile leaves its place empty.
-
-    Raises:
-        PathNotFoundError, PathNotADirectoryError; PathError: not readable.
+    Names alone are read of what is not shown. An entry that goes away leaves its place empty.
+    Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
     """
     real = directory.real if isinstance(directory, ReadPath) else directory
     with converting(real, "list"):
