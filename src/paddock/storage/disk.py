@@ -48,8 +48,6 @@ class Disk:
 
     __slots__ = ()
 
-    # Files
-
     def open_unnamed(self, dir_fd: int, mode: int = PRIVATE_MODE) -> int | None:
         """A new file in that directory without a name, None where O_TMPFILE is unknown.
 
@@ -97,8 +95,6 @@ class Disk:
             done += len(chunk)
         return done
 
-    # Waiting for the device
-
     def sync(self, fd: int) -> None:
         os.fsync(fd)
 
@@ -121,8 +117,6 @@ class Disk:
             return
         for fd in fds:
             self.sync(fd)
-
-    # Names
 
     def link_open(self, fd: int, dir_fd: int, name: str) -> None:
         """Give an open file, unnamed or not, a name; EEXIST if anything has it.
@@ -196,8 +190,6 @@ class Disk:
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
         os.symlink(text, name, dir_fd=dir_fd)
 
-    # Metadata
-
     def set_owner(self, fd: int, uid: int, gid: int) -> None:
         os.fchown(fd, uid, gid)
 
@@ -270,9 +262,6 @@ def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
         disk.sync_file_system(fd)
 
 
-# Reading
-
-
 def read_bytes(fd: int, size_bytes: int, offset: int = 0) -> bytes:
     """So many bytes of an open file; fewer only where it ends, or was cut shorter meanwhile."""
     # One read takes at most 0x7ffff000 bytes, and may take less.
@@ -306,9 +295,6 @@ def write_chunks(chunks: Iterable[bytes], disk: Disk, fd: int) -> str:
         digest.update(chunk)
         disk.write(fd, chunk)
     return DIGEST_PREFIX + digest.hexdigest()
-
-
-# Failures
 
 
 class converting:  # noqa: N801 - used as a statement; a generator would cost thrice as much

@@ -70,7 +70,6 @@ class Running(Struct):
     mark: CallMark
     notes: list[int] = field(default_factory=list[int])
     kept: set[str] = field(default_factory=set[str])
-    """The digests of what it replaced."""
 
 
 _LEDGER_PIN: Final = "ledger-"
@@ -335,7 +334,6 @@ class SeenStore(ObjectStore):
 
 
 def _held_by_digest(shelf: Shelf) -> dict[str, str]:
-    """The names of what is held, each read once."""
     found: dict[str, str] = {}
     for name in shelf.held_names():
         with (

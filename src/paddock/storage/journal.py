@@ -154,7 +154,6 @@ class Intent(Struct, frozen=True, tag_field="record", tag="intent"):
     token: str
     directories: tuple[str, ...]
     label: str = ""
-    """What the committer calls the set; the recovery says it again."""
     beside: SecondRoot | None = None
 
 

@@ -115,10 +115,7 @@ _TEMPORARY: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at|set)")
 
 
 def is_temporary_name(name: str) -> bool:
-    """Whether `name` is one of ours: hidden from every tool, and refused as a path.
-
-    Compared without regard to case: a case-insensitive file system has only one of them.
-    """
+    """Whether `name` is one of ours, in any case: hidden from every tool, and refused as a path."""
     return name[:9].lower() == TEMPORARY_PREFIX and _TEMPORARY.fullmatch(name.lower()) is not None
 
 
@@ -153,7 +150,6 @@ class AskedPath(Struct, frozen=True):
     text: str
     parts: tuple[str, ...]
     as_directory: bool
-    """It ended in a slash or `/.`: a directory is meant."""
 
 
 def is_plain(text: str) -> bool:
@@ -193,7 +189,6 @@ def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
 
 
 def components(text: str) -> tuple[str, ...]:
-    """The components of a path's text, `..` kept, `.` and empty ones dropped."""
     return tuple(part for part in text.split("/") if part not in ("", "."))
 
 

@@ -48,7 +48,6 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Resolution
 _NO_KEEPER: Final = Keeper()
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
-"""So few directories are not worth the look."""
 _SPARE: Final = 64
 """Descriptors for the work in the directories: drafts, walks, the store, the journal."""
 _USED_AT_MOST: Final = 128
@@ -191,8 +190,7 @@ def _is_swept(name: str) -> bool:
 class TemporaryName:
     """A name in a locked directory, recorded for as long as anything may stand there.
 
-    Whatever stands there at the end is removed, so the block decides by what it leaves:
-    a draft that was not used, an old version, a deleted entry.
+    Whatever stands there at the end is removed.
     """
 
     __slots__ = ("_dir_fd", "_directory", "_disk", "_record", "_root_fd", "_token")

@@ -120,9 +120,8 @@ def read_window(
 ) -> Window:
     """`line_count` lines from `first_line` (1-based) of the open file that `index` is of.
 
-    A line over `line_bytes_max` is cut between characters; when `bytes_max` is
-    reached, whole lines are left out (the first one is cut instead). A first
-    line behind the end gives no lines; `lines_total` says how many there are.
+    A line over `line_bytes_max` is cut between characters; over `bytes_max`, whole lines are
+    left out (the first one is cut instead). A first line behind the end gives no lines.
     """
     if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
         raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
@@ -174,7 +173,6 @@ class _LineReader:
 
 
 def _cut(kept: bytes, length: int) -> bytes:
-    """`kept` without half a character at its end, if it is not the whole line."""
     return whole_characters(kept) if len(kept) < length else kept
 
 
@@ -324,11 +322,7 @@ class OpenFile:
         return self.status.mode
 
     def read_all(self, bytes_max: int) -> FileContent:
-        """Every byte.
-
-        Raises:
-            TextTooLargeError: more than `bytes_max` bytes; none was read.
-        """
+        """Every byte. Raises: TextTooLargeError: more than `bytes_max`; none was read."""
         if self.size_bytes > bytes_max:
             raise TextTooLargeError(
                 f"{quote(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}",
@@ -339,7 +333,6 @@ class OpenFile:
             return FileContent(content, version_of(content), self.mode, self._has_changed())
 
     def read_start(self, bytes_max: int) -> bytes:
-        """The first bytes, at most `bytes_max`: to see whether it is text."""
         with converting(self.path, "read"):
             return read_bytes(self._fd, min(bytes_max, self.size_bytes))
 
@@ -348,10 +341,7 @@ class OpenFile:
             return self.size_bytes > 0 and os.pread(self._fd, 1, self.size_bytes - 1) == b"\n"
 
     def version(self) -> str:
-        """`sha256:` and the digest of all bytes, streamed at constant memory.
-
-        Of a large file that did not change since, what was found before; see `known`.
-        """
+        """`sha256:` and the digest of all bytes, streamed; of a large file that is known, kept."""
         known = self._known.find(self.status).version
         if known is not None:
             return known

@@ -48,7 +48,6 @@ class RecoveredSet(Enum):
     ENDED = "ended"
     """It was complete, or undone, already; what it had displaced was left."""
     WAITING = "waiting"
-    """It is still as it was left; `why` says why."""
 
 
 class Recovered(Struct, frozen=True):
@@ -60,7 +59,6 @@ class Recovered(Struct, frozen=True):
     """Paths that somebody changed after the crash, and that keep what they have now; and
     directories of the set that are not there any more."""
     why: str = ""
-    """Why it waits; or, of a set that is settled, what is left of it in the tree."""
 
 
 def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recovered, ...]:
@@ -211,10 +209,7 @@ def left_note(token: str) -> str:
 
 
 def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
-    """Remove what stands under the temporary names of an ended set; whether nothing is left.
-
-    What cannot be removed now is left to the next recovery: the set itself is over.
-    """
+    """Remove what stands under the temporary names of an ended set; whether nothing is left."""
     is_undone = entry.records.is_undone
     try:
         cleaned = [step.clean_undone() if is_undone else step.clean_done() for step in bound]

@@ -47,7 +47,6 @@ from paddock.workspace.paths import (
 # macOS has no O_PATH: there a directory must be readable to be passed through.
 O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
 PASS: Final = O_PATH | os.O_CLOEXEC
-"""To hold something without reading it."""
 PASS_DIRECTORY: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO must not wait for a writer. O_NOCTTY: a terminal must not
@@ -69,9 +68,7 @@ class Resolution(Protocol):
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         """A new descriptor of `relative` under `root_fd`, no link passed. Creates nothing.
 
-        Raises:
-            OSError: ELOOP where a component is a link, EXDEV where the name is
-                not canonical, else the errno of open(2).
+        Raises: OSError: ELOOP for a link, EXDEV for no canonical name, else as open(2).
         """
         ...
 
@@ -190,9 +187,7 @@ class Found(Struct, frozen=True):
     mode: int
     """Kind and permissions of what stands at `real`; 0 where nothing does."""
     through_link: bool
-    """A component before the last one is a link."""
     ends_in_link: bool
-    """The last component is a link."""
 
     @property
     def exists(self) -> bool:
@@ -384,8 +379,6 @@ class Beside(Struct, frozen=True):
 
 
 class BesideResolution:
-    """A resolution for one root; below one name of it another root is gone into."""
-
     __slots__ = ("_root_fd", "beside", "within")
 
     def __init__(self, within: Resolution, root_fd: int, beside: Beside) -> None:
