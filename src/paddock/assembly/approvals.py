@@ -70,8 +70,9 @@ class GovernanceBook(Struct, frozen=True):
     """The governance ledger, as the inbox uses it.
 
     Threat: a use that was edited, cut off or restored away makes a used grant a new one. So
-    each answer comes from the lines, never from the index; only where the whole ledger is what
-    was signed; and only since somebody accepted that the ledger went back.
+    each answer comes from the lines themselves, never from the index; only where the
+    whole ledger is what was signed, by the key's last checkpoint and the anchor, which stand
+    outside the plane; and only since somebody accepted that the ledger went back.
     """
 
     project: Project

@@ -151,7 +151,8 @@ def _anchor_of(
 def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
     """What to say of an anchor that is empty, although the ledger's key signed something.
 
-    Threat: a directory that is not mounted holds nothing that contradicts a replaced ledger.
+    Threat: a directory that is not mounted, or another branch, holds nothing that could
+    contradict a ledger that was put back with its key.
     """
     return LedgerProblem(
         ChainFault.ANCHOR,

@@ -137,9 +137,10 @@ def package_ledger(project: Project) -> PackageLedger:
 def is_development_plane(project: Project) -> bool:
     """Whether the plane was made with `--dev`: how its first package was installed, on record.
 
-    Threat: whoever may edit the configuration would switch off approvals with it. The packages
-    ledger is chained, and tells of the founding first; no index is asked, so that no later
-    entry passes for the first.
+    Threat: whoever may edit the configuration would switch off approvals with it, and before
+    it is first put on record too, where `init` was killed. The packages ledger tells of the
+    founding before there is a configuration, and is chained; so that no later entry passes
+    for the first, no index is asked.
     """
     path = project.layout.ledger_paths()[LEDGER]
     if not path.exists():

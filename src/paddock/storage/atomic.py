@@ -66,7 +66,8 @@ def read_file(path: Path, bytes_max: int) -> bytes | None:
     """None where nothing stands.
 
     Threat: a FIFO would block the reader for ever and a link would make a file
-    from elsewhere count as this one. The last component is never followed.
+    from elsewhere count as this one. The last component is never followed, the
+    open never waits, and the type is taken from the descriptor.
     """
     return _read(path, bytes_max, os.O_NOFOLLOW)
 
@@ -253,7 +254,8 @@ def sync_directory(directory: Path) -> None:
 def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
     """Refuse a directory that others can write into; `variable` names another place for it.
 
-    Threat: whoever can put files here can answer for the user: declare an agent, swap a ledger.
+    Threat: whoever can put files here can answer for the user: trust a policy,
+    declare an agent, swap a ledger.
     """
     status = _lstat(directory)
     if status is None:

@@ -3,7 +3,8 @@
 All that the full path had looked at to make it is looked at again: any difference makes another.
 
 Threat: whoever can write into Paddock's state directory could put an image there that allows
-everything. A broken seal, another owner or a looser mode means that there is no image.
+everything. It is sealed with a key in the user's configuration; a broken seal, another owner or
+a looser mode means that there is no image.
 """
 
 import marshal  # noqa: TID251 - nothing is read that our key did not seal

@@ -3,7 +3,8 @@
 Plain: printable ASCII on one line; words or quotes without expansion; `&&`, `||`, `;` and `|`;
 streams thrown away or joined. No program that starts another one, or writes what its words name.
 
-Threat: a line that bash reads otherwise: what is not on these lists is left to the parser.
+Threat: a line that bash reads otherwise: what is not on these lists is left to the parser; a
+property test holds both against each other.
 """
 
 import posix
