@@ -14,7 +14,10 @@ class Head(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """Where entries stand: the first one's sequence, their ids in order, the head after them."""
+    """Where entries stand: the first one's sequence, their ids in order, the head after them.
+
+    A tuple, because every append makes one.
+    """
 
     first_seq: int
     ids: tuple[str, ...]

@@ -3,6 +3,10 @@
 A ledger appears whole: GENESIS is written and synced under another name, then linked to its
 own, then the directory is synced. There is never an empty ledger, so an empty file is damage.
 
+On a network file system locks are advisory between hosts at best, a page cache is not
+shared, and a successful sync says little. Such file systems are refused by their type in
+mountinfo (proc_pid_mountinfo(5)), found by device number, so that no name is resolved again.
+
 A writer that was killed leaves whole lines that no mark covers yet, and perhaps
 a torn one; a power cut may leave less than was written, or garbage. So, inside
 the lock, go on from a mark M and compare the line before it:

@@ -5,8 +5,9 @@
     tree.2      of 65,536; and so on
     tree.edge   how far they are filled: `SIZE OFFSET LEAF`, one line of text
 
-They grow by what became whole, `tree.edge` last, so that what a kill left half done is written
-over. They are not synced: who uses them compares with something signed, or makes them anew.
+Slices of 8,192 bytes are the tiles of C2SP tlog-tiles. The files grow by what
+became whole, `tree.edge` last, so that what a kill left half done is written over. They are not
+synced: who uses them compares with something signed, or makes them anew.
 
 `checkpoints/` beside it holds the notes that were signed, each named by its size.
 """

@@ -292,7 +292,8 @@ def open_object(dir_fd: int, digest: str) -> OpenObject | None:
 class StoreLock:
     """flock(2) on the store's directory: whoever puts shares it, whoever prunes has it alone.
 
-    Each share has an open file of its own, which a forked child closes.
+    Each share has an open file of its own, since a lock belongs to that. A forked child lets
+    go of its parent's, which would last as long as the child.
     """
 
     __slots__ = ("__weakref__", "_dir_fd", "_shares")

@@ -30,6 +30,7 @@ class Entry(NamedTuple):
     """One record without its id, time and place: the ledger adds those.
 
     Strings are empty where a field does not apply. No name stands in both `metadata` and `shared`.
+    A named tuple, because every call makes two.
     """
 
     event_type: str

@@ -425,7 +425,11 @@ def fits(dir_fd: int, name: str, mark: EntryMark, path: WorkspacePath, sight: st
 
 
 def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
-    """All that a directory holds, each directory in it locked while it is read."""
+    """All that a directory holds.
+
+    Each directory in it is locked while it is read, so that a writer in there is either
+    done, and seen, or comes after and finds that the directory is not where it was.
+    """
     held = HeldTree()
     _walk(dir_fd, name, path, len(path.parts), held)
     return held

@@ -80,7 +80,9 @@ def first_entries(
 ) -> Page:
     """The first entries of a directory, without regard to case; at most `entries_max`.
 
-    Names alone are read of what is not shown. An entry that goes away leaves its place empty.
+    Names alone are read of what is not shown: any directory costs one pass. An entry
+    that goes away leaves its place empty.
+
     Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
     """
     real = directory.real if isinstance(directory, ReadPath) else directory

@@ -58,7 +58,10 @@ class SearchGlob(Struct, frozen=True):
         return self.names is None and self.paths is None and not self.negated
 
     def below(self, directory: str) -> str:
-        """What is left of a glob that begins with the searched directory; else nothing."""
+        """What is left of a glob that begins with the searched directory; else nothing.
+
+        It is taken from there already, and would mean a directory of that name in it.
+        """
         start = f"{directory}/"
         text = self.text.removeprefix("/")
         return text.removeprefix(start) if text.startswith(start) else ""

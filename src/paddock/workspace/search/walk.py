@@ -224,7 +224,8 @@ def too_deep_above(path: str) -> str:
 def read_rules(directory_fd: int) -> IgnoreRules | None:
     """The rules of a directory's `.gitignore`; None where there is none that can be read.
 
-    A link is none, as for git. Of a very large file, its beginning counts.
+    A link is none, as for git: its text would stand elsewhere. Of a very large file, its
+    beginning counts.
     """
     try:
         fd = os.open(IGNORE_FILE, _OPEN_RULES, dir_fd=directory_fd)
