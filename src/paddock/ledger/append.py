@@ -170,7 +170,7 @@ class LedgerFile:
         return self._live().ballast.reserve(size_bytes)
 
     def seal(self) -> "SignedCheckpoint":
-        """Make a checkpoint of all that is written, also by who was killed, and carry it up.
+        """Make a checkpoint of all that is written, by killed processes too, and carry it up.
 
         Raises: LedgerDamagedError: the ledger does not go on from what was signed before;
             ConfigError: the key cannot be used, or nobody keeps it; HostError.

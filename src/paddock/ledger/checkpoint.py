@@ -145,7 +145,7 @@ class Checkpointer:
 
 
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
-    """Keep a note under its size, durably; of many the newest stay: they say all."""
+    """Keep a note under its size, durably; of many the newest stay: each says all of those before."""
     replace_file(folder / str(signed.checkpoint.size), signed.note.encode())
     try:
         for size in sorted(note_sizes(folder))[: -limits.checkpoints_kept_max]:

@@ -45,8 +45,8 @@ class Exported(Struct):
 class ExportedLines:
     """Stored lines without LF, oldest first: all of them, or those that match.
 
-    Once they were taken, `bad` says how many matched nothing as they hold no entry, and
-    `torn_bytes` how many bytes follow the last whole line.
+    A line that holds no entry matches nothing. Once the lines were taken, `bad` says how many
+    were left out for that, and `torn_bytes` how many bytes follow the last whole line.
     """
 
     def __init__(self, path: str, wanted: Filter | None) -> None:

@@ -509,7 +509,7 @@ def find_file_system(mountinfo: str, major: int, minor: int) -> str | None:
 
 
 def verify_local(mountinfo: str, major: int, minor: int, path: str) -> None:
-    """Refuse a network file system; what mountinfo does not list counts as local."""
+    """Refuse a network file system. What is not listed counts as local: none hides so."""
     found = find_file_system(mountinfo, major, minor)
     if found in NETWORK_FILE_SYSTEMS:
         raise HostError(

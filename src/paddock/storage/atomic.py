@@ -63,7 +63,7 @@ def host_error(said: str, where: str = "") -> Generator[None, None, None]:
 
 
 def read_file(path: Path, bytes_max: int) -> bytes | None:
-    """None where nothing stands.
+    """The bytes of a regular file, or None where nothing stands.
 
     Threat: a FIFO would block the reader for ever and a link would make a file
     from elsewhere count as this one. The last component is never followed, the
@@ -78,7 +78,7 @@ def read_file_through_links(path: Path, bytes_max: int) -> bytes | None:
 
 
 def read_private_file(path: Path, bytes_max: int, owners: Collection[int]) -> bytes | None:
-    """As `read_file_through_links`, of a file that only `owners` can write, by its descriptor."""
+    """As `read_file_through_links`, of a file that only `owners` can write, as opened."""
     return _read(path, bytes_max, 0, owners)
 
 

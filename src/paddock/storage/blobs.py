@@ -19,7 +19,7 @@ from paddock.storage.objects import ObjectStore
 from paddock.values.entries import DIGEST_PREFIX
 
 SALT_BYTES: Final = 16
-"""No content can be tried against a digest with so many bits."""
+"""128 bits: nobody tries them all."""
 _UNBOUNDED: Final = 1 << 62
 
 

@@ -412,7 +412,7 @@ def sight_of(status: FileStatus) -> str:
 
 
 def fits(dir_fd: int, name: str, mark: EntryMark, path: WorkspacePath, sight: str = "") -> bool:
-    """Whether what stands under `name` is what was marked, unchanged; a device fits nothing."""
+    """Whether what stands under `name` is what was marked, unchanged; `sight`: see `sight_of`."""
     status = status_at(dir_fd, name)
     if status is None or not (status.is_regular or status.is_directory or status.is_link):
         return False

@@ -235,7 +235,10 @@ def _removed(disk: Disk, dir_fd: int, name: str) -> bool:
 
 
 def sweep(root_fd: int, resolution: Resolution, disk: Disk) -> int:
-    """Remove what killed processes left, and return how many temporaries that were; never waits."""
+    """Remove what killed processes left, and return how many temporaries that were.
+
+    Waits for no stuck writer, and leaves what this user may not remove.
+    """
     return sum(
         _sweep_one(root_fd, resolution, disk, name, directory)
         for name, directory in _left_behind(root_fd)

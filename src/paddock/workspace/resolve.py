@@ -68,7 +68,7 @@ class Resolution(Protocol):
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         """A new descriptor of `relative` under `root_fd`, no link passed. Creates nothing.
 
-        Raises: OSError: ELOOP for a link, EXDEV for no canonical name, else as open(2).
+        Raises: OSError: ELOOP for a link, EXDEV for a name not canonical, else as open(2).
         """
         ...
 

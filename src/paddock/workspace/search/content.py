@@ -73,7 +73,10 @@ def require_viewable(engine: SearchEngine, path: WorkspacePath) -> None:
 
 
 def is_file(workspace: Workspace, path: WorkspacePath) -> bool:
-    """Raises: PathNotFoundError, SpecialFileError, PathError: neither of the two."""
+    """Whether `path` is a file, or else a directory.
+
+    Raises: PathNotFoundError, SpecialFileError, PathError: it is neither, or not readable.
+    """
     try:
         with workspace.open_file(path):
             return True
