@@ -146,7 +146,7 @@ def open_runtime(
     on_directory: Callable[[str], None] | None = None,
     kind: str = "",
 ) -> Runtime:
-    """As `open_workspace`; `kind` is a client's kind of agent, which never exceeds the agent.
+    """One agent's tools on its workspace; `kind`, a client's kind of agent, never exceeds it.
 
     `session_id` is that of the session whose calls these are; else they get one of their own,
     and that the dual gate is open for it is on record before the first. Where `approver` cannot

@@ -145,7 +145,10 @@ class Checkpointer:
 
 
 def store_note(folder: Path, signed: SignedCheckpoint) -> None:
-    """Keep a note under its size, durably; of many the newest stay: each says all of those before."""
+    """Keep a note under its size, durably; of many the newest stay.
+
+    A newer one says all that an older one does: the signer made sure of that.
+    """
     replace_file(folder / str(signed.checkpoint.size), signed.note.encode())
     try:
         for size in sorted(note_sizes(folder))[: -limits.checkpoints_kept_max]:

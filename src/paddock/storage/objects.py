@@ -254,7 +254,7 @@ class ObjectStore:
         return known
 
     def open_draft(self) -> int | None:
-        """A new file that nobody sees, for `adopt`, the caller's to close; None without O_TMPFILE."""
+        """A new file for `adopt`, seen by nobody, the caller's to close; None without O_TMPFILE."""
         with converting(_KEEP):
             return self.shelf.disk.open_unnamed(self.shelf.fd)
 

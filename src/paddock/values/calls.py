@@ -83,7 +83,9 @@ class Cancel(Protocol):
     """Says when to stop. One token may be given to many calls, in many threads."""
 
     @property
-    def is_cancelled(self) -> bool: ...
+    def is_cancelled(self) -> bool:
+        """Whether to stop; once true it stays true."""
+        ...
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` at once when cancelled, in the cancelling thread; returns the undoing.

@@ -341,7 +341,7 @@ class OpenFile:
             return self.size_bytes > 0 and os.pread(self._fd, 1, self.size_bytes - 1) == b"\n"
 
     def version(self) -> str:
-        """`sha256:` and the digest of all bytes, streamed; of a large file that is as it was, known."""
+        """`sha256:` and the digest of all bytes, streamed; of a large file as `known`."""
         known = self._known.find(self.status).version
         if known is not None:
             return known

@@ -322,7 +322,10 @@ def is_temporary(real: str, scene: Scene) -> bool:
 def judge(
     asked: Asked, wanted: LeanWanted, scene: Scene, engine: "Engine", base: str, directory: str = ""
 ) -> LeanVerdict:
-    """Judge one call for someone in `base`; `directory`: where it runs, if in the sandbox."""
+    """Judge one call for someone in `base`; `directory`: where it runs, if in the sandbox.
+
+    Total but for ShapeError: a path that is none.
+    """
     judging = _Judging(asked.tool, scene, engine)
     for operation, text in wanted.paths:
         judging.path(operation, text, base)
