@@ -58,9 +58,8 @@ def remove_agent(project: Project, name: str) -> RemovedAgent:
 def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
     """Put on record which of these declarations are others than those recorded last.
 
-    An `agent.json` that was edited by hand is in force from its first loading on, and on record
-    before anything is done with it. The admin agent of a bare plane has none: its configuration is
-    put on record as a whole.
+    One that was edited by hand is in force from its first loading on, and on record before
+    anything is done with it. The admin agent's is put on record as a whole.
     """
     declared = [record for record in lineage if record.file != project.layout.admin_config]
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]

@@ -52,8 +52,6 @@ class HistoryContents(Struct, frozen=True):
 
 
 class GovernanceApprovals(Struct, frozen=True):
-    """Questions and answers, in the governance ledger; it is opened when there are any."""
-
     project: Project
     session_id: str
 

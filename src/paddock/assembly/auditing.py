@@ -1,9 +1,7 @@
 """Verifying the ledgers of a plane against everything that is known of them elsewhere.
 
-Compared are: what the ledger's signer signed last (beside its key), the anchor (for
-the highest ledger), the checkpoints that stand as entries in the ledger above, those
-beside the ledger, and what the caller brings. None of these is in reach of an agent;
-all but the last two are outside the ledger's own files.
+Compared are: what the ledger's signer signed last, the anchor (for the highest ledger), the entries
+in the ledger above, the notes beside it, and what the caller brings.
 """
 
 import json
@@ -169,8 +167,7 @@ def _nothing_anchored(anchor: Anchor) -> LedgerProblem:
 def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list[Held]:
     """The newest checkpoints of a ledger in the one above; `last`: how many, None: all.
 
-    None of before somebody accepted that it went back. From the lines: whoever can write
-    beside the ledger above could hide them from a question.
+    From the lines: whoever can write beside the ledger above could hide them from a question.
     """
     above = LEDGER_ABOVE.get(name)
     path = None if above is None else layout.ledger_paths()[above]

@@ -39,8 +39,7 @@ def init_bare_plane(
 ) -> tuple[MadePlane, Project]:
     """Make `directory` a bare plane, of the packages that came unpacked, else of our own.
 
-    One that is there stays as it is. The operator's key, made on first use, approves each package
-    and signs it; a development plane asks nobody, and no key is made for it.
+    The operator's key, made on first use, signs each package; a development plane has none.
     """
     archives = load_packages() if unpacked is None else unpacked.archives
     beside: frozenset[str] = frozenset()
@@ -96,8 +95,7 @@ def _require_no_plane(layout: PlaneLayout) -> None:
 def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
     """A plane that stood here before is gone: what its ledgers' keys signed counts no more.
 
-    Nobody but a person makes a plane, so this is that person's word, and it is recorded as
-    any other rollback that is accepted. Whatever else is wrong is for G6 to say.
+    A person makes a plane: that is recorded as any other rollback that is accepted.
     """
     for name in ORDER:
         # Begun now: its first use would be a ledger that went back, and nobody's word for it.
@@ -120,8 +118,8 @@ def repair_bare_plane(
 ) -> Repaired:
     """Install these packages on the plane that is there, also where files of theirs differ.
 
-    What an operator configured stays. Each package that changes anything is approved with the
-    operator's key first, unless the plane was made with `--dev`. Raises: UsageError, ConfigError.
+    Each that changes anything is approved with the operator's key first. Raises: UsageError,
+    ConfigError.
     """
     project = open_project(directory, environment, directory)
     if is_development_plane(project) is not dev:

@@ -53,12 +53,9 @@ def declared_core_tools() -> list[dict[str, Json]]:
 
 
 def require_registered(config: AdminConfig) -> None:
-    """Refuse entries of `tools` that are no core tools.
-
-    What else stands in an entry counts for nothing: a model is told what is registered.
+    """Refuse entries of `tools` that are no core tools. Raises: ConfigError.
 
     Threat: a development tool in the list would stand before the model whatever the gate says.
-    Raises: ConfigError.
     """
     registered: Mapping[str, Tool[Any]] = {listed.name: listed.load() for listed in TOOLS}
     seen: set[str] = set()

@@ -1,8 +1,7 @@
 """A plane and a collector: what a host pushes, and what the collector's own plane records.
 
-The governance ledger of the plane where offers are taken in gets one entry for each accepted
-checkpoint, after it was accepted: what a kill in between leaves out, the next run records.
-From there its own checkpoints go to the anchor, as all of governance.
+Each accepted checkpoint is recorded in governance after it was accepted: what a kill in between
+leaves out, the next run records.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -29,7 +29,6 @@ class NamedContent(Struct, frozen=True):
     call_id: str
     seq: int
     argument: str
-    """Its name; of an output the stream's."""
     digest: str
     size_bytes: int
     is_output: bool = False
@@ -78,8 +77,7 @@ def require_digest(text: str) -> str:
 def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tuple[str, ...]:
     """Erase contents and their salts, and put it on record; those that were there.
 
-    Sequence: the entry is durable, then the contents go. Killed in between, the record says so of a
-    content that is still there: erasing it again ends it.
+    Sequence: the entry is durable, then the contents go: after a kill, erase them again.
     """
     with closing(open_blobs(project)) as blobs:
         there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))

@@ -14,12 +14,9 @@ when all of this holds, each told by somebody else than the one before
   * the bytes that are run are read once, and their digest is the manifest's. Nothing is
     imported by name: no search path, no bytecode cache, no second look at the disk.
 
-What is loaded is then a tool like every other: its arguments are bound, the actions of its
-plan are judged, the intent is recorded before it runs. It is always judged as running
-package code as well, whatever its plan says, it counts as one that changes something,
-whatever it says of itself, and it takes no name that is taken.
-
-A tool that is not loaded does not exist; who opens the plane is told why.
+What is loaded is then a tool like every other. It is always judged as running package code as well,
+it counts as one that changes something, whatever it says of itself, and it takes no name that is
+taken. One that is not loaded does not exist; who opens the plane is told why.
 """
 
 import re
@@ -81,7 +78,6 @@ class SoundPackages(Struct, frozen=True):
         return package
 
     def content(self, package: InstalledPackage, asset: Asset, bytes_max: int) -> bytes:
-        """A file of a package, read once, exactly as it was brought."""
         if self.installed.owner_of(asset.path) is not package:
             raise UnsoundPackageError(f"{asset.path} is brought by another package, too")
         try:
@@ -108,9 +104,7 @@ def open_sound_packages(project: Project) -> Generator[SoundPackages]:
 
 
 CLASSIFICATION: Final = "tool"
-"""Of a file that is a tool: a Python module, called after it, with a function `tool`."""
 MAKER: Final = "tool"
-"""The function of that module that makes the `Tool`."""
 EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=True)
 """What is said of every one of them: nobody here knows better."""
 

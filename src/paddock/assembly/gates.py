@@ -37,7 +37,6 @@ OPERATOR: Final = "operator"
 class GateRun(Struct, frozen=True):
     results: tuple[GateResult, ...]
     unrecorded: PaddockError | None = None
-    """Why governance was not told."""
 
     @property
     def has_failed(self) -> bool:
@@ -45,10 +44,9 @@ class GateRun(Struct, frozen=True):
 
 
 def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBODY) -> GateRun:
-    """Run these gates for an operator; acceptance commands run in the sandbox.
+    """Run these gates for an operator; acceptance commands run in the sandbox, after the others.
 
-    No package comes or goes while the others look; the acceptance commands run after that. Raises:
-    UsageError, ConfigError, HostError.
+    Raises: UsageError, ConfigError, HostError.
     """
     require_bare(project, "gates", "gate")
     with open_depot(project) as depot:
@@ -140,7 +138,6 @@ def _set_digest(ground: GatesGround) -> str | None:
 
 
 def _record_config(project: Project, ground: GatesGround) -> None:
-    """Tell governance of packages' configuration that is new to it; gates tell what is missing."""
     config = project.admin
     if config is None:
         return

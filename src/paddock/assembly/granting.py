@@ -3,10 +3,6 @@
 An approval is bound to a digest and never counts for another one, whoever looks here and
 whatever is found: nothing of that is decided in this module. It keeps an operator from an
 answer that would be recorded and come to nothing, and says what has changed.
-
-Also here:
-
-- Saving the rule for an approval that is meant for good: shown, proved, then trusted.
 """
 
 import stat

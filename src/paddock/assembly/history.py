@@ -33,7 +33,6 @@ def open_history(project: Project) -> History:
 
 
 def look_at_history(project: Project) -> SeenStore:
-    """The history, for reading: nothing of it is made or written."""
     return SeenStore.look(str(project.layout.objects))
 
 
@@ -115,7 +114,6 @@ class PlaneEarlier(Struct, frozen=True):
 
 
 def _stood(change: Change) -> tuple[tuple[str, str | None], ...]:
-    """Paths with the versions that a change found and left there."""
     return (change.path, change.before), (change.to or change.path, change.after)
 
 

@@ -43,7 +43,6 @@ LEDGER_ABOVE: Final = {
     LedgerName.HO2M: LedgerName.GOVERNANCE,
     LedgerName.PACKAGES: LedgerName.GOVERNANCE,
 }
-"""Which ledger takes a ledger's checkpoints as entries."""
 
 
 class TierAbove(Struct, frozen=True):
@@ -235,9 +234,8 @@ def _origin(layout: PlaneLayout, name: LedgerName) -> str:
 def _key_name(directory: str) -> str:
     """What a key is called after a directory of any name, in `_KEY_NAME_CHARS_MAX` characters.
 
-    A name that can stand in a key text is taken as it is. Of any other one, the bytes of a
-    space, `+`, `%`, a control character or a letter beyond ASCII are written as `%20` and the
-    like; what is too long then ends with a digest of the whole name.
+    A name that can stand in a key text is taken as it is. Of any other one, bytes are written as
+    `%20` and the like; what is too long then ends with a digest of the whole name.
     """
     raw = os.fsencode(directory)
     if is_key_name(directory):

@@ -91,9 +91,7 @@ def _end_of(stream: Stream) -> str:
 def open_depot(project: Project) -> Generator[Depot]:
     """The plane, opened for a change of its packages, or for a look at what stands there.
 
-    What the last step of a set left in the tree, where the disk failed there or the process was
-    killed, is removed first: a file under a temporary name is nobody's. Raises: UsageError,
-    ConfigError, HostError.
+    What a killed step left is removed first. Raises: UsageError, ConfigError, HostError.
     """
     _require_own_plane(project)
     settle_sets(project)

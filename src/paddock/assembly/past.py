@@ -74,15 +74,11 @@ class UndoStanding(StrEnum):
 
     UNDOABLE = "yes"
     OTHER_WORKSPACE = "other workspace"
-    """Its agent works elsewhere now."""
     NOT_RECORDED = "not recorded"
     AS_BEFORE = "as before"
-    """All is as it was before the call: there is nothing to undo."""
     CHANGED = "changed since"
     NO_WORKSPACE = "no workspace"
-    """There is no such agent any more, or no directory."""
     NOT_KEPT = "not kept"
-    """The history lacks a content that it replaced."""
 
 
 class UndoAnswer(Struct, frozen=True):
@@ -93,15 +89,11 @@ class UndoAnswer(Struct, frozen=True):
 class Past(Struct):
     project: Project
     seen: SeenStore
-    """What is looked at."""
     history: History
-    """What an undo writes to; opened by nothing else."""
     calls: tuple[PastCall, ...]
     """Oldest first."""
     bad: tuple[BadRow, ...]
-    """Lines of the ledger that hold no entry."""
     ended: frozenset[Note]
-    """Notes that the ledger makes superfluous."""
     then: PastWorkspaces
     _held: ExitStack
     _workspaces: dict[str, Workspace] = field(default_factory=dict[str, Workspace])
@@ -200,9 +192,8 @@ class Past(Struct):
     def undo(self, call: PastCall) -> UndoAnswer:
         """Undo a call, as a call of its own.
 
-        Raises: UsageError, ConfigError: its workspace is none any more, or its agent's no
-            more. HostError, LedgerBusyError, LedgerFullError, IntegrityError;
-            StorageFullError where a killed process left a content that has no room.
+        Raises: UsageError, ConfigError: no workspace. HostError, LedgerBusyError, LedgerFullError,
+            IntegrityError; StorageFullError: a killed process left a content that has no room.
         """
         workspace = self._workspace_of(call)
         self.history.store.recover()

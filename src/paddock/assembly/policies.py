@@ -29,7 +29,6 @@ _Place = tuple[PlaneKind, tuple[str, ...]]
 
 class Candidate(Struct, frozen=True):
     name: str
-    """As places show it."""
     content: bytes
     files: PolicyFiles
 
@@ -45,14 +44,10 @@ class PlanePolicies(Struct, frozen=True):
     candidate: Candidate | None = None
     _made: dict[_Place, Policy] = field(default_factory=dict[_Place, Policy])
     _met: dict[str, Policy | None] = field(default_factory=dict[str, Policy | None])
-    """By agent: a history asks for the same few again and again."""
     _declared: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def policy_for(self, agent: str) -> Policy | None:
-        """The policy with paths as the agent's workspace has them; None for nobody known.
-
-        Raises: ConfigError where the candidate, or the agent, does not load.
-        """
+        """The policy on the agent's workspace; None for nobody known. Raises: ConfigError."""
         if agent not in self._met:
             self._met[agent] = self._find(agent)
         return self._met[agent]
@@ -60,8 +55,7 @@ class PlanePolicies(Struct, frozen=True):
     def is_whole(self, past: PastDecision) -> bool:
         """Whether a client's kind of agent is on record with the default agent, its parent.
 
-        Older entries hold one that `[agents]` bound alone, with the profile that it was
-        given then: what would be decided now cannot be told from that.
+        Of older entries, what would be decided now cannot be told.
         """
         if past.door is not RecordedDoor.HOOK:
             return True

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 # packages. Nothing else gives these toolsets to anybody.
 
 ADMIN_AGENT: Final = "admin"
-"""The agent that works on a bare plane."""
 ADMIN_PROFILE: Final = "admin"
 CORE: Final = "core"
 DEVELOPMENT: Final = "development"
@@ -49,7 +48,6 @@ SHELL: Final = "shell"
 
 
 def find_gate(root: ProjectRoot, config: "AdminConfig", environment: Environment) -> DualGate:
-    """What the dual gate of a bare plane finds, now and for as long as the plane is open."""
     return DualGate(config.tool_profile, environment.risky_tools, root.accepted)
 
 
@@ -85,7 +83,6 @@ class Project(Struct, frozen=True):
     notices: tuple[str, ...] = ()
     """What a person should be told, once: what an untrusted policy did not get."""
     admin: "AdminConfig | None" = None
-    """Of a bare plane: its admin agent's configuration."""
     gate: DualGate = field(default_factory=DualGate)
     """What the dual gate found; on a project it is closed."""
 
@@ -96,9 +93,8 @@ class Project(Struct, frozen=True):
     def policy_for(self, record: AgentRecord) -> Policy:
         """The policy as an agent meets it: paths are relative to its own workspace.
 
-        On a bare plane an agent that works elsewhere than on the plane's root has no
-        `HOT/config` below it: for it the same file holds as a project's would. What stands
-        below a workspace is looked up for each.
+        Elsewhere than on a bare plane's root there is no `HOT/config` below: the file holds as a
+        project's would.
         """
         if record.workspace == self.root.path:
             return self.policy

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
 
 def record_gate(project: Project, session_id: str, agent: str) -> None:
-    """Record what the gate found, durably; where that fails nothing comes through it."""
     record_in_governance(project, records.dual_gate(project.gate, session_id, agent))
 
 
@@ -147,14 +146,12 @@ def open_runtime(
     on_directory: Callable[[str], None] | None = None,
     kind: str = "",
 ) -> Runtime:
-    """One agent's tools on its workspace, behind the one door.
+    """One agent's tools on its workspace; `kind`, a client's kind of agent, never exceeds it.
 
-    `session_id` is that of the session whose calls these are; without it they get one of their own,
-    and that the dual gate is open for it is on record before the first. Where `approver` cannot be
-    asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
-    `on_directory` where their shell ended. `kind` is a client's kind of agent, which works in the
-    agent's workspace and never exceeds it. What a killed process left half done is settled first.
-    Raises: UsageError, ConfigError, HostError.
+    `session_id` is that of the session whose calls these are; else they get one of their own,
+    and that the dual gate is open for it is on record before the first. Where `approver` cannot
+    be asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
+    `on_directory` where their shell ended. Raises: UsageError, ConfigError, HostError.
     """
     notices = (*project.notices, *notices_of(settle_sets(project)))
     lineage = project.agents.lineage(project.agent_named(agent))
@@ -226,7 +223,6 @@ def _ignoring_scratch(project: Project, policy: Policy, root: str) -> Callable[[
 
 
 def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
-    """What the handlers may touch."""
     project = ground.project
     return Ports(
         workspace=ground.workspace,

@@ -114,9 +114,8 @@ DEFAULT_SYSTEM_PROMPT: Final = (
 class SessionWish(Struct, frozen=True):
     """What is asked for. None: as the configuration says.
 
-    `model` is `PROVIDER[:NAME]`; `provider` takes its place with one that is open already,
-    and is closed with the session. `variables` are the process's. `resume` is the id of a
-    session to go on with.
+    `model` is `PROVIDER[:NAME]`; `provider` takes its place with one that is open already, and
+    is closed with the session. `resume` is the id of a session to go on with.
     """
 
     agent: str | None = None
@@ -160,8 +159,6 @@ def require_session(project: Project, session_id: str) -> RecordedSession:
 
 
 class _Opening:
-    """Opens one thing after another; what was opened is on `held` until all is."""
-
     def __init__(self, project: Project, wish: SessionWish, held: ExitStack) -> None:
         self._project = project
         self._wish = wish

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 STAGING: Final = "staging"
-"""Below Paddock's state: where the layers of commands lie."""
 
 
 class ShellGround(Struct, frozen=True):
@@ -48,7 +47,6 @@ class ShellGround(Struct, frozen=True):
     history: History
     progress: "Progress | None" = None
     on_directory: Callable[[str], None] | None = None
-    """Is told in which directory a command's shell ended."""
 
 
 class LazyShell:
@@ -63,7 +61,6 @@ class LazyShell:
         self._is_closed = False
 
     def close(self) -> None:
-        """End the launcher and every command, if there ever was one. Twice is harmless."""
         with self._lock:
             self._is_closed = True
             self._shell = None

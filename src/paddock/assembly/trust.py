@@ -40,9 +40,7 @@ class TrustReview(Struct, frozen=True):
     """The policy; only a bare plane may have none."""
     summary: str
     is_trusted: bool
-    """Whether it is trusted already."""
     admin: AdminConfig | None = None
-    """Of a bare plane: its configuration."""
     agents: AgentPlan = field(default_factory=AgentPlan)
     """Of a project: what its policy file declares, and is not so yet."""
 

@@ -2,9 +2,6 @@
 
 Which one, the user's own configuration says and nothing else: whoever could name
 it from a project could run a program, or send the proof where nobody looks.
-
-An anchor keeps for each log the newest note, and what a person accepted as going
-back. It is read when a ledger is verified: what it holds has to be in the ledger.
 """
 
 import os
@@ -34,15 +31,10 @@ class Anchor(Protocol):
     """Keeps the checkpoints of one log. `where` is for people."""
 
     @property
-    def where(self) -> str:
-        """What it is, in words."""
-        ...
+    def where(self) -> str: ...
 
     def read(self) -> list[str]:
-        """The notes that it holds, the newest last; none before the first.
-
-        Raises: HostError where it cannot be read.
-        """
+        """The notes that it holds, the newest last; none before the first. Raises: HostError."""
         ...
 
     def store(self, signed: SignedCheckpoint) -> None:
@@ -50,16 +42,11 @@ class Anchor(Protocol):
         ...
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        """Keep a note of a log that went back; what it held of more entries counts no more.
-
-        Raises: HostError.
-        """
+        """Keep a note of a log that went back; others count no more. Raises: HostError."""
         ...
 
 
 class DirectoryAnchor:
-    """A directory of notes, each named by its size."""
-
     __slots__ = ("_folder",)
 
     def __init__(self, folder: Path) -> None:
@@ -92,10 +79,7 @@ class GitAnchor:
     __slots__ = ("_environment", "_file", "_name", "_repository")
 
     def __init__(self, repository: Path, name: str, environment: Sequence[tuple[str, str]]) -> None:
-        """`repository` may be a directory in one; `name` is the file's, below `paddock/` there.
-
-        `environment` is what git gets.
-        """
+        """`repository` may be a directory in one; `name` is the file's, below `paddock/` there."""
         self._repository = repository
         self._name = f"paddock/{name}.checkpoint"
         self._file = repository / self._name
@@ -161,7 +145,6 @@ class GitAnchor:
         return ""
 
     def _committed(self) -> str:
-        """How git lists the file among what is committed; empty where it is not."""
         return self._git("ls-tree", "HEAD", "--", self._name)
 
     def _git(

@@ -2,23 +2,15 @@
 
 The sequence of an append, and why:
 
-  1. encode the entries: outside the lock, as this takes longest;
-  2. thread lock, then flock(2);
-  3. read the newest mark; if the file does not end there, recover (recovery.py);
-  4. chain the lines; where the file would become too long, go on in a new
-     segment (segments.py); hand all of them to one write(2);
-  5. store the new mark into the other slot; a kill between 4 and 5 leaves whole
-     lines, which the next append adopts;
-  6. unlock;
-  7. fdatasync(2), each writer for itself, so the disk's file system commits at once for
-     all who wait: that is what a journal does with syncs that come together. It covers
-     every line that was written before it, whoever wrote it;
-  8. look whether the path still leads here, and whether anybody's sync has failed;
-  9. under the commit lock, raise the durable mark, unless somebody has raised it further.
-     Then the entries are acknowledged.
+  1. encode the entries, outside the lock: this takes longest;
+  2. thread lock, then flock(2); recover where the file does not end at the newest mark;
+  3. chain the lines and hand all of them to one write(2), in a new segment where this is full;
+  4. store the new mark; a kill before it leaves whole lines, which the next append adopts;
+  5. unlock; fdatasync(2), each writer for itself: a journal commits at once for all who wait;
+  6. look whether the path still leads here, and whether anybody's sync has failed;
+  7. under the commit lock, raise the durable mark. Then the entries are acknowledged.
 
-A failure at 4 cuts the file back. One at 5 leaves the lines, whether or not the mark was
-stored: recovery is right in both cases. Either way the entries are not acknowledged.
+A failure at 3 cuts the file back; one at 4 leaves the lines, and recovery adopts them.
 
 Nobody believes another's sync of the file: who wrote to a file that was replaced by a copy
 since would be acknowledged by those who sync the copy.
@@ -65,8 +57,6 @@ _HINT: Final = (
 
 
 class CheckpointKeeper(Protocol):
-    """Covers the entries of a ledger by checkpoints (checkpoint.py)."""
-
     def appended(self, head: Head, entries: Sequence[Entry]) -> None: ...
     def seal(self) -> "SignedCheckpoint": ...
     def close(self) -> None: ...
@@ -86,7 +76,6 @@ class LedgerFile:
         segment_bytes: int,
         boot: bytes,
     ) -> None:
-        """Use `open`."""
         self._segment_bytes = segment_bytes
         self._paths = paths
         self._files: LedgerFiles | None = files
@@ -99,7 +88,6 @@ class LedgerFile:
         self._reopening = threading.Lock()
         self.genesis = files.genesis
         self.keeper: CheckpointKeeper | None = None
-        """Who covers entries: those that matter before their append returns."""
         _open_ledgers.add(self)
 
     @classmethod
@@ -115,19 +103,14 @@ class LedgerFile:
         segment_bytes: int = limits.ledger_segment_bytes,
         boot: bytes | None = None,
     ) -> Self:
-        """Open a ledger; make it from `create` where there is none.
+        """Open a ledger, its torn end recovered; make it from `create` where there is none.
 
-        `clock` gives seconds since 1970, `randomness` so many random bytes.
-        `segment_bytes`: where one file is full and the next one begins. A torn end is
-        recovered here. The ledger that is there keeps its own GENESIS: compare `genesis`
-        where that matters.
+        `clock` gives seconds since 1970, `randomness` so many random bytes. A ledger that is there
+        keeps its own GENESIS.
 
         Raises:
-            HostError: no ledger and no `create`; a network file system; a
-                format that is not known; the disk failed.
-            LedgerDamagedError: what stands in the file is not what was written.
-            LedgerBusyError: another process holds the lock.
-            LedgerFullError: no space to make or recover it.
+            HostError: no ledger and no `create`; a network file system; an unknown format.
+            LedgerDamagedError, LedgerBusyError, LedgerFullError.
         """
         disk, waiting, paths = disk or Disk(), waiting or Waiting(), LedgerPaths(path)
         first_body = None
@@ -158,29 +141,22 @@ class LedgerFile:
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether the disk failed to make entries durable: nothing is acknowledged any more."""
         files = self._live()
         return self._is_poisoned_by(files, files.head.read().durable)
 
     @property
     def head(self) -> Head:
-        """The newest entry of any process."""
         newest, _ = self.look()
         return Head(newest.entries - 1, newest.leaf)
 
     def append(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> Receipt:
-        """Write entries next to each other, in order, and return when they are durable.
-
-        Raises as `write` and `Pending.wait` do (ports.py).
-        """
         return self.write(entries, reservation=reservation).wait()
 
     def write(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> "PendingEntries":
-        """Write entries; `wait()` of the answer makes them durable. See `ports.Ledger`."""
         files = self._live()
         ids, bodies = self._encode(entries)
         with files.lock.held(), failing("the ledger cannot be written", self.path):
@@ -191,25 +167,20 @@ class LedgerFile:
         return PendingEntries(self, tuple(ids), after, segment, entries)
 
     def reserve(self, size_bytes: int) -> HeldReservation:
-        """Keep space for entries of so many bytes, so that a full disk cannot stop them."""
         return self._live().ballast.reserve(size_bytes)
 
     def seal(self) -> "SignedCheckpoint":
-        """Make a checkpoint of all that is written, and carry it up.
+        """Make a checkpoint of all that is written, by killed processes too, and carry it up.
 
-        Raises:
-            LedgerDamagedError: the ledger does not go on from what was signed before.
-            ConfigError: the key cannot be used, or nobody keeps this ledger.
-            HostError: the disk, or where checkpoints go, failed.
+        Raises: LedgerDamagedError: the ledger does not go on from what was signed before;
+            ConfigError: the key cannot be used, or nobody keeps it; HostError.
         """
         if self.keeper is None:
             raise ConfigError("nobody signs checkpoints of this ledger", where=ascii(self.path))
-        # Also what a killed process wrote and nobody waited for.
         self.settle()
         return self.keeper.seal()
 
     def close(self) -> None:
-        """Cover what is new, and release everything. A second call does nothing."""
         if self.keeper is not None and not self._is_closed:
             self.keeper.close()
         files, self._files, self._is_closed = self._files, None, True
@@ -232,10 +203,7 @@ class LedgerFile:
             self._raise_durable(files, mark)
 
     def settle(self) -> None:
-        """Return when all that anybody has written so far is durable, and in its place.
-
-        Raises as `write` and `Pending.wait` do (ports.py).
-        """
+        """Return when all that anybody has written so far is durable, and in its place."""
         self.commit(*self.look())
 
     def forget_files(self) -> None:
@@ -437,8 +405,6 @@ class LedgerFile:
 
 
 class PendingEntries:
-    """Entries that are written, in order, and not yet safe from a power cut."""
-
     __slots__ = ("_after", "_entries", "_ids", "_ledger", "_segment")
 
     def __init__(
@@ -450,7 +416,6 @@ class PendingEntries:
         entries: Sequence[Entry],
     ) -> None:
         self._ledger: LedgerFile | None = ledger
-        """None as soon as the entries are durable."""
         self._ids = ids
         self._after = after
         self._segment = segment
@@ -464,7 +429,6 @@ class PendingEntries:
         )
 
     def wait(self) -> Receipt:
-        """Return when the entries are durable. See `ports.Pending`."""
         ledger = self._ledger
         if ledger is not None:
             ledger.commit(self._after, self._segment)

@@ -8,14 +8,10 @@ A kill in between costs the hashing, done again.
 The lock is that of the directory `checkpoints/`. It is never held while the
 append lock is wanted, nor the other way round.
 
-There is no process that watches: an append looks whether a checkpoint is due, and
-makes it after its own entries are durable. That a checkpoint cannot be made stops
-no append: what is not covered is what `verify` states, `problem` says why, and so
-does a warning to the log `paddock.ledger`.
-
-A checkpoint goes upwards (`Above`) at most once in `checkpoint_interval_s`, but at
-its end and for entries that matter always: those are covered elsewhere before
-their append returns.
+An append looks whether a checkpoint is due, and makes it after its own entries are durable.
+That it cannot be made stops no append: `problem`, and a warning to the log `paddock.ledger`,
+say why. It goes upwards (`Above`) at most once in `checkpoint_interval_s`, but at its end and
+for entries that matter always: those are covered elsewhere before their append returns.
 """
 
 import os
@@ -70,17 +66,13 @@ class Checkpointer:
 
     @property
     def ledger(self) -> str:
-        """The JSONL file."""
         return self._paths.ledger
 
     def make(self) -> SignedCheckpoint:
         """Sign what is durable now. Without new entries it is the last checkpoint again.
 
-        Raises:
-            LedgerDamagedError: the ledger does not chain, or does not go on from what
-                was signed before.
-            ConfigError: the key cannot be used.
-            HostError: the disk failed.
+        Raises: LedgerDamagedError: it does not chain, or does not go on from what was signed
+            before; ConfigError: the key cannot be used; HostError.
         """
         make_directories(self._folder)
         with locked(self._folder):
@@ -93,7 +85,6 @@ class Checkpointer:
             return self._make() if is_ours else None
 
     def signed_entries(self) -> int:
-        """How many entries the newest checkpoint beside the ledger covers."""
         return max(note_sizes(self._folder), default=0)
 
     def stored_s(self) -> float:
@@ -211,7 +202,6 @@ _MATTERS: Final = frozenset(
 _ASK: Final = "ask"
 _CLIENT_END: Final = "SessionEnd"
 _APPROVAL: Final = "approval"
-"""The member of an entry whose call a person decided about."""
 
 
 def matters(entry: Entry) -> bool:
@@ -226,13 +216,10 @@ def matters(entry: Entry) -> bool:
 
 
 class Above(Protocol):
-    """Where a ledger's checkpoints go: the ledger of the tier above, or an anchor outside."""
+    """Where a ledger's checkpoints go."""
 
     def take(self, signed: SignedCheckpoint) -> None:
-        """Keep it, durably, and see to it that it is covered in turn.
-
-        Raises: PaddockError.
-        """
+        """Keep it, durably, and see to it that it is covered in turn. Raises: PaddockError."""
         ...
 
 
@@ -260,7 +247,6 @@ class AutoCheckpoint:
         pace: Pace,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` is the one of file times, in seconds since the epoch."""
         self._checkpointer = checkpointer
         self._above = above
         self._monotonic = monotonic
@@ -281,7 +267,6 @@ class AutoCheckpoint:
         self._lock = threading.Lock()
 
     def appended(self, head: Head, entries: Sequence[Entry]) -> None:
-        """Look whether a checkpoint is due, now that these entries up to `head` are durable."""
         self._look(head.seq + 1, len(entries), any(map(matters, entries)))
 
     def _look(self, entries: int, count: int, is_urgent: bool) -> None:
@@ -310,7 +295,6 @@ class AutoCheckpoint:
         return age_s if age_s >= 0 else now_s
 
     def close(self) -> None:
-        """Cover what is new, unless the pace says that few may wait."""
         if not self._is_known:
             return
         is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
@@ -318,7 +302,6 @@ class AutoCheckpoint:
             self._try()
 
     def seal(self) -> SignedCheckpoint:
-        """Make a checkpoint now, and carry it up."""
         with self._lock:
             signed = self._checkpointer.make()
             self._note(signed)
@@ -397,8 +380,6 @@ _IN_FOLDERS: Final[Mapping[str, re.Pattern[str]]] = {
 
 
 class Detail(Enum):
-    """What a name beside a ledger belongs to."""
-
     FILE = "file"
     DIRECTORY = "directory"
 

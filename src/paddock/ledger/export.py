@@ -35,8 +35,6 @@ Row = bytes | LeftOutLines
 
 
 class Exported(Struct):
-    """What was chosen: rows in order, and how many lines there are and hold no entry."""
-
     rows: list[Row] = field(default_factory=list[Row])
     lines: int = 0
     shown: int = 0
@@ -47,9 +45,8 @@ class Exported(Struct):
 class ExportedLines:
     """Stored lines without LF, oldest first: all of them, or those that match.
 
-    A line that holds no entry is among all, and matches nothing. Once the lines were taken,
-    `bad` says how many were left out for that, and `torn_bytes` how many bytes follow the
-    last whole line.
+    A line that holds no entry matches nothing. Once the lines were taken, `bad` says how many
+    were left out for that, and `torn_bytes` how many bytes follow the last whole line.
     """
 
     def __init__(self, path: str, wanted: Filter | None) -> None:
@@ -75,8 +72,7 @@ def export_page(
 ) -> Exported:
     """Choose the lines of a page: line 0, those that match, and those that hold no entry.
 
-    `sizes` are those of the checkpoints that go with it: what is left out never reaches
-    over one of them.
+    What is left out never reaches over one of the checkpoints' `sizes`.
     """
     found = _Choice(wanted, last)
     with LedgerReader(path) as reader:
@@ -212,7 +208,6 @@ class PageText(Struct, frozen=True):
 
 
 def make_page(text: PageText, rows: Iterable[Row]) -> bytes:
-    """Return the page."""
     style = _read("page.css")
     # One function around all of it: nothing of the page is a global that a name could shadow.
     script = f'"use strict";\n(() => {{\n{"".join(_read(name) for name in _SCRIPTS)}}})();\n'

@@ -4,11 +4,9 @@ flock(2) excludes open file descriptions, not threads, so a thread lock stands b
 It is released by the kernel when its holder dies; a holder that is stopped keeps it, which
 is why waiting has an end and names the holder.
 
-Reserved bytes are allocated in a ballast file without a name, in the ledger's own
-folder. Where an append finds the disk full, the ballast gives back what its
-caller had reserved and the append is tried once more. The kernel frees the file
-with its last descriptor, so a crash leaves nothing behind. It grows in steps and is
-kept, so that a reservation in a running program costs no system call.
+Reserved bytes are allocated in a ballast file without a name. Where an append finds the disk full,
+the ballast gives back what its caller had reserved and the append is tried once more. It grows in
+steps and is kept: a reservation in a running program costs no system call.
 """
 
 import errno
@@ -46,16 +44,12 @@ _UNWRITABLE: Final = (
 
 
 class Waiting(Struct, frozen=True):
-    """How long to wait for others, and by which clock. Seconds."""
-
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     lock_timeout_s: float = limits.ledger_lock_timeout_s
 
 
 class HeadFile:
-    """The head file of one ledger, open to be written (tail.py)."""
-
     __slots__ = ("_disk", "descriptor", "path")
 
     def __init__(self, disk: "Disk", path: str) -> None:
@@ -111,7 +105,6 @@ class FileLock:
             self.descriptor = disk.open(path, flags, 0o600)
 
     def acquire(self) -> None:
-        """Take the lock."""
         waiting = self._waiting
         if not self._threads.acquire(timeout=waiting.lock_timeout_s):
             raise _busy(os.getpid(), waiting.lock_timeout_s)
@@ -130,7 +123,6 @@ class FileLock:
             self.release()
 
     def try_acquire(self) -> bool:
-        """Take the lock if nobody has it."""
         if not self._threads.acquire(blocking=False):
             return False
         try:
@@ -182,11 +174,7 @@ class FileLock:
 
 
 def find_holder(locks: str, device: int, inode: int) -> int | None:
-    """Return who holds the flock on a file, by the text of proc_locks(5).
-
-    A waiting process has `->` in its line; a holder in another pid namespace
-    is shown as 0.
-    """
+    """Return who holds the flock on a file, by proc_locks(5); 0 in another pid namespace."""
     wanted = f"{os.major(device):02x}:{os.minor(device):02x}:{inode}"
     for line in locks.splitlines():
         fields = line.split()
@@ -231,7 +219,6 @@ class Ballast:
         self._lock = threading.Lock()
 
     def reserve(self, size_bytes: int) -> "HeldReservation":
-        """Keep space for entries of so many bytes."""
         blocks = -(-size_bytes // _BLOCK_BYTES) + 1
         held = HeldReservation(self, size_bytes, blocks * _BLOCK_BYTES)
         with self._lock:
@@ -252,7 +239,6 @@ class Ballast:
                 self._shrink(self._reserved)
 
     def close(self) -> None:
-        """Free everything."""
         with self._lock:
             if self._descriptor >= 0:
                 self._disk.close(self._descriptor)
@@ -280,8 +266,6 @@ class Ballast:
 
 
 class HeldReservation:
-    """One reservation."""
-
     __slots__ = ("_ballast", "allocated_bytes", "is_held", "size_bytes")
 
     def __init__(self, ballast: Ballast, size_bytes: int, allocated_bytes: int) -> None:
@@ -291,7 +275,6 @@ class HeldReservation:
         self.is_held = True
 
     def release(self) -> None:
-        """Give the space back. A second call does nothing."""
         self._ballast.give_back(self, to_disk=False)
 
     def release_to_disk(self) -> bool:

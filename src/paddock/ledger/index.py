@@ -1,8 +1,7 @@
 """A SQLite file beside a ledger that says which lines hold a value: `NAME.d/index.sqlite`.
 
-A row for each entry, up to a place in the ledger; what comes after it is read from the
-lines. A question that has to read far extends it, for whoever asks next; no append does.
-It can be removed at any time, and is made again.
+A row for each entry, up to a place in the ledger; what comes after it is read from the lines,
+and taken in by a question that has to read far. It can be removed at any time.
 
 It is believed as little as anything beside the ledger. Its last line has to be the ledger's, and
 wherever it answers its rows have to be whole in their numbers: an index that lacks a row
@@ -65,7 +64,6 @@ _KINDS: Final = {
     "type": "type = :type",
     "decision": "decision = :decision",
 }
-"""What there is an index of, and the condition that finds it."""
 _CACHE_KIB: Final = 32_768
 _PROBED_ROWS: Final = 2_000
 _ROWS_AT_FIRST: Final = 32
@@ -75,7 +73,6 @@ _DENSE: Final = 8
 """Where so many times the rows are more than the lines, reading the lines is faster."""
 
 Row = tuple[int, int, int, int, int, int, int, int, int, int | None]
-"""As the columns of `line`."""
 
 
 class Covered(NamedTuple):
@@ -105,7 +102,6 @@ class Index:
         self._opened = None
 
     def covered(self, reader: LedgerReader, end: int) -> Covered:
-        """Return up to which place of the ledger it answers."""
         import sqlite3  # noqa: PLC0415 - slow to load, and only far questions need it
 
         try:
@@ -197,7 +193,6 @@ class Index:
             return
 
     def is_wrong(self, reader: LedgerReader) -> bool:
-        """As the function of that name."""
         import sqlite3  # noqa: PLC0415 - as above
 
         try:

@@ -28,9 +28,7 @@ class Pending(Protocol):
     """Entries that are written, in order, and not yet safe from a power cut."""
 
     @property
-    def receipt(self) -> Receipt:
-        """Where the entries stand."""
-        ...
+    def receipt(self) -> Receipt: ...
 
     def wait(self) -> Receipt:
         """Return when the entries are durable. A second call returns at once.
@@ -47,9 +45,7 @@ class Reservation(Protocol):
     """Space kept free for entries to come."""
 
     @property
-    def size_bytes(self) -> int:
-        """What was asked for."""
-        ...
+    def size_bytes(self) -> int: ...
 
     def release(self) -> None:
         """Give the space back. A second call does nothing."""
@@ -65,9 +61,7 @@ class Ledger(Protocol):
     """
 
     @property
-    def path(self) -> str:
-        """The JSONL file."""
-        ...
+    def path(self) -> str: ...
 
     @property
     def is_poisoned(self) -> bool:

@@ -38,7 +38,6 @@ class InclusionProof(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As C2SP tlog-proof."""
         return format_inclusion(self.seq, self.hashes, self.note)
 
 

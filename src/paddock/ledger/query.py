@@ -1,11 +1,8 @@
 """Finding entries, newest first on disk and newest last in the answer.
 
-Where the lines are indexed (index.py), only those that the index names are read. Where they
-are not, they are read backwards, and only lines that hold the wanted text are parsed; what
-turns out to be far is indexed, for whoever asks next. Either way every row is parsed strictly
-and compared with what was asked: the same text inside somebody's metadata is no match. A bad
-line on the way is part of the answer, never passed over; there is none among indexed lines,
-unless it was made since.
+Where the lines are indexed (index.py), only those that the index names are read; where they are
+not, they are read backwards. Either way every row is parsed strictly and compared with what was
+asked: the same text inside somebody's metadata is no match. A bad line is part of the answer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -103,7 +100,6 @@ class Filter(Struct, frozen=True):
 
     @property
     def is_indexed(self) -> bool:
-        """Whether an index knows anything of what is asked."""
         return bool(self._texts()) or self.since is not None or self.until is not None
 
     def _texts(self) -> dict[str, bytes]:
@@ -130,7 +126,6 @@ class Filter(Struct, frozen=True):
         return [*self.needles(), path]
 
     def span(self) -> tuple[bytes | None, bytes | None]:
-        """The least and the greatest timestamp of a wanted line."""
         since, until = self.since, self.until
         return (
             None if since is None else _bound(since).encode(),
@@ -160,8 +155,6 @@ def _call_ids(stored: StoredEntry) -> tuple[object, ...]:
 
 
 class BadRow(Struct, frozen=True):
-    """A line that holds no entry, where it stands, and why."""
-
     offset_bytes: int
     fault: LineFault
     detail: str
@@ -182,12 +175,7 @@ class Rows(Struct, frozen=True):
 
 
 def query(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
-    """Return the `last` entries that match, or all of them.
-
-    Raises:
-        HostError: there is no ledger, or it cannot be read.
-        LedgerDamagedError: a segment of it is missing.
-    """
+    """Return the `last` entries that match, or all. Raises: HostError; LedgerDamagedError."""
     with LedgerSearch(path) as search:
         return search.query(wanted, last=last)
 
@@ -207,10 +195,7 @@ def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
 
 
 class LedgerSearch:
-    """A ledger that is open to be asked, as often as one likes. One thread uses it.
-
-    Opening reads nothing of the ledger.
-    """
+    """A ledger that is open to be asked, as often as one likes. One thread uses it."""
 
     def __init__(self, path: str) -> None:
         self._reader = LedgerReader(path)
@@ -228,7 +213,6 @@ class LedgerSearch:
         self._reader.close()
 
     def query(self, wanted: Filter, *, last: int | None = None) -> Rows:
-        """Return the `last` entries that match, or all of them."""
         reader = self._reader
         if not reader.keep_up():
             raise LedgerDamagedError(
@@ -276,8 +260,6 @@ class _IndexedError(Exception):
 
 
 class _Search:
-    """One pass over lines, newest first."""
-
     def __init__(self, wanted: Filter, last: int | None) -> None:
         self._wanted = wanted
         self._marks = wanted.marks()
@@ -359,7 +341,6 @@ class FoundEffects(Struct, frozen=True):
 
 
 def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
-    """Every result with effects, and every intent of these agents."""
     results: list[StoredEntry] = []
     intents: list[StoredEntry] = []
     bad: list[BadRow] = []
@@ -380,7 +361,6 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
 
 
 def find_declarations(path: str) -> tuple[StoredEntry, ...]:
-    """Every declaration of an agent, oldest first."""
     found = find_decided(path, (AGENT_CREATED, AGENT_CHANGED), Filter())
     return tuple(reversed([row for row in found if isinstance(row, StoredEntry)]))
 
@@ -406,8 +386,6 @@ class Ledgers(Protocol):
 
 
 class PlaneLedgers:
-    """The ledgers of one plane. A ledger that was not made yet has no entries."""
-
     def __init__(self, paths: Mapping[LedgerName, Path]) -> None:
         self._paths = paths
 

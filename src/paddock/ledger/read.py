@@ -65,13 +65,11 @@ class SegmentRange(Struct, frozen=True):
 
     @property
     def end(self) -> int:
-        """Where the next one has to begin."""
         return self.start + self.size_bytes
 
 
 class LedgerReader:
     def __init__(self, path: str) -> None:
-        """Open it."""
         self.path = path
         self._paths = LedgerPaths(path)
         self.text = self._open()
@@ -87,7 +85,6 @@ class LedgerReader:
         os.close(self.text.active.descriptor)
 
     def size(self) -> int:
-        """Where the ledger ends now, over all its segments."""
         return self.text.size()
 
     def read(self, size_bytes: int, offset: int) -> bytes:
@@ -96,7 +93,6 @@ class LedgerReader:
             return self.text.read(size_bytes, offset)
 
     def boot(self) -> bytes:
-        """Since when this machine runs."""
         return read_boot()
 
     def marks(self) -> HeadPage | None:
@@ -138,7 +134,7 @@ class LedgerReader:
         return [*sealed, SegmentRange(text.active.base, size, True)]
 
     def touched(self, count: int) -> tuple[tuple[int, ...], ...]:
-        """The first so many sealed files, and when each was last changed, as the system says."""
+        """The first so many sealed files, and when each was last changed."""
         found: list[tuple[int, ...]] = []
         for start, path in self.text.sealed[:count]:
             with failing("a segment of the ledger cannot be looked at", path):
@@ -296,7 +292,6 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
 
 
 def find_torn_bytes(path: str) -> int:
-    """How many bytes follow the last whole line."""
     with LedgerReader(path) as reader:
         size = reader.size()
         return size - reader.whole_bytes(size)
@@ -366,7 +361,6 @@ def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[in
 
 
 def read_first(reader: LedgerReader) -> Genesis:
-    """Return what line 0 says."""
     for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
         return parse_genesis(parse_line(lines[0]))
     raise LedgerDamagedError("the ledger has no first line", where=ascii(reader.path))

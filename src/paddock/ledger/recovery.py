@@ -27,16 +27,12 @@ the lock, go on from a mark M and compare the line before it:
     no whole line at all                     -                       damage
 
 (*) damage where both slots of the append's mark are torn, as no crash does that.
-"Older boot" is also a boot that is not known; "torn", both slots of the record.
 An append's mark of an older boot says nothing: a power cut may have undone it.
 Where the disk failed since this boot, nothing is recovered.
 
-A torn tail is copied to `torn/`, the copy synced, then it is cut off, and that is
-recorded in an entry. Nothing is thrown away, and nothing is appended to a line
-that has no end. Damage is refused and left as it is.
-
-A quarantined piece is `OFFSET-SHA256.pending` until its entry is durable, so
-that a crash in between reports it later (at worst twice, never not at all).
+A torn tail is copied to `torn/`, the copy synced, then it is cut off, and an entry records it.
+Until that is durable the piece is named `.pending`: a crash in between reports it later, at
+worst twice. Nothing is appended to a line that has no end.
 """
 
 import os
@@ -100,7 +96,6 @@ class LedgerFiles(Struct):
     syncing: threading.Lock = field(default_factory=threading.Lock)
     """Held while the active segment is synced, and while it becomes another one."""
     written_bytes: int = 0
-    """Where the newest append through these files ends."""
     synced_bytes: int = 0
     """All before it was synced through these files."""
     is_poisoned: bool = False
@@ -125,7 +120,6 @@ class LedgerFiles(Struct):
                 )
 
     def close(self) -> None:
-        """Close every descriptor; locks that only they hold are released."""
         self.ballast.close()
         for descriptor in (
             self.active.current.descriptor,
@@ -273,16 +267,11 @@ class Tail(Struct, frozen=True):
 
     @property
     def torn_bytes(self) -> int:
-        """How much follows the last good line."""
         return self.size_bytes - self.mark.offset_bytes
 
 
 def find_tail(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Tail:
-    """Return where the good lines end. The append lock is held.
-
-    Raises:
-        LedgerDamagedError: what is there is no crash's work.
-    """
+    """Return where the good lines end. The append lock is held. Raises: LedgerDamagedError."""
     start = verify_marks(text, page, boot, path)
     with failing("the ledger cannot be read", path):
         size = text.size()
@@ -510,7 +499,6 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 
 
 def find_file_system(mountinfo: str, major: int, minor: int) -> str | None:
-    """Return the type of the file system with this device number, if it is mounted."""
     wanted = f"{major}:{minor}"
     for line in mountinfo.splitlines():
         fields = line.split(" ")
@@ -521,11 +509,7 @@ def find_file_system(mountinfo: str, major: int, minor: int) -> str | None:
 
 
 def verify_local(mountinfo: str, major: int, minor: int, path: str) -> None:
-    """Refuse a network file system.
-
-    What mountinfo does not list (another system than Linux, a subvolume with a
-    device number of its own) counts as local: no network file system hides so.
-    """
+    """Refuse a network file system. What is not listed counts as local: none hides so."""
     found = find_file_system(mountinfo, major, minor)
     if found in NETWORK_FILE_SYSTEMS:
         raise HostError(

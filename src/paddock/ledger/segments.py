@@ -39,8 +39,6 @@ _START_DIGITS: Final = 16
 
 
 class LedgerPaths(Struct, frozen=True):
-    """`governance.jsonl` and its folder `governance.d/`."""
-
     ledger: str
 
     @property
@@ -49,13 +47,11 @@ class LedgerPaths(Struct, frozen=True):
 
     @property
     def stem(self) -> str:
-        """The ledger file without its extension."""
         stem, extension = os.path.splitext(self.ledger)
         return stem if extension == _EXTENSION else self.ledger
 
     @property
     def folder(self) -> str:
-        """What stands beside the ledger file and can be made again from it."""
         return f"{self.stem}.d"
 
     def sealed(self, start: int) -> str:
@@ -76,12 +72,10 @@ class LedgerPaths(Struct, frozen=True):
 
     @property
     def next(self) -> str:
-        """A segment that is being made."""
         return os.path.join(self.folder, "next")
 
     @property
     def lock(self) -> str:
-        """Held while a line is appended."""
         return os.path.join(self.folder, "lock")
 
     @property
@@ -103,7 +97,6 @@ class LedgerPaths(Struct, frozen=True):
 
     @property
     def torn(self) -> str:
-        """Quarantined bytes."""
         return os.path.join(self.folder, "torn")
 
 
@@ -120,8 +113,6 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Reads(Protocol):
-    """Reading, as `os` and a `Disk` do it."""
-
     def open(self, path: str, flags: int, /) -> int: ...
     def close(self, fd: int, /) -> None: ...
     def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
@@ -130,7 +121,6 @@ class Reads(Protocol):
 
 
 def is_full(fault: OSError) -> bool:
-    """Whether there is no space, rather than something wrong."""
     return fault.errno in _FULL
 
 
@@ -148,7 +138,6 @@ def failure(fault: OSError, what: str, path: str, hint: str = "") -> PaddockErro
 
 @contextmanager
 def failing(what: str, path: str, hint: str = "") -> Generator[None]:
-    """An OSError inside becomes a `failure`."""
     try:
         yield
     except OSError as fault:
@@ -173,12 +162,10 @@ def sync_directory(disk: "Disk", path: str) -> None:
 
 
 def list_starts(disk: Reads, paths: LedgerPaths) -> list[int]:
-    """Return where each sealed segment begins, in order, by the names alone."""
     return paths.find_starts(disk.listdir(paths.parent))
 
 
 def find_identity(disk: Reads, path: str | int) -> Identity:
-    """Return which file a path or a descriptor leads to."""
     status = disk.stat(path)
     return status.st_dev, status.st_ino
 
@@ -198,7 +185,6 @@ def open_new(disk: "Disk", path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -
 
 
 def is_identity(disk: Reads, path: str, identity: Identity) -> bool:
-    """Whether a path leads to this file still."""
     try:
         return find_identity(disk, path) == identity
     except OSError:
@@ -215,7 +201,6 @@ class ActiveSegment:
         self._disk = disk
         self._paths = paths
         self._starts: list[int] = []
-        """Of the sealed segments before the current one."""
         self.current = self._settle(descriptor)
 
     def settle(self, head: "HeadFile") -> None:
@@ -244,10 +229,9 @@ class ActiveSegment:
         self.settle(head)
 
     def rotate(self, head: "HeadFile", end: int) -> None:
-        """Seal the segment, and go on in a new one that begins at `end`.
+        """Seal the segment, all of it durable, and go on in a new one that begins at `end`.
 
-        The append lock is held, and all up to `end` is durable. After a failure
-        `follow` finds out how far it came.
+        The append lock is held. After a failure `follow` finds out how far it came.
         """
         disk, paths, before = self._disk, self._paths, self.current
         # Threat: a file that was put in our place would be sealed as ours.
@@ -294,7 +278,6 @@ class ActiveSegment:
         self.verify_sealed(segment)
 
     def verify_sealed(self, segment: Segment) -> None:
-        """Refuse if the segment does not have its sealed name."""
         if not is_identity(self._disk, self._paths.sealed(segment.base), segment.identity):
             raise LedgerDamagedError(
                 "the ledger was replaced by another file while in use",
@@ -336,16 +319,10 @@ class LedgerText:
         self._opened: dict[int, int] = {}
 
     def size(self) -> int:
-        """Where the ledger ends now."""
         return self.active.base + self._disk.stat(self.active.descriptor).st_size
 
     def read(self, size_bytes: int, offset: int) -> bytes:
-        """Return so many bytes from a place, fewer at the end.
-
-        Raises:
-            LedgerDamagedError: a sealed segment is missing, or shorter than it was.
-            OSError: the disk failed.
-        """
+        """So many bytes from a place, fewer at the end. Raises: LedgerDamagedError; OSError."""
         base = self.active.base
         if offset >= base:
             return self._disk.pread(self.active.descriptor, size_bytes, offset - base)
@@ -369,7 +346,6 @@ class LedgerText:
         return b"".join(pieces)
 
     def starts(self) -> list[int]:
-        """Where each segment begins, the newest last."""
         return [*self._starts, self.active.base]
 
     @property

@@ -51,7 +51,6 @@ class SigningKey(Struct, frozen=True):
         return f"SigningKey({self.verifier})"
 
     def sign(self, message: bytes) -> bytes:
-        """The 64 bytes of an Ed25519 signature (RFC 8032)."""
         # Imported here: it costs more than opening a ledger, and few calls sign.
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only where needed
 
@@ -59,7 +58,6 @@ class SigningKey(Struct, frozen=True):
 
 
 def make_key(name: str, seed: bytes) -> SigningKey:
-    """Return the key that a name and 32 random bytes make."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - only where needed
 
     if not is_key_name(name):
@@ -69,11 +67,7 @@ def make_key(name: str, seed: bytes) -> SigningKey:
 
 
 def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> SigningKey:
-    """Make a key and store it, mode 0600, as `plane.files.create_file` does; what exists stays.
-
-    `path` is the caller's to choose, outside every plane: whoever can read it
-    can sign as this ledger.
-    """
+    """Make a key and store it, mode 0600; what exists stays. Who can read it can sign."""
     key = make_key(name, randomness(_SEED_BYTES))
     encoded = b64encode(ALGORITHM_ED25519 + key.seed).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{encoded}\n"
@@ -83,7 +77,6 @@ def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> Sign
 
 
 def load_key(path: str, *, if_missing: str = "") -> SigningKey:
-    """Return a stored key."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -138,18 +131,13 @@ class Signer(Protocol):
     def verifier(self) -> VerifierKey: ...
 
     def last(self) -> SignedCheckpoint | None:
-        """What it signed last; None before the first time.
-
-        Raises: NoteError where what it kept is not its own; ConfigError, HostError.
-        """
+        """What it signed last, or None. Raises: NoteError: not its own; ConfigError, HostError."""
         ...
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
         """Sign what goes on from `last`, which `proof` shows; remember it.
 
-        Raises:
-            LedgerDamagedError: it does not go on from there.
-            ConfigError, HostError: the key cannot be used, or it cannot be remembered.
+        Raises: LedgerDamagedError: it does not go on from there; ConfigError, HostError.
         """
         ...
 
@@ -209,7 +197,6 @@ class KeySigner:
 
 
 def require_growth(last: Checkpoint, wanted: Checkpoint, proof: Sequence[bytes]) -> None:
-    """Refuse what does not go on from the last checkpoint."""
     if wanted.size < last.size:
         raise LedgerDamagedError(
             f"the ledger went back: {last.size} entries were signed, {wanted.size} are here",
@@ -230,7 +217,6 @@ def signed_path(key_path: Path) -> Path:
 
 
 def read_signed(key_path: Path) -> str | None:
-    """The note that the key's signer made last, as it stands there."""
     content = read_file(signed_path(key_path), limits.checkpoint_note_bytes_max)
     return None if content is None else content.decode(errors="replace")
 
@@ -239,8 +225,6 @@ _SHOWN_CHARS_MAX: Final = 300
 
 
 class ProgramEnd(Struct, frozen=True):
-    """How a program ended, and what it printed."""
-
     returncode: int
     stdout: bytes
     stderr: bytes
@@ -249,10 +233,7 @@ class ProgramEnd(Struct, frozen=True):
 def run_command(
     command: Sequence[str], given: bytes, environment: Mapping[str, str], where: str
 ) -> ProgramEnd:
-    """Run a program to its end, with this on its standard input.
-
-    Raises: HostError: it cannot be run, or takes more than `limits.anchor_timeout_s`.
-    """
+    """Run a program to its end, with this on its standard input. Raises: HostError."""
     import subprocess  # noqa: PLC0415 - slow to load, and few sign with a program
 
     try:
@@ -297,7 +278,6 @@ class ProgramSigner:
     __slots__ = ("_command", "_environment", "_origin", "_verifier")
 
     def __init__(self, command: Sequence[str], origin: str, environment: Mapping[str, str]) -> None:
-        """Nothing is run before it is needed."""
         self._command = tuple(command)
         self._origin = origin
         self._environment = dict(environment)

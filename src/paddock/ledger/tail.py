@@ -9,18 +9,15 @@ its elder twin used:
                 turn under the commit lock), and whether a sync has failed
     2560        the base: where the file that is appended to begins in the whole ledger
 
-Everything here can be made again from the ledger file. Nothing here is signed: it serves
-crashes, not auditors.
+Everything here can be made again from the ledger file; nothing is signed.
 
 Written with pwrite(2), not through a mapping: a mapped page on a full disk, or of a file
 that somebody cut, is a signal that kills the process.
 
-`append_plain` is the append of the hook, which opens the ledger for one entry. It imports
-nothing that is slow to load. Whatever is not plain (a torn end, a poisoned mark, another
-boot, a lock that is held for long, quarantined bytes, a file that is full) is declined before
-a byte is written, and the full store (append.py) recovers, goes on in another file, or says
-what is wrong. From the write on nothing is declined any more: what fails then is
-`AppendFailedError`, and nothing is acknowledged.
+`append_plain` is the append of the hook, which opens the ledger for one entry, and imports
+nothing slow. Whatever is not plain (a torn end, a poisoned mark, another boot, a full file) is
+declined before a byte is written, for the full store (append.py). From the write on, what
+fails is `AppendFailedError`, and nothing is acknowledged.
 """
 
 import fcntl
@@ -80,8 +77,6 @@ class AppendFailedError(Exception):
 
 
 class _Record:
-    """What is compared by its values; a named tuple loads slowly."""
-
     __slots__ = ()
 
     @property
@@ -102,8 +97,7 @@ class Mark(_Record):
     """A place between two lines, with what has to stand before it.
 
     `generation` counts appends and never goes down; `entries` and `offset_bytes` are those
-    before the place; `leaf` is the hash of the last of them; `boot` says since when the
-    machine runs. `is_poisoned` means something in a durable mark alone.
+    before it, `leaf` the last one's hash. `is_poisoned` means something in a durable mark alone.
     """
 
     __slots__ = ("boot", "entries", "generation", "is_poisoned", "leaf", "offset_bytes")
@@ -130,7 +124,6 @@ class Mark(_Record):
         return (*place, self.leaf, self.boot, self.is_poisoned)
 
     def changed(self, **changes: "Any") -> "Mark":
-        """The same mark but for these values."""
         return Mark(**{name: getattr(self, name) for name in self.__slots__} | changes)
 
     def outranks(self, other: "Mark") -> bool:
@@ -191,7 +184,6 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def decode_mark(page: bytes, at: int = 0) -> Mark | None:
-    """The mark at an offset, or None where its record is torn or was never written."""
     end = at + _RECORD.size
     if len(page) < end + _CRC.size or crc32(page[at:end]) != _CRC.unpack_from(page, end)[0]:
         return None
@@ -200,7 +192,6 @@ def decode_mark(page: bytes, at: int = 0) -> Mark | None:
 
 
 def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
-    """The mark of two slots that counts, and which slot it does not stand in."""
     first, second = decode_mark(page, at), decode_mark(page, at + _SECTOR)
     if second is None or (first is not None and first.outranks(second)):
         return first, 0 if first is None else 1
@@ -289,11 +280,7 @@ def is_poisoned(durable: Mark | None, boot: bytes) -> bool:
 
 
 def read_boot() -> bytes:
-    """Sixteen bytes that change when the machine starts anew; zeros where unknown.
-
-    What the page cache holds is what was written, until then; afterwards a
-    file is what the disk kept of it.
-    """
+    """Sixteen bytes that change when the machine starts anew; zeros where unknown."""
     try:
         file = posix.open("/proc/sys/kernel/random/boot_id", posix.O_RDONLY | posix.O_CLOEXEC)
         try:

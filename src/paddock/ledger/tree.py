@@ -6,9 +6,8 @@
     tree.edge   how far they are filled: `SIZE OFFSET LEAF`, one line of text
 
 Slices of 8,192 bytes are the tiles of C2SP tlog-tiles. The files grow by what
-became whole, `tree.edge` last, so that what a kill left half done is written
-over. They are not synced: whoever uses them compares with something that is
-signed, and makes them anew from the ledger where they do not fit.
+became whole, `tree.edge` last, so that what a kill left half done is written over. They are not
+synced: who uses them compares with something signed, or makes them anew.
 
 `checkpoints/` beside it holds the notes that were signed, each named by its size.
 """
@@ -62,7 +61,6 @@ class TreeFiles:
     __slots__ = ("_descriptors", "_folder", "edge")
 
     def __init__(self, folder: str, *, create: bool) -> None:
-        """Open what is there; `create` to write."""
         self._folder = folder
         self._descriptors: list[int] = []
         try:
@@ -89,7 +87,6 @@ class TreeFiles:
         return row[0]
 
     def leaves(self, begin: int, count: int) -> list[bytes]:
-        """So many leaf hashes."""
         return self._row(0, begin, count)
 
     def grow(self, reader: LedgerReader, end: "Mark", signed: int) -> Growing:
@@ -223,7 +220,6 @@ def _require_entry(reader: LedgerReader, seq: int, line: bytes) -> None:
 
 @contextmanager
 def opened_tree(folder: str, *, create: bool = True) -> Generator[TreeFiles]:
-    """The tree files, closed when the block is left."""
     tree = TreeFiles(folder, create=create)
     try:
         yield tree

@@ -5,12 +5,9 @@ encoding of the same values, a key given twice, bytes that are no entry. Checkpo
 that are held elsewhere show what it cannot: a ledger that was cut, restored, or
 chained anew. What they do not cover is stated.
 
-A line whose link fits is the line that was written, so the pass hashes lines, and parses only
-what no checkpoint covers, or all where it is asked to. Where anything does not fit, it is
-made again with every line parsed, to say what is wrong and where.
-
-Nothing beside the lines is trusted: whoever changed them can have made it. What was left out
-is a result of its own, and a pass ends at the size that it began with.
+A pass hashes lines, and parses only what no checkpoint covers; where anything does not fit, it is
+made again with every line parsed. Nothing beside the lines is trusted: whoever changed them can
+have made it. A pass ends at the size that it began with.
 """
 
 from binascii import hexlify
@@ -72,7 +69,6 @@ class ChainFault(StrEnum):
     HEAD = "head"
     SEGMENT = "segment"
     CHECKPOINT = "checkpoint"
-    """A checkpoint that is none, or that the ledger's key did not sign."""
     ROLLED_BACK = "rolled_back"
     """More was signed than is here."""
     REWRITTEN = "rewritten"
@@ -130,7 +126,6 @@ class Remembered(Struct, frozen=True):
     """What a verification may build on: sealed files that were found whole.
 
     `files` are their starts, sizes, inodes and times; what was touched since is read again.
-    The others are the place after them, and the intents that had no result yet.
     """
 
     files: tuple[tuple[int, ...], ...]
@@ -168,7 +163,6 @@ class Verification(Struct, frozen=True):
 
     @property
     def uncovered(self) -> str:
-        """The window that no checkpoint covers, in words; empty where there is none."""
         if self.covered_entries >= self.entries:
             return ""
         return (
@@ -361,7 +355,6 @@ class _Pass:
         )
 
     def _take(self, offset: int, lines: list[bytes]) -> None:
-        """Look at a run of lines, stopping at the sizes that are wanted."""
         self._offset = offset
         parsed = len(lines) if self._is_exact else int(self._lines == 0)
         for line in lines[:parsed]:
@@ -468,7 +461,6 @@ class _Pass:
             self._note_call(stored.seq, stored.line, kind)
 
     def _compare_marks(self) -> None:
-        """Whether the ledger is what the head file recorded; asked where the lines are whole."""
         for mark in self._marks:
             begin, end, leaf = self._places.get(mark.entries, (0, 0, ""))
             if not end:

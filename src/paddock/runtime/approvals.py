@@ -16,8 +16,6 @@ from paddock.values.entries import digest_of_json
 
 
 class Parking(Protocol):
-    """An effect that is held back until somebody has answered."""
-
     def park(self, name: str) -> Json:
         """The effect as data that outlives the call; what it needs stays under `name`."""
         ...
@@ -78,8 +76,6 @@ class Approver(Protocol):
 
 
 class ApprovalLog(Protocol):
-    """Where questions and answers are put on record before they count."""
-
     def asked(self, request: ApprovalRequest) -> None:
         """Record the question. Raises: PaddockError; then nobody is asked."""
         ...
@@ -90,8 +86,6 @@ class ApprovalLog(Protocol):
 
 
 class NoApprover:
-    """Nobody can be asked: the answer is no, and says so."""
-
     def answer(self, request: ApprovalRequest) -> Approval:
         del request
         return Approval(False, "nobody", ApprovalUnavailableError.code, "there is no approver")
@@ -116,7 +110,6 @@ class CallbackApprover:
         self._timeout_s = timeout_s
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """The function's answer, or `approval.unavailable` if it raised or was too slow."""
         asking = _Asking(self._ask, request)
         asking.start()
         asking.join(self._timeout_s)
@@ -184,16 +177,13 @@ def approval_digest(
     target_digest: str,
     actions: Sequence[str],
 ) -> str:
-    """SHA-256 over everything that an approval is for.
+    """SHA-256 over everything that an approval is for: it never counts for anything else.
 
-    `arguments` are the bound ones, defaults filled in; `agents` the whole chain with
-    its profiles and permissions, which no policy digest covers; `actions` what the
-    arguments come to here and now, in order. Another argument, agent, policy, schema,
-    action or content at the target gives another digest, and an approval for one never
-    counts for the other.
+    `arguments` are the bound ones; `agents` the whole chain, which no policy digest covers;
+    `actions` what the arguments come to here and now, in order.
 
-    Threat: a link is shown with what it leads to, and leads elsewhere when the call runs;
-    a name that was free is taken, and the next one is written.
+    Threat: a link is shown with what it leads to, and leads elsewhere when the call runs; a
+    name that was free is taken, and the next one is written.
     """
     call = [tool, SCHEMA_VERSION, dict(arguments), list(actions)]
     bound = [*call, list(agents), policy_digest, target_digest]

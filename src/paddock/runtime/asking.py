@@ -55,20 +55,15 @@ class AskedQuestion(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """It may run, as it was shown."""
-
     plan: Plan
     judged: Judged
 
 
 class Withheld(Struct, frozen=True):
-    """It may not, and why; `approval` where somebody was asked."""
-
     refusal: Refusal
     judged: Judged
     approval: Approval | None = None
     warnings: tuple[str, ...] = ()
-    """What policy warned of, where somebody was asked."""
 
 
 def ask(context: Context, recorder: Recorder, question: AskedQuestion) -> Granted | Withheld:
@@ -212,9 +207,8 @@ class InboxApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         """What was answered before, what the approver says, or that it was kept.
 
-        What nobody waits for any more is not kept: a call that was cancelled meanwhile. A kept
-        request that does not load holds its call up, whoever could be asked. Raises: HostError,
-        ConfigError: the inbox cannot be used; that is a no. IntegrityError.
+        A call that was cancelled is not kept. Raises: HostError, ConfigError: the inbox cannot be
+        used; that is a no. IntegrityError.
         """
         inbox = self._open_inbox()
         try:

@@ -11,8 +11,6 @@ SALT_BYTES: Final = 16
 
 
 class Contents(Protocol):
-    """Takes contents, and says what stands in the entry in place of each."""
-
     def stand_in(self, content: bytes) -> dict[str, Json]:
         """Return digest and size for it. Raises: StorageFullError, HostError, ConfigError."""
         ...
@@ -40,8 +38,6 @@ class DigestsAlone:
 
 
 class KeptContents:
-    """Keeps contents and their salts where both can be erased; the entry has the digest."""
-
     __slots__ = ("_blobs",)
 
     def __init__(self, blobs: BlobStore) -> None:

@@ -54,8 +54,6 @@ RESULT_RESERVE_BYTES: Final = 16_384
 
 
 class Dispatcher:
-    """Runs calls for one agent and session. Safe to use from several threads."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._recorder = Recorder(context.caller)
@@ -68,7 +66,6 @@ class Dispatcher:
 
     @property
     def monotonic_ns(self) -> Callable[[], int]:
-        """The clock that durations are measured with."""
         return self._context.monotonic_ns
 
     def dispatch(self, call: ToolCall, bounds: Bounds = FREE) -> ToolResult:
@@ -80,10 +77,7 @@ class Dispatcher:
         return ready if isinstance(ready, ToolResult) else self.run(ready)
 
     def prepare(self, call: ToolCall, bounds: Bounds = FREE) -> Prepared | ToolResult:
-        """Decide a call, approval included; its refusal where it may not run.
-
-        Raises: IntegrityError where the ledger is damaged.
-        """
+        """Decide a call, approval included, or return its refusal. Raises: IntegrityError."""
         if self._closed_by is not None:
             return refused(call, None, self._closed_by)
         try:
@@ -96,10 +90,7 @@ class Dispatcher:
             return self._internal(call, error, bounds)
 
     def run(self, ready: Prepared) -> ToolResult:
-        """Carry out what was prepared, and record it.
-
-        Raises: IntegrityError where the ledger is damaged; nothing ran.
-        """
+        """Carry out what was prepared, and record it. Raises: IntegrityError; nothing ran."""
         try:
             if self._closed_by is not None:
                 return refused(ready.call, ready.tool, self._closed_by)
@@ -116,14 +107,10 @@ class Dispatcher:
             _release(ready.tool, ready.plan)
 
     def let_go(self, ready: Prepared) -> None:
-        """Give up what was prepared and will not run."""
         _release(ready.tool, ready.plan)
 
     def refuse(self, call: ToolCall, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
-        """Record and answer a call that does not run, whatever it asks for."""
         return self._deny(call, None, (), refusal, bounds)
-
-    # Before anything runs
 
     def _prepare(self, call: ToolCall, bounds: Bounds) -> Prepared | ToolResult:
         context = self._context
@@ -187,8 +174,6 @@ class Dispatcher:
         if answer.approval is None:
             return denied
         return with_question(denied, answer.approval, answer.warnings)
-
-    # Running
 
     def _read(self, ready: Prepared) -> ToolResult:
         monotonic_ns = self._context.monotonic_ns
@@ -264,8 +249,6 @@ class Dispatcher:
         kept = keep_waiting(self._context, question, output)
         return Failed(kept) if isinstance(kept, Refusal) else kept
 
-    # Records
-
     def _intent(self, ready: Prepared) -> Entry:
         return self._recorder.intent(
             ready.call, ready.arguments, ready.actions, ready.judged, ready.bounds
@@ -287,7 +270,6 @@ class Dispatcher:
         judged: Judged | None = None,
         frames: Sequence[str] = (),
     ) -> ToolResult:
-        """A refused call is one entry. It did not run; an unrecorded refusal stays one."""
         kept = kept_arguments(call.arguments, tool, self._digests)
         entry = self._recorder.denied(call, kept, actions, refusal, judged, frames, bounds)
         try:

@@ -49,7 +49,6 @@ class BrokenRequest(Struct, frozen=True):
     file: Path
     why: str
     where: str
-    """The place in the file, or the file."""
 
     def as_error(self) -> ConfigError:
         return ConfigError(
@@ -81,7 +80,6 @@ def is_name(name: str) -> bool:
 
 
 def is_id(text: str) -> bool:
-    """Whether this is an id, or as much of one as a person may write."""
     return _ID.fullmatch(text) is not None
 
 
@@ -112,9 +110,7 @@ class ApprovalBook(Protocol):
 class PinnedContents(Protocol):
     """The history, as the inbox uses it: it holds the contents of changes that wait."""
 
-    def release(self, pin: str) -> None:
-        """Keep no longer what was pinned under this name; nothing is fine."""
-        ...
+    def release(self, pin: str) -> None: ...
 
 
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
@@ -134,8 +130,6 @@ class Inbox(Struct, frozen=True):
     clock: Callable[[], float]
     randomness: Callable[[int], bytes]
     contents: PinnedContents
-
-    # What calls do
 
     def take(self, request: ApprovalRequest) -> Approval | None:
         """The answer that somebody gave for exactly this, if any. A grant is used up by it.
@@ -227,8 +221,6 @@ class Inbox(Struct, frozen=True):
                 self._release(parked)
                 raise
             return parked
-
-    # What operators do
 
     def list_all(self) -> list[Parked]:
         require_private(self.directory)
@@ -326,8 +318,6 @@ class Inbox(Struct, frozen=True):
                 self._release(answered)
             return answered
 
-    # Files
-
     def _path(self, parked: Parked) -> Path:
         return self.directory / name_of(parked)
 
@@ -342,7 +332,6 @@ class Inbox(Struct, frozen=True):
         return [name for name in self._names() if name.endswith(ending)]
 
     def _waiting_for(self, request: ApprovalRequest) -> Iterator[tuple[str, Parked]]:
-        """Under the lock."""
         for name in self._named_after(request):
             parked = self._read(name)
             if parked is not None and _is_for(parked, request) and parked.state == "waiting":

@@ -20,8 +20,6 @@ from paddock.values.decisions import Action, Agent, AgentChain, Decision, Outcom
 
 
 class Judge(Protocol):
-    """Decides for one agent; also says what may be shown to it."""
-
     @property
     def chain(self) -> AgentChain: ...
 
@@ -30,17 +28,11 @@ class Judge(Protocol):
 
     def decide(self, actions: Sequence[Action]) -> Decision: ...
 
-    def is_shown(self, relative: str) -> bool:
-        """Whether a path may appear in a listing, search or diff."""
-        ...
+    def is_shown(self, relative: str) -> bool: ...
 
-    def may_view(self, relative: str) -> bool:
-        """Whether this agent could view the file without being asked."""
-        ...
+    def may_view(self, relative: str) -> bool: ...
 
-    def allows(self, action: Action) -> bool:
-        """Whether this agent could do this without being asked."""
-        ...
+    def allows(self, action: Action) -> bool: ...
 
 
 class PolicyJudge:

@@ -60,7 +60,6 @@ def _get(value: object, name: str) -> Any:
 
 
 def _part(message: object, name: str, *others: str) -> list[Any]:
-    """Return what is under `name`; nothing if it is a message without. Raises: UsageError."""
     if not any(_has(message, each) for each in (name, *others)):
         raise UsageError(
             f"not a model's message: {quote(message)}",

@@ -54,8 +54,6 @@ _TIME_MAX: Final = 253_402_300_799
 
 
 class Parked(Struct, frozen=True):
-    """A request of the inbox. Times are whole seconds since 1970."""
-
     id: str
     request: ApprovalRequest
     parked_at: int
@@ -151,10 +149,7 @@ _OF_THE_CALL: Final = ("arguments", "filled")
 
 
 def parse_parked(content: bytes, file: str) -> Parked:
-    """The request that a file holds; `file` is for messages.
-
-    Raises: ConfigError: it is none.
-    """
+    """The request that a file holds; `file` is for messages. Raises: ConfigError."""
     given = parse_file(content, file)
     # What the call brought may hold half of a surrogate pair, and the rest not.
     brought = {name: given.members.get(name, {}) for name in (*_OF_THE_CALL, "changes")}
@@ -225,7 +220,6 @@ class CommitParked(Struct, frozen=True):
     history: History
     journal: Journal
     git: Git
-    """The preset that holds for the command's agents."""
 
     def resolve(self, arguments: CommitArguments, ports: Ports) -> _Plan:
         """Raises: ApprovalExpiredError: the history has pruned a content of it."""

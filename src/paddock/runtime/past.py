@@ -40,7 +40,6 @@ class PastCall(Struct, frozen=True):
     """Of its result in the ledger, or of its intent where it has none."""
     timestamp: str
     agent: str
-    """Who acted."""
     workspace_of: str
     """The agent whose workspace the paths are relative to."""
     session_id: str

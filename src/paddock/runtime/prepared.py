@@ -27,9 +27,7 @@ class Bounds(Struct, frozen=True):
     """What whoever asks leaves of an agent's tools: never more than the agent has.
 
     `tools` None: all of them. `order_id` stands in the entries of a work order's calls;
-    `client_call` in those of a client that names its calls, as a claim: with it they
-    are found beside what a hook recorded of the same call. `on_output` hears what a command
-    prints while it runs.
+    `client_call` in those of a client that names its calls, as a claim.
     """
 
     tools: frozenset[str] | None = None
@@ -71,8 +69,6 @@ class Prepared(NamedTuple):
 
 
 class Failed(Struct, frozen=True):
-    """It ran and did not do it. `effect` is set where it was stopped on the way."""
-
     refusal: Refusal
     frames: tuple[str, ...] = ()
     effect: LeftEffect | None = None
@@ -88,8 +84,6 @@ Ran = ToolOutput | Failed
 
 
 class Registry:
-    """Tools by name. A name used twice stops the start."""
-
     __slots__ = ("_tools", "_withheld")
 
     def __init__(
@@ -102,7 +96,6 @@ class Registry:
             self.add(tool)
 
     def add(self, tool: "Tool[Any] | ListedTool") -> None:
-        """Register a tool. Raises: ConfigError where the name is taken."""
         if tool.name in self._tools:
             raise ConfigError(
                 f"the tool name {quote(tool.name)} is used twice",
@@ -126,10 +119,6 @@ class Registry:
         return [self.get(name) for name in self._tools if name not in self._withheld]
 
     def for_provider(self, provider: str) -> list[dict[str, Json]]:
-        """What is offered as `provider` wants it: anthropic, openai, openai-responses or mcp.
-
-        Raises: UsageError for another provider.
-        """
         return schemas_for(provider, [tool.spec for tool in self.list_all()])
 
     def only(self, toolsets: Iterable[str]) -> "Registry":

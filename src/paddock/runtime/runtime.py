@@ -28,21 +28,16 @@ _HINT: Final = (
 
 
 class EmbeddedPlan(Struct, frozen=True):
-    """Bound arguments, judged as `tool:client:<name>`."""
-
     arguments: Any
     actions: tuple[Action, ...]
 
 
 class EmbeddedTool:
-    """Lets a plain function stand where a tool's handler stands."""
-
     def __init__(self, name: str, handler: EmbeddedHandler) -> None:
         self._actions = (Action("client", name),)
         self._handler = handler
 
     def resolve(self, arguments: Any, ports: Ports) -> EmbeddedPlan:
-        """Nothing to resolve: the action is the tool itself."""
         del ports
         return EmbeddedPlan(arguments, self._actions)
 
@@ -70,7 +65,6 @@ class EmbeddedTool:
 
 
 def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
-    """A tool from a spec and a function. Raises: ConfigError."""
     name = spec.name
     if not (
         0 < len(name) <= 64
@@ -121,11 +115,9 @@ class Tools:
         self._registry = registry
 
     def get(self, name: str) -> Tool[Any]:
-        """The tool of that name. Raises: UnknownToolError."""
         return self._registry.get(name)
 
     def list_all(self) -> list[Tool[Any]]:
-        """Every tool, in a fixed order."""
         return self._registry.list_all()
 
     def for_provider(self, provider: str) -> list[dict[str, Json]]:

@@ -51,7 +51,6 @@ _ENTRIES_MAX: Final = 10_000
 
 
 def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
-    """The paths whose old content the history does not have (any more)."""
     return tuple(
         change.path
         for change in changes
@@ -129,9 +128,8 @@ def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
 class UndoTree(Struct, frozen=True):
     """The workspace as a call left it, or as it found it.
 
-    Below a link or a file nothing stands. Where a call put a link in the place of a
-    directory, what the directory held is not looked for through that link: `leaves` says
-    where such a link or file belongs. Whether it is there is a question of its own path.
+    Below a link or a file nothing stands: `leaves` says where such a one belongs, so what a
+    directory held is not looked for through a link in its place.
     """
 
     workspace: Workspace
@@ -183,7 +181,6 @@ def _was(change: Change, now: EntryState | None) -> bool:
 
 class UndoPlan(Struct):
     left: UndoTree
-    """As the call left it."""
     store: ObjectStore
     overrides_read_only: bool
     """For what a command did: to files that no tool may write it could do it all the same."""

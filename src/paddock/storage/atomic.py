@@ -35,7 +35,6 @@ _NO_HARD_LINKS: Final = frozenset(
 
 @contextmanager
 def held_open(fd: int) -> Generator[int]:
-    """A descriptor that is closed with the block."""
     try:
         yield fd
     finally:
@@ -57,7 +56,6 @@ def host_errors(act: str, path: Path) -> Generator[None, None, None]:
 
 @contextmanager
 def host_error(said: str, where: str = "") -> Generator[None, None, None]:
-    """What the system refuses inside becomes a `HostError` that says so."""
     try:
         yield
     except OSError as error:
@@ -80,10 +78,7 @@ def read_file_through_links(path: Path, bytes_max: int) -> bytes | None:
 
 
 def read_private_file(path: Path, bytes_max: int, owners: Collection[int]) -> bytes | None:
-    """As `read_file_through_links`, of a file that only `owners` can write.
-
-    What a link leads to is judged by the descriptor, as it was opened.
-    """
+    """As `read_file_through_links`, of a file that only `owners` can write, as opened."""
     return _read(path, bytes_max, 0, owners)
 
 
@@ -210,7 +205,6 @@ def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = Non
 
 
 def is_temporary_name(name: str) -> bool:
-    """Whether a killed writer left it."""
     return _TEMPORARY_NAME.fullmatch(name) is not None
 
 
@@ -314,10 +308,7 @@ def _open_to_others(status: os.stat_result, owners: Collection[int]) -> str:
 
 
 def trusted_owners(directory: Path) -> frozenset[int]:
-    """Who may own a directory of ours, or what stands there, by its place alone.
-
-    Us and root; for root also whoever owns the parent: a home mounted into a container.
-    """
+    """Who may own what is ours: us, root; for root also the parent's owner: a mounted home."""
     owners = {os.geteuid(), 0}
     if os.geteuid() == 0:
         with host_errors("looking at", directory.parent):

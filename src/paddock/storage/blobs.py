@@ -24,10 +24,7 @@ _UNBOUNDED: Final = 1 << 62
 
 
 class BlobStore:
-    """The contents of one plane's ledgers. Opened when it is first needed; any thread may use it.
-
-    `randomness(n)` returns n unpredictable bytes.
-    """
+    """The contents of one plane's ledgers, opened when first needed; any thread may use it."""
 
     __slots__ = ("__weakref__", "_directory", "_mutex", "_opened", "_randomness")
 
@@ -39,14 +36,10 @@ class BlobStore:
         call_after_fork(self, BlobStore._after_fork)
 
     def _after_fork(self) -> None:
-        """Another thread of the parent may have been opening it."""
         self._mutex = threading.Lock()
 
     def put(self, content: bytes) -> str:
-        """Keep a content under a new salt; its salted digest, 64 hexadecimal digits.
-
-        On the device, and found by others, after the next `sync`.
-        """
+        """Keep a content under a new salt, with the next `sync`; its salted digest."""
         digest = self._open().put_bytes(self._randomness(SALT_BYTES) + content)
         return digest.removeprefix(DIGEST_PREFIX)
 
@@ -69,7 +62,6 @@ class BlobStore:
         return self._is_made() and self._open().has(DIGEST_PREFIX + digest)
 
     def erase(self, digest: str) -> bool:
-        """Remove content and salt, durably; whether they were there."""
         return self._is_made() and self._open().forget(DIGEST_PREFIX + digest)
 
     def close(self) -> None:

@@ -48,14 +48,11 @@ class Disk:
 
     __slots__ = ()
 
-    # Files
-
     def open_unnamed(self, dir_fd: int, mode: int = PRIVATE_MODE) -> int | None:
         """A new file in that directory without a name, None where O_TMPFILE is unknown.
 
-        It inherits what a file made there inherits (group, default ACL, umask), and a
-        killed process leaves nothing of it. It can be read as well, by whoever hashes it
-        while it grows. EISDIR: a kernel that knows no O_TMPFILE takes it for O_DIRECTORY.
+        It inherits what a file made there inherits (group, default ACL, umask). EISDIR: a kernel
+        that knows no O_TMPFILE takes it for O_DIRECTORY.
         """
         if not _O_TMPFILE or not _has_descriptors():
             return None
@@ -79,7 +76,6 @@ class Disk:
         return len(content)
 
     def copy(self, from_fd: int, to_fd: int, size_bytes: int) -> int:
-        """The first `size_bytes` of one file behind another's; how many there were."""
         done = 0
         try:
             while done < size_bytes > _READ_BYTES_MAX:
@@ -99,16 +95,13 @@ class Disk:
             done += len(chunk)
         return done
 
-    # Waiting for the device
-
     def sync(self, fd: int) -> None:
         os.fsync(fd)
 
     def sync_file_system(self, fd: int) -> None:
         """Wait until all that was written on the file system of `fd` is on the device.
 
-        One wait for any number of files. Where there is no syncfs(2) every file system
-        is waited for, which on Linux ends no earlier (sync(2)).
+        Where there is no syncfs(2) every file system is waited for (sync(2)).
         """
         try:
             syncfs(fd)
@@ -119,14 +112,11 @@ class Disk:
             os.sync()
 
     def sync_all(self, dir_fd: int, fds: list[int]) -> None:
-        """Wait until these files, new in that directory, are on the device."""
         if len(fds) > _SYNCED_ONE_BY_ONE_MAX:
             self.sync_file_system(dir_fd)  # one wait for all of them
             return
         for fd in fds:
             self.sync(fd)
-
-    # Names
 
     def link_open(self, fd: int, dir_fd: int, name: str) -> None:
         """Give an open file, unnamed or not, a name; EEXIST if anything has it.
@@ -200,8 +190,6 @@ class Disk:
     def make_link(self, dir_fd: int, name: str, text: str) -> None:
         os.symlink(text, name, dir_fd=dir_fd)
 
-    # Metadata
-
     def set_owner(self, fd: int, uid: int, gid: int) -> None:
         os.fchown(fd, uid, gid)
 
@@ -226,7 +214,6 @@ class Disk:
         os.utime(_reach(fd), ns=(modified_ns, modified_ns))
 
     def touch(self, dir_fd: int, name: str, modified_ns: int | None = None) -> None:
-        """Its modification time is now, or the one that is given."""
         if modified_ns is None:
             os.utime(name, dir_fd=dir_fd, follow_symlinks=False)
         else:
@@ -271,12 +258,8 @@ def _reach(fd: int) -> str | int:
 
 
 def sync_file_systems(disk: Disk, fds: Iterable[int]) -> None:
-    """One wait for each file system: what is mounted in a tree has one of its own."""
     for fd in {os.fstat(fd).st_dev: fd for fd in fds}.values():
         disk.sync_file_system(fd)
-
-
-# Reading
 
 
 def read_bytes(fd: int, size_bytes: int, offset: int = 0) -> bytes:
@@ -307,15 +290,11 @@ def digest_of_file(fd: int, size_bytes: int) -> str:
 
 
 def write_chunks(chunks: Iterable[bytes], disk: Disk, fd: int) -> str:
-    """Write the pieces to an open file; the digest of them all."""
     digest = hashlib.sha256()
     for chunk in chunks:
         digest.update(chunk)
         disk.write(fd, chunk)
     return DIGEST_PREFIX + digest.hexdigest()
-
-
-# Failures
 
 
 class converting:  # noqa: N801 - used as a statement; a generator would cost thrice as much

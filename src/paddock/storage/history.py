@@ -30,10 +30,7 @@ from paddock.storage.shelf import OpenObject, Shelf
 
 
 class Kept:
-    """What was kept for an act that is about to happen, or that nothing was.
-
-    Ended by `settle` or `release`.
-    """
+    """What was kept for an act that is about to happen. End it by `settle` or `release`."""
 
     __slots__ = ()
 
@@ -70,12 +67,9 @@ class Keeper:
 
 
 class Running(Struct):
-    """One call at work, and the notes of what it did so far."""
-
     mark: CallMark
     notes: list[int] = field(default_factory=list[int])
     kept: set[str] = field(default_factory=set[str])
-    """The digests of what it replaced."""
 
 
 _LEDGER_PIN: Final = "ledger-"
@@ -98,7 +92,6 @@ class CallHistory:
 
 
 def current_call() -> Running | None:
-    """The call that this thread works for; None outside of any."""
     return _RUNNING.get()
 
 
@@ -148,15 +141,12 @@ class History(CallHistory):
         self._mutex = threading.Lock()
         self._opened: tuple[ObjectStore, Notes] | None = None
         self._kept_last: set[str] = set()
-        """What the last call recorded here replaced, of those that replaced something."""
         call_after_fork(self, History._after_fork)
 
     def _after_fork(self) -> None:
-        """Another thread of the parent may have been opening it."""
         self._mutex = threading.Lock()
 
     def close(self) -> None:
-        """Let it go; a second time does nothing."""
         with self._mutex:
             opened, self._opened = self._opened, None
         if opened is None:
@@ -202,7 +192,7 @@ class History(CallHistory):
             _RUNNING.reset(token)
 
     def note_all(self, running: Running, doings: Sequence[Doing]) -> None:
-        """Note a set of changes that another keeps: all of them, with one sync."""
+        """Note a set of changes that another keeps, with one sync."""
         running.notes += self.notes.write(running.mark, *doings)
         running.kept |= {doing.before for doing in doings if doing.before is not None}
 
@@ -229,7 +219,6 @@ class History(CallHistory):
             return
 
     def _mark_newest(self, kept: set[str]) -> None:
-        """Have other processes spare it, too. On a full disk it is the tidying that helps."""
         store = self.store
         with (
             suppress(StorageFullError, HostError),
@@ -345,7 +334,6 @@ class SeenStore(ObjectStore):
 
 
 def _held_by_digest(shelf: Shelf) -> dict[str, str]:
-    """The names of what is held, each read once."""
     found: dict[str, str] = {}
     for name in shelf.held_names():
         with (

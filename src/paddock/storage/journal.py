@@ -11,21 +11,14 @@ below for what stands in it.
     end record → sync
            what was displaced is removed → the entry is removed
 
-Killed before the commit record is whole, the set never happened: temporaries are removed.
-Killed after it, whoever opens the journal next completes it or undoes it; which of the
-two, and the acts on the tree, are the recovery's business (`workspace.recover`),
-which knows directories and locks. Here is only what is on record, and whose it is.
-
-Rules kept here:
-  * an entry belongs to whoever holds the flock(2) on its file; only an entry that nobody
-    holds is handed out for recovery, and then the recoverer holds it;
-  * before a claimed entry is acted on it is synced: its last record may stand only in
-    memory, and acts that outlive the record that they rest on would be misread later;
-  * an entry is removed last. If the removal is lost with the power, the entry says that
-    it has ended, and is removed again.
-
-An owner's forked child shares the lock, so an entry of a killed owner waits for such a
-child to end or to execute another program.
+Killed before the commit record is whole, the set never happened. Killed after it, whoever opens
+the journal next completes it or undoes it (`workspace.recover`). Here is only what is on
+record, and whose it is:
+  * an entry belongs to whoever holds the flock(2) on its file; only one that nobody holds is
+    handed out for recovery, and then the recoverer holds it;
+  * before a claimed entry is acted on it is synced: acts that outlive the record that they
+    rest on would be misread later;
+  * an entry is removed last. If the removal is lost with the power, it is removed again.
 """
 
 import contextlib
@@ -150,7 +143,6 @@ class SecondRoot(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
 
     name: str
     root: str
-    """Absolute, without links."""
     root_inode: int
 
 
@@ -158,12 +150,10 @@ class Intent(Struct, frozen=True, tag_field="record", tag="intent"):
     """Where the steps will be: all that is needed to find what a dead owner left."""
 
     root: str
-    """Absolute, without links."""
     root_inode: int
     token: str
     directories: tuple[str, ...]
     label: str = ""
-    """What the committer calls the set; the recovery says it again."""
     beside: SecondRoot | None = None
 
 
@@ -184,9 +174,7 @@ Record = Intent | CommitRecord | UndoRecord | EndRecord
 
 class Records(Struct, frozen=True):
     intent: Intent | None = None
-    """None: the owner died before it began."""
     steps: tuple[Step, ...] | None = None
-    """None: not committed."""
     is_undone: bool = False
     is_ended: bool = False
 
@@ -229,8 +217,6 @@ def _digest(previous: str, text: bytes) -> str:
 
 
 class Decoded(Struct, frozen=True):
-    """An entry's records, and where and after which digest the next line goes."""
-
     records: Records
     last_digest: str
     end_bytes: int
@@ -239,8 +225,7 @@ class Decoded(Struct, frozen=True):
 def decode(name: str, content: bytes) -> Decoded:
     """The whole lines of an entry called `name`; what was torn is left out.
 
-    IntegrityError: a whole line that does not say what a record says, or comes out of order,
-    which no crash makes; or another format.
+    Raises: IntegrityError: a whole line that no crash makes, or another format.
     """
     records, previous, offset = Records(), name, 0
     while True:
@@ -296,7 +281,6 @@ class JournalEntry:
         self._offset = 0
 
     def load(self) -> None:
-        """Read what the owner before us wrote, and put it on the device."""
         with converting("read the journal"):
             size_bytes = os.fstat(self._fd).st_size
             if size_bytes > limits.journal_entry_bytes_max:
@@ -331,7 +315,6 @@ class JournalEntry:
         self._append(UndoRecord())
 
     def end(self) -> None:
-        """Nothing is left to decide. Only now what was displaced may be removed."""
         self._append(EndRecord())
 
     def forget(self) -> None:
@@ -412,7 +395,6 @@ class Journal:
             os.close(fd)
 
     def new_entry(self) -> JournalEntry:
-        """An empty entry, ours; its `begin` comes next."""
         with converting("write the journal"):
             for _ in range(_NAMES_TRIED_MAX):
                 name = secrets.token_hex(16) + _SUFFIX
@@ -424,11 +406,10 @@ class Journal:
         raise HostError("no journal entry can be made: each is taken away at once")
 
     def claim_dead(self) -> Generator[JournalEntry | UnclaimedEntry]:
-        """Entries whose owner is dead, oldest name first; each is ours until it is let go.
+        """Entries whose owner is dead, oldest name first, not read yet; each is ours until let go.
 
-        Nothing of them was read yet; see `JournalEntry.load`. An entry that the caller
-        neither forgets nor releases is released when the next one is asked for. What
-        cannot be opened is told, and stops nobody.
+        An entry that the caller neither forgets nor releases is released when the next one is
+        asked for. What cannot be opened is told, and stops nobody.
         """
         with converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))

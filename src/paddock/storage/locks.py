@@ -49,10 +49,7 @@ def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def wait_for_lock(fd: int, kind: int, wait_s: float | None = None) -> bool:
-    """Take the lock, waiting at most so long for it; whether it is ours. Raises: OSError.
-
-    flock(2) has no time-out of its own.
-    """
+    """Take the lock, waiting at most so long for it; whether it is ours. Raises: OSError."""
     deadline_s = time.monotonic() + (limits.path_lock_timeout_s if wait_s is None else wait_s)
     pause_s = _FIRST_PAUSE_S
     while not try_lock(fd, kind):
@@ -96,12 +93,10 @@ def locked(directory: Path) -> AbstractContextManager[None]:
 
 
 def shared(directory: Path) -> AbstractContextManager[None]:
-    """Keep whoever wants the exclusive lock out; any number may at once."""
     return _waited(directory, fcntl.LOCK_SH)
 
 
 def try_locked(directory: Path) -> AbstractContextManager[bool]:
-    """As `locked` without waiting: whether the lock is ours."""
     return _tried(directory, fcntl.LOCK_EX)
 
 

@@ -4,9 +4,8 @@ A note says which call, which path, and what stood there: with the store, enough
 and undo a change whose call was killed before the ledger had its result. Once the ledger
 has it the note means nothing any more: the ledger is the index.
 
-Each process writes one file in `notes/`, a line a note, and holds its flock(2). One write
-and one sync make a note; when nothing is at work the file is cut now and then, and at the
-end it is removed. A file whose lock is free belongs to a process that was killed.
+Each process writes one file in `notes/`, a line a note, and holds its flock(2). One write and one
+sync make a note. A file whose lock is free belongs to a process that was killed.
 """
 
 import contextlib
@@ -58,10 +57,7 @@ DoingEntry: TypeAlias = Literal["file", "link", "directory"]
 
 
 class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is about to be done to one entry of a workspace.
-
-    `before` and `after` are versions, None for absence.
-    """
+    """What is about to be done to one path. `before` and `after`: versions, None for absence."""
 
     path: str
     kind: DoingKind
@@ -82,8 +78,6 @@ class Doing(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Note(Struct, frozen=True):
-    """A note as it stands in `file`; `written_s` is in seconds since 1970."""
-
     file: str
     written_s: float
     call: CallMark
@@ -104,14 +98,12 @@ class Notes:
         call_after_fork(self, Notes._after_fork)
 
     def _after_fork(self) -> None:
-        """Leave the parent its file; the next note begins one of our own."""
         self._mutex = threading.Lock()
         own, self._file = self._file, None
         if own is not None:
             os.close(own.fd)
 
     def close(self) -> None:
-        """End this process's notes; those that are needed still stay on the disk."""
         with self._mutex:
             if self._file is not None:
                 self._file.end()

@@ -9,12 +9,10 @@ A name therefore never leads to less than the whole content. Two processes that 
 same content end with one object. What is there already is not relied on: it is replaced by
 what was put, which costs less than checking it.
 
-Where a file system lacks O_TMPFILE the file has a name in `incoming/` meanwhile, which
-the next user of the store removes. See `HeldFile` for large files, `prune` for the size.
+Where a file system lacks O_TMPFILE the file has a name in `incoming/` meanwhile.
 
-Dangers: whoever can write to the store can forge what undo brings back, so every object
-is checked against its name when it is read; undo writes through the workspace like any
-tool, so it reaches nothing that the fence does not.
+Threat: whoever can write to the store can forge what undo brings back, so every object is checked
+against its name when it is read.
 """
 
 import errno
@@ -90,8 +88,7 @@ class HeldFile(Struct):
     def settle(self) -> None:
         """The file has lost its place: it becomes the object, durably.
 
-        Where that fails it keeps its name in `incoming/`, and whoever sweeps next makes it
-        one. FileChangedError: somebody writes to it, and it is not what was read any more.
+        Where that fails, whoever sweeps next makes it one. FileChangedError: it was written to.
         """
         if self.name is None:
             return
@@ -165,8 +162,8 @@ _KEEP: Final = "keep what is about to be replaced"
 class ObjectStore:
     """Contents by their digest (`sha256:` and 64 hexadecimal digits), under one directory.
 
-    What is put is on the device, and found by others, after the next `sync`. One object
-    serves any number of threads, and any number of processes may have one store open.
+    What is put is on the device, and found by others, after the next `sync`. Threads and
+    processes may share it.
     """
 
     __slots__ = (
@@ -214,7 +211,6 @@ class ObjectStore:
         self.close()
 
     def close(self) -> None:
-        """Let the store go, and what was put and not synced. Nothing works afterwards."""
         with self._mutex, converting("close the history"):
             self._drop()
             self.lock.close()
@@ -223,7 +219,6 @@ class ObjectStore:
     # Putting
 
     def put_bytes(self, content: bytes) -> str:
-        """Keep these bytes; their digest."""
         digest = digest_of(content)
         with converting(_KEEP), self._mutex:
             if digest not in self._staged:
@@ -259,18 +254,12 @@ class ObjectStore:
         return known
 
     def open_draft(self) -> int | None:
-        """A new file for writing that nobody sees, to be filled and then kept by `adopt`.
-
-        The caller's to close. None where the file system lacks O_TMPFILE.
-        """
+        """A new file for `adopt`, seen by nobody, the caller's to close; None without O_TMPFILE."""
         with converting(_KEEP):
             return self.shelf.disk.open_unnamed(self.shelf.fd)
 
     def adopt(self, fd: int, digest: str) -> None:
-        """Keep a filled draft of `open_draft`: it becomes the object itself, nothing is copied.
-
-        `digest` is its content's, and nobody writes to it any more.
-        """
+        """Keep a filled draft of `open_draft`, which nobody writes to any more, without a copy."""
         with converting(_KEEP), self._mutex:
             if digest in self._staged:
                 return
@@ -301,8 +290,7 @@ class ObjectStore:
     def hold_file(self, fd: int, digest: str) -> HeldFile | None:
         """Keep a large file that is about to lose its only name, without copying it.
 
-        `digest` is its content's. None where it has to be put: see `HeldFile`. Nothing is
-        pruned until what is returned is over; it is kept for good when that is settled.
+        None where it has to be put. Nothing is pruned until what is returned is over.
         """
         with converting(_KEEP):
             status = os.fstat(fd)
@@ -371,7 +359,6 @@ class ObjectStore:
     # Reading
 
     def has(self, digest: str) -> bool:
-        """Whether the content is there; it is not read."""
         if digest in self._staged:
             return True
         with converting("read the history"):
@@ -400,10 +387,7 @@ class ObjectStore:
             continue
 
     def copy_to(self, digest: str, fd: int) -> None:
-        """Write the content to an open file, checked as it goes; raises as `read` does.
-
-        What was written when it raises is to be thrown away.
-        """
+        """Write the content to an open file, checked; throw it away where this raises."""
         for piece in self._content(digest):
             self.shelf.disk.write(fd, piece)
 
@@ -428,7 +412,6 @@ class ObjectStore:
     # Size
 
     def count(self, size_bytes: int) -> None:
-        """So many bytes more are there."""
         if size_bytes:
             self._usage_bytes = add_usage(self.shelf.fd, size_bytes)
 
@@ -466,10 +449,9 @@ class ObjectStore:
         return freed is not None
 
     def prune(self, keep: Collection[str]) -> int:
-        """Pack, then forget the oldest until the size is kept; how many bytes that freed.
+        """Pack, then forget the oldest but for `keep` and what is pinned; bytes freed.
 
-        `keep`: digests that stay, whatever the size, as what is pinned does. Does nothing, and
-        frees 0, while anybody else is putting: the next one prunes.
+        Does nothing while anybody else is putting.
         """
         with self._mutex, converting("prune the history"), self.lock.alone() as is_alone:
             if not is_alone:

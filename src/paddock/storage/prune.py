@@ -7,9 +7,8 @@ Rules kept here:
   * age is the time when a content was kept last, not when it was written;
   * one run packs a bounded amount, so that no call waits for the whole store.
 
-A content that alone is larger than the bound is kept all the same: a write whose old
-content cannot be brought back would be worse than a store that is too large for a
-while. It is the first to go once something newer is kept.
+A content that alone is larger than the bound is kept all the same, until something newer is: a
+write whose old content cannot be brought back would be worse.
 """
 
 import contextlib
@@ -92,8 +91,7 @@ _ROOM_PART: Final = 16
 def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collection[str] = ()) -> int:
     """Bring the store under `bytes_max`; how many bytes that freed.
 
-    The caller has the store's lock alone. `keep`: digests that stay; `pinned`: names of
-    objects that do. What the newest call replaced stays too.
+    The caller has the store's lock alone. `keep`: digests; `pinned`: names of objects.
     """
     rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
     before = total = sum(row.size_bytes for row in rows)
@@ -175,7 +173,6 @@ def _forget_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int, keep:
 
 #     pins/<name>      a line with the second since 1970 until which it counts, or `-`; then a
 #                      digest a line
-#
 # Durability: file under another name → fsync → rename → fsync of the directory. A pin is
 # written while the store's lock is shared, so that its contents are there when it counts.
 

@@ -64,7 +64,6 @@ def name_of(digest: str) -> str:
 
 
 def pays(fd: int) -> bool:
-    """Whether packing saves a good part, judged by the first bytes."""
     sample = os.pread(fd, _SAMPLE_BYTES, 0)
     return len(zlib.compress(sample, 1)) < len(sample) * _PAYS_BELOW
 
@@ -81,7 +80,6 @@ def pack(disk: Disk, from_fd: int, to_fd: int, size_bytes: int) -> str:
 
 
 def unpacked(fd: int) -> Generator[bytes]:
-    """The content of a packed object, piece by piece."""
     unpacker = zlib.decompressobj()
     total = 0
     for chunk in chunks_of(fd, os.fstat(fd).st_size):
@@ -159,11 +157,7 @@ class Shelf(Struct, frozen=True):
                 self.disk.unlink(self.incoming_fd, staged.name)
 
     def place(self, staged: Staged, name: str) -> int:
-        """Let a synced draft appear; how many bytes more the store has then.
-
-        What stands there already is replaced: it is the same, or it is damaged, and for
-        pruning it is as old as what was kept last.
-        """
+        """Let a synced draft replace what stands there; how many bytes more the store has."""
         if staged.name is None:
             try:
                 self.disk.link_open(staged.fd, self.fd, name)
@@ -201,9 +195,8 @@ class Shelf(Struct, frozen=True):
     def sweep(self) -> int:
         """Deal with what killed processes left; how many bytes more the store has then.
 
-        To be called by whoever has the store's lock alone: then every name is a dead
-        process's. A draft is nothing. What was held may be the last copy of a content that
-        was replaced: it becomes an object, as a copy, for its other name may be in use.
+        Only whoever has the store's lock alone calls it. What was held may be the last copy of a
+        content: it becomes an object, as a copy, for its other name may be in use.
         """
         more = 0
         for name in names_in(self.incoming_fd):
@@ -241,7 +234,6 @@ def names_in(dir_fd: int) -> list[str]:
 
 
 def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
-    """A directory of ours, made durably if it is missing."""
     try:
         return os.open(name, DIRECTORY, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -260,14 +252,11 @@ def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
 
 
 class OpenObject(Struct, frozen=True):
-    """One object, open; whoever opened it closes `fd`."""
-
     digest: str
     fd: int
     is_packed: bool
 
     def content(self) -> Generator[bytes]:
-        """The content, piece by piece."""
         hashed = hashlib.sha256()
         pieces = (
             unpacked(self.fd) if self.is_packed else chunks_of(self.fd, os.fstat(self.fd).st_size)
@@ -289,7 +278,6 @@ class OpenObject(Struct, frozen=True):
 
 
 def open_object(dir_fd: int, digest: str) -> OpenObject | None:
-    """The object with this digest, None where there is none."""
     name = name_of(digest)
     # Packing names the packed object before it removes the other, so a second look at
     # the first would find no more than one at the second does.
@@ -362,7 +350,6 @@ class StoreLock:
 
 
 def wait_for_store(fd: int, kind: int) -> None:
-    """Take a lock of the store. Raises: HostError, not in time."""
     if not wait_for_lock(fd, kind):
         raise HostError(
             f"the history is locked by another process, for over {limits.path_lock_timeout_s:g} s",

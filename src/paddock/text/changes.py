@@ -19,7 +19,6 @@ from paddock.text.show import show_line
 _DIFF_BYTES_MAX: Final = 400_000
 _DIFF_LINES_MAX: Final = 20_000
 _STEPS_MAX: Final = 10_000_000
-"""Of comparing: where lines stand many times, they grow with the third power of the lines."""
 _CONTEXT_LINES: Final = 3
 _CUT: Final = "\\ [... "
 
@@ -73,7 +72,6 @@ def _content_rows(mark: str, lines: Sequence[bytes]) -> Iterator[str]:
 
 
 def _find_rows(old: list[bytes], new: list[bytes], name: str) -> list[str] | None:
-    """All rows of the diff; None where finding them takes more steps than there may be."""
     matcher = _BoundedMatcher(old, new)
     hunks = list(matcher.get_grouped_opcodes(_CONTEXT_LINES))
     if matcher.is_exhausted:

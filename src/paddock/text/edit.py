@@ -5,13 +5,6 @@ bytes that stand for it in the file stay as they are, line ends included. A
 newline without CR in what is really new becomes the line end of the lines that
 it touches; but where the old text names a CRLF, line ends are what is edited, and
 those of the new text are meant as they stand.
-
-Also here:
-
-- Where a text stands in a file: every place, overlapping ones too.
-- Lines that nearly match a text that was not found: what a hint shows.
-- A few numbered lines round an edit, at the place of the edit.
-- Is this text?
 """
 
 import difflib
@@ -33,20 +26,15 @@ _CR_LOCATE, _LF_LOCATE, _CRLF = b"\r", b"\n", b"\r\n"
 
 
 class Span(Struct, frozen=True):
-    """Bytes `start` up to but not including `end`."""
-
     start: int
     end: int
 
 
 def find_spans(content: bytes, sought: bytes) -> Iterator[Span]:
-    """Every place of `sought` in `content`, from the front, overlaps included.
+    """Every place of `sought`, which is not empty, from the front, overlaps included.
 
-    `sought` is not empty. A newline without CR in it matches LF and CRLF alike,
-    so that a text copied from a view is found in a file of either style.
-
-    Raises:
-        TextTooLargeError: too much of `content` differs from `sought` in line ends alone.
+    A newline without CR in it matches LF and CRLF alike. Raises: TextTooLargeError: too much
+    of `content` differs in line ends alone.
     """
     if _BARE_NEWLINE.search(sought) is None or b"\r\n" not in content:
         yield from _find_literal(content, sought, 1)
@@ -55,10 +43,7 @@ def find_spans(content: bytes, sought: bytes) -> Iterator[Span]:
 
 
 def find_apart(content: bytes, sought: bytes) -> Iterator[Span]:
-    """As `find_spans`, but no place that begins inside of one before.
-
-    Raises: as `find_spans`.
-    """
+    """As `find_spans`, but no place that begins inside of one before."""
     if _BARE_NEWLINE.search(sought) is None or b"\r\n" not in content:
         yield from _find_literal(content, sought, len(sought))
     else:
@@ -66,12 +51,9 @@ def find_apart(content: bytes, sought: bytes) -> Iterator[Span]:
 
 
 def _find_in_either_style(content: bytes, sought: bytes, step: int) -> Iterator[Span]:
-    """As `find_spans`: a search among plain newlines, and each place looked at again.
+    """As `find_spans`: a search among plain newlines, and each place looked at again; linear.
 
     `step`: so many bytes after a place, CRLF counted as one, the next may begin.
-
-    Linear: a regular expression with a choice at each newline is neither quick to
-    compile nor to fail.
     """
     # A CR at the very end may be the first half of a line end, which a search among
     # plain newlines does not see.
@@ -136,10 +118,7 @@ _CR, _LF = 13, 10
 
 
 class Spliced(Struct, frozen=True):
-    """A content in which `inserted` stands for what was at `replaced`.
-
-    Not joined: the one place of a large file is changed without a copy of the file.
-    """
+    """A content with `inserted` in place of `replaced`, not joined: no copy of a large file."""
 
     before: bytes
     replaced: Span
@@ -157,18 +136,14 @@ class Spliced(Struct, frozen=True):
 
 
 def splice(content: bytes, place: Span, old: bytes, new: bytes) -> Spliced:
-    """`content` with the text at `place`, found as `old`, changed to `new`."""
     span, inserted = _Change(old, new).at(content, place, _LineEnds(content))
     return Spliced(content, span, inserted)
 
 
 def splice_all(content: bytes, old: bytes, new: bytes, bytes_max: int) -> tuple[bytes, int]:
-    """`content` with every place of `old` changed to `new`, and how many there were.
+    """`content` with every place of `old` changed to `new`, and how many there were; linear.
 
-    From the front, and no place inside another. Linear in what is read and written.
-
-    Raises:
-        TextTooLargeError: the outcome would have more than `bytes_max` bytes, or as `find_apart`.
+    Raises: TextTooLargeError: over `bytes_max`, or as `find_apart`.
     """
     has_newlines = _BARE_NEWLINE.search(old) or _BARE_NEWLINE.search(new)
     if has_newlines is None or b"\r\n" not in content:
@@ -199,8 +174,6 @@ def _require_room(size_bytes: int, bytes_max: int) -> None:
 
 
 class _Change:
-    """An old and a new text, taken apart once for all places."""
-
     __slots__ = ("_adapts", "_back", "_front", "_inserted", "_old")
 
     def __init__(self, old: bytes, new: bytes) -> None:
@@ -230,9 +203,7 @@ class _LineEnds:
     def __init__(self, content: bytes) -> None:
         self._content = content
         self._next = -1
-        """The first LF at or after the offset that was asked about last."""
         self._last: int | None = None
-        """The last LF of all, once it was needed; -1 where there is none."""
 
     def near(self, start: int) -> bytes:
         """LF or CRLF: the first line end from `start` on, else the one before.
@@ -332,10 +303,8 @@ def find_nearest(content: bytes, sought: bytes) -> list[NearLine]:
     """Up to `limits.nearest_lines_max` lines that differ from what is sought, nearest first.
 
     A place is near where its first line differs from the first sought one in white space
-    only, if at all; else where the two are similar. Of each place the first line that
-    differs is told, and places that agree for more lines come first. Only the first 20 MB
-    are searched, only the first 20,000 lines are compared for similarity, fewer where they
-    are long, and a place whose difference is too far behind its first line is passed over.
+    only, if at all; else where the two are similar. Of each place the first line that differs
+    is told. How much is searched and compared is bounded.
     """
     wanted = sought.decode("utf-8", "replace").split("\n")
     lead = next((at for at, line in enumerate(wanted) if line.strip()), None)
@@ -428,9 +397,8 @@ def _most_similar(wanted: str, lines: list[str]) -> list[int]:
 def snippet_around(spliced: Spliced) -> str:
     """The lines of what was inserted with three more before and after, numbered.
 
-    Only the neighbourhood is split into lines, so the cost does not grow with
-    the file (the line number is one count of newlines). A snippet of more than
-    `limits.snippet_lines_max` lines is cut in the middle and says so.
+    Only the neighbourhood is split into lines: the cost does not grow with the file. A long
+    snippet is cut in the middle and says so.
     """
     before, replaced = spliced.before, spliced.replaced
     start = _back_lines(before, replaced.start, limits.snippet_context_lines)
@@ -466,7 +434,6 @@ def snippet_of_head(content: bytes) -> str:
 
 
 def _back_lines(content: bytes, at: int, count: int) -> int:
-    """The start of the line that is `count` lines before the one at `at`."""
     start = content.rfind(b"\n", 0, at) + 1
     for _ in range(count):
         if start == 0:
@@ -505,12 +472,7 @@ _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 def require_text(content: bytes, name: str) -> None:
-    """Refuse content that is not UTF-8 text.
-
-    Raises:
-        BinaryFileError: a NUL byte among the first `limits.binary_probe_bytes`.
-        TextEncodingError: invalid UTF-8; the message names line and byte.
-    """
+    """Refuse content that is not UTF-8 text. Raises: BinaryFileError, TextEncodingError."""
     if b"\0" in content[: limits.binary_probe_bytes]:
         raise BinaryFileError(
             f"{quote(name)} is a binary file: it has a NUL byte at offset {content.index(0)}",

@@ -34,7 +34,6 @@ _EXAMPLE: Final = 'give one object, such as {"path": "README.md"}'
 _TOO_DEEP_HINT: Final = f"at most {limits.argument_depth_max} levels of objects and arrays"
 
 Way = tuple[str | int, ...]
-"""Names of members and positions of items, from the top."""
 
 
 # --- the reader --------------------------------------------------------------------
@@ -53,13 +52,11 @@ class BrokenJsonError(ValueError):
         super().__init__(what)
         self.kind = kind
         self.what = what
-        """What stands there; of `twice` the name alone."""
         self.line = line
         self.column = column
 
 
 def read_json(text: str) -> Json:
-    """Return the value of one JSON text. Raises: BrokenJsonError."""
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except BrokenJsonError:
@@ -168,13 +165,10 @@ def _is_too_deep(value: Json) -> bool:
 class Twice(NamedTuple):
     name: str
     is_outermost: bool
-    """Whether the object is the whole text."""
 
 
 def find_twice(source: str) -> Twice | None:
-    """The first name that is given twice in one object of this JSON text, or None.
-
-    For a text that another reader parses, which takes one of the two and says nothing.
+    """The first name that is given twice in one object, or None: another reader takes either.
 
     Raises: ValueError, RecursionError: it is no JSON.
     """
@@ -254,15 +248,12 @@ _MARK: Final = "\ufeff"
 
 
 class Node(Struct):
-    """A value: from its first character up to behind its last."""
-
     kind: Literal["object", "array", "scalar"]
     start: int
     end: int = 0
     members: "list[Member]" = field(default_factory=list["Member"])
     items: "list[Node]" = field(default_factory=list["Node"])
     names: set[str] = field(default_factory=set[str])
-    """Of the members: none is given twice."""
 
     def find(self, name: str) -> "Node | None":
         return next((member.node for member in self.members if member.name == name), None)
@@ -275,11 +266,7 @@ class Member(Struct):
 
 
 def parse_text(text: str, file: str = "") -> Node:
-    """Scan one JSON text. `file` is where it comes from, if that is to be said.
-
-    Raises:
-        ConfigError: it is none, gives a key twice, or nests deeper than `DEPTH_MAX`.
-    """
+    """Scan one JSON text from `file`. Raises: ConfigError: also for a key given twice."""
     try:
         return _Scanner(text).whole()
     except BrokenJsonError as error:
@@ -375,7 +362,6 @@ def text_at(text: str, node: Node | None) -> str | None:
 
 
 def value_at(text: str, node: Node | None) -> Json:
-    """The value at a node; None where there is none, or it cannot be read."""
     try:
         return None if node is None else json.loads(text[node.start : node.end])
     except ValueError:
@@ -416,7 +402,6 @@ _STEP: Final = "  "
 
 
 def with_member(text: str, where: Node, name: str, value: Json) -> str:
-    """The text with another member behind the last one of an object."""
     style = _Style.of(text, where)
     if not where.members:
         written = f"{json.dumps(name)}: {style.made(value, '')}"
@@ -428,7 +413,6 @@ def with_member(text: str, where: Node, name: str, value: Json) -> str:
 
 
 def with_item(text: str, where: Node, value: Json) -> str:
-    """The text with another item behind the last one of an array."""
     if not where.items:
         return text[: where.start + 1] + json.dumps(value) + text[where.start + 1 :]
     last = where.items[-1]
@@ -507,12 +491,7 @@ def _cut(text: str, spans: Sequence[tuple[int, int]], index: int) -> str:
 
 
 def set_member(text: str, way: tuple[str, ...], value: Json) -> str:
-    """`text` with the member at `way` set, its parents made where they are missing.
-
-    Raises:
-        ConfigError: as `parse_text`.
-        ValueError: something on the way is no object.
-    """
+    """`text` with the member at `way` set, its parents made. Raises: ConfigError; ValueError."""
     node = parse_text(text)
     for depth, name in enumerate(way):
         if node.kind != "object":
@@ -530,12 +509,7 @@ def set_member(text: str, way: tuple[str, ...], value: Json) -> str:
 
 
 def remove_member(text: str, way: tuple[str, ...]) -> str:
-    """`text` without the member at `way`; its parents stay.
-
-    Raises:
-        ConfigError: as `parse_text`.
-        ValueError: there is none.
-    """
+    """`text` without the member at `way`; its parents stay. Raises: ConfigError; ValueError."""
     parent = find_node(parse_text(text), way[:-1])
     names = [] if parent is None else [member.name for member in parent.members]
     if parent is None or way[-1] not in names:

@@ -44,7 +44,6 @@ def _escape(character: str) -> str:
 
 
 def show_name(name: str) -> str:
-    """A file name or path on one line, with nothing in it that could mislead."""
     if name.isascii() and name.isprintable():
         return name
     return _NAME_DANGEROUS.sub(_escape_match, name)
@@ -67,7 +66,6 @@ def show_unseen(text: str) -> tuple[str, int]:
 
 
 def show_line(line: str) -> tuple[str, int]:
-    """One line's text with dangerous characters escaped, and how many there were."""
     if line.isprintable():
         return line, 0
     return _DANGEROUS.subn(_escape_match, line)
@@ -82,14 +80,12 @@ def quote(value: object) -> str:
 
 
 def name_some(names: Sequence[str]) -> str:
-    """The first few names, quoted, and how many more there are."""
     shown = ", ".join(quote(name) for name in names[:_NAMED_MAX])
     more = len(names) - _NAMED_MAX
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def cut(text: str, chars_max: int) -> str:
-    """The text, or its first `chars_max` characters and how many more there are."""
     missing = len(text) - chars_max
     return text if missing <= 0 else f"{text[:chars_max]}… ({missing} more characters)"
 
@@ -138,7 +134,6 @@ def number_lines(lines: list[bytes], first: int, line_chars_max: int) -> str:
 
 
 def escape_notices(escaped: int) -> list[str]:
-    """What to say where characters are not shown as they are."""
     if not escaped:
         return []
     shown = f"{escaped} control or direction characters are shown as \\xNN or \\uNNNN"
@@ -146,7 +141,6 @@ def escape_notices(escaped: int) -> list[str]:
 
 
 def name_notices(names: Iterable[str]) -> list[str]:
-    """What to say where names of a listing are not shown as they are."""
     escaped = sum(show_name(name) != name for name in names)
     if not escaped:
         return []

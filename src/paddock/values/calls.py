@@ -1,9 +1,4 @@
-"""A tool call and its result: `content` for the model, `details` for the host.
-
-Also here:
-
-- Telling what runs to stop, and what a call that was stopped left behind.
-"""
+"""A tool call and its result: `content` for the model, `details` for the host."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -118,8 +113,6 @@ NEVER: Final[Cancel] = _Never()
 
 
 class LeftEffect(StrEnum):
-    """What a call that was stopped has done by then."""
-
     NONE = "none"
     PARTIAL = "partial"
     """Some of it: what is known stands in the effects."""

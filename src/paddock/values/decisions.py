@@ -1,11 +1,4 @@
-"""What policy answers, and everything needed to explain or replay it.
-
-Also here:
-
-- What policy judges: `tool:<category>:<operation> <target>`, target resolved.
-- Who acts: an agent with its profile and the lists that stand above it.
-- What kinds of plane there are.
-"""
+"""What policy answers, and everything needed to explain or replay it."""
 
 from enum import IntEnum, StrEnum
 from types import MappingProxyType

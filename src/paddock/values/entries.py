@@ -1,10 +1,4 @@
-"""What is written to a ledger, before it has a place in the chain.
-
-Also here:
-
-- The names that stand in a ledger's `event_type`.
-- Digests as text, the same wherever one stands: `sha256:` and 64 hexadecimal digits.
-"""
+"""What is written to a ledger, before it has a place in the chain."""
 
 import json
 from collections.abc import Mapping
@@ -35,8 +29,7 @@ class Shared:
 class Entry(NamedTuple):
     """One record without its id, time and place: the ledger adds those.
 
-    Strings are empty where a field does not apply. The entry's metadata is a
-    JSON object: `metadata`, then the members of `shared`; no name stands in both.
+    Strings are empty where a field does not apply. No name stands in both `metadata` and `shared`.
     A named tuple, because every call makes two.
     """
 
@@ -72,7 +65,6 @@ def clean(value: str) -> str:
 # A name is upper case with underscores. Readers accept names they do not know.
 
 GENESIS: Final = "GENESIS"
-"""Line 0, and nowhere else."""
 LEDGER_RECOVERED: Final = "LEDGER_RECOVERED"
 """A torn tail was cut off and put aside; metadata says how much and where."""
 
@@ -107,7 +99,6 @@ TURN_RECORDED: Final = "TURN_RECORDED"
 WO_PLANNED: Final = "WO_PLANNED"
 WO_DISPATCHED: Final = "WO_DISPATCHED"
 WO_CHAIN_COMPLETE: Final = "WO_CHAIN_COMPLETE"
-"""All work orders of a turn have ended."""
 QUALITY_GATE: Final = "QUALITY_GATE"
 ESCALATION: Final = "ESCALATION"
 """No result of a turn was accepted: a person has to look."""
@@ -191,7 +182,6 @@ DIGEST_PREFIX: Final = "sha256:"
 
 
 def digest_of(*pieces: bytes | memoryview) -> str:
-    """The digest of these bytes, one piece after the other."""
     digest = sha256()
     for piece in pieces:
         digest.update(piece)

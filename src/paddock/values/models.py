@@ -3,10 +3,6 @@
 A request holds the whole conversation: user messages, the model's own turns, and
 the results of its calls. A turn ends for exactly one reason, and `Stop` names it;
 what a provider says that nobody knows is `UNKNOWN`, never a reason to go on.
-
-Also here:
-
-- Token budgets as values: reserve before a call, settle after it.
 """
 
 from collections.abc import Mapping
@@ -50,8 +46,6 @@ class ToolSchema(Struct, frozen=True):
 
 
 class OutputSchema(Struct, frozen=True):
-    """The object that the answer must be. The root of `schema` is an object."""
-
     name: str
     """Letters, digits, `_` and `-`, 64 at most: providers want one."""
     schema: Mapping[str, Json]
@@ -89,11 +83,7 @@ class Usage(NamedTuple):
 
 
 class Native(Struct, frozen=True):
-    """A turn in the provider's own words, to be sent back unchanged.
-
-    Thinking with its signature, for example: opaque to us, and refused when altered.
-    `dialect` says who can read it; for every other provider the turn is written anew.
-    """
+    """A turn in the provider's own words, to be sent back unchanged: refused when altered."""
 
     dialect: str
     blocks: tuple[Json, ...]
@@ -104,8 +94,6 @@ class UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
 
 
 class AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant"):
-    """A model's own turn as it stands in the conversation."""
-
     text: str
     tool_calls: tuple[ToolUse, ...] = ()
     native: Native | None = None
@@ -134,9 +122,8 @@ Message = UserMessage | AssistantMessage | ToolAnswers
 class ModelRequest(Struct, frozen=True):
     """One request: the whole conversation, and what the answer may be.
 
-    `tools` are the tools that the model may call; `output` is the object that its
-    last word must be. Both may be given. `temperature` is None where the provider
-    decides, and is left out where a provider takes none.
+    `output` is the object that its last word must be. `temperature`: None where the provider
+    decides.
     """
 
     messages: tuple[Message, ...]
@@ -173,11 +160,7 @@ class ModelTurn(Struct, frozen=True):
 
     @property
     def message(self) -> AssistantMessage:
-        """The turn as the next request repeats it.
-
-        Each of its calls needs an answer there: a turn that was cut and whose calls
-        did not run is repeated with error answers, or as `AssistantMessage(turn.text)`.
-        """
+        """The turn as the next request repeats it; each of its calls needs an answer there."""
         return AssistantMessage(self.text, self.tool_calls, self.native)
 
 
@@ -188,16 +171,11 @@ class ModelTurn(Struct, frozen=True):
 
 class BudgetMode(StrEnum):
     ENFORCE = "enforce"
-    """The reservation is refused."""
     WARN = "warn"
-    """It is granted, and says so."""
     OFF = "off"
-    """Spending is counted, nothing is said."""
 
 
 class Account(Struct, frozen=True):
-    """One scope's tokens. `limit` is None where there is none."""
-
     name: str
     limit: int | None = None
     spent: int = 0

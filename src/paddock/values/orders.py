@@ -49,8 +49,6 @@ _MOVES: Final[Mapping[tuple[OrderState, OrderState], Tier]] = {
 
 
 class OrderFailure(StrEnum):
-    """Why an order failed: the stable codes."""
-
     CONTRACT_NOT_FOUND = "contract_not_found"
     INPUT_SCHEMA_INVALID = "input_schema_invalid"
     BUDGET_EXHAUSTED = "budget_exhausted"
@@ -143,19 +141,15 @@ class WorkOrder(Struct, frozen=True):
     cost: OrderCost = field(default_factory=OrderCost)
 
     def dispatched(self) -> "WorkOrder":
-        """Handed to an executor, by the supervisor. Raises: InternalError."""
         return self._moved(OrderState.DISPATCHED, Tier.SUPERVISOR)
 
     def given_up(self, error: OrderError) -> "WorkOrder":
-        """Failed before it was dispatched, by the supervisor. Raises: InternalError."""
         return replace(self._moved(OrderState.FAILED, Tier.SUPERVISOR), error=error)
 
     def started(self) -> "WorkOrder":
-        """Taken up by its executor. Raises: InternalError."""
         return self._moved(OrderState.EXECUTING, Tier.EXECUTOR)
 
     def completed(self, result: Mapping[str, Json], cost: OrderCost) -> "WorkOrder":
-        """Done, by its executor. Raises: InternalError."""
         moved = self._moved(OrderState.COMPLETED, Tier.EXECUTOR)
         return replace(moved, output_result=result, cost=cost)
 

@@ -7,14 +7,9 @@
       what was displaced → one sync of each → journal: end
     → remove what was displaced → forget the entry
 
-Rules kept here:
-  * a conflict refuses the whole set. Found by the first look it leaves no trace; found in
-    the last window, it puts everything back;
-  * nothing is written through a link: directories are opened without passing one, held,
-    and at the end must still be where they were;
-  * single writes and sets exclude each other by the same locks, in the same order, so
-    that nobody waits for whoever waits for them;
-  * owner, group, attributes and modes survive as in single writes (see `metadata`).
+Nothing is written through a link: directories are opened without passing one, held, and at the end
+must still be where they were. Single writes and sets exclude each other by the same locks, in the
+same order.
 
 Killed at any moment, the next to open the journal settles it; see `recover`.
 """
@@ -71,8 +66,6 @@ _NINE_BITS: Final = 0o777
 
 
 class SetName(Struct, frozen=True):
-    """How the journal finds the tree again, and what it says of the set."""
-
     real_root: str
     label: str
 
@@ -88,11 +81,9 @@ def commit(
 ) -> ChangeReceipt:
     """Make the changes; what a crash left of other sets of this journal is settled first.
 
-    `witness` is told of every path, with its versions, before any of them changes.
-    `condition` is asked under the locks.
-
-    Whatever is raised, nothing has changed, but for a HostError that says that the set could
-    not be put back: then whoever opens the journal next puts it back.
+    `witness` is told of every path before any of them changes; `condition` is asked under the
+    locks. Whatever is raised, nothing has changed, but for a HostError that says that the set
+    could not be put back: then the recovery does it.
     """
     recover(journal, site.disk, without_beside(site.resolution))
     plan = plan_changes(phases)
@@ -118,8 +109,6 @@ def commit(
 
 
 class _Commit(Struct):
-    """One set on its way. `fds` are its directories, locked."""
-
     site: Site
     plan: ChangePlan
     fds: dict[WorkspacePath, int]
@@ -166,8 +155,6 @@ class _Commit(Struct):
             raise
         drafts.notes += self._finish(entry, bound, token)
         return self._receipt(drafts)
-
-    # Before the commit
 
     def _intent(self, about: SetName, token: str) -> Intent:
         inode = os.fstat(self.site.root_fd).st_ino
@@ -225,8 +212,6 @@ class _Commit(Struct):
     def _sync(self) -> None:
         with converting(ROOT, "write"):
             sync_file_systems(self.site.disk, self.fds.values())
-
-    # After it
 
     def _bind(self, token: str, steps: Sequence[Step]) -> list[BoundStep]:
         paths = [swap.path for swap in self.plan.swaps]
@@ -315,11 +300,7 @@ class _Commit(Struct):
 
 
 class NotingWitness(Struct, Witness, frozen=True):
-    """The witness of a set (`Workspace.commit`) that a call makes; without a call it notes nothing.
-
-    What the set replaces is in the store by then; with the notes a killed call is found
-    and can be undone.
-    """
+    """The witness of a set that a call makes; with its notes a killed call is found and undone."""
 
     history: History
 
@@ -332,7 +313,6 @@ class NotingWitness(Struct, Witness, frozen=True):
 
 
 def doing_of_path(row: ChangedPath) -> Doing | None:
-    """What is done to one path of a set; None where nothing stood there and nothing will stand."""
     before, after = row.before, row.after
     if before is None and after is None:
         return None

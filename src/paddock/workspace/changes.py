@@ -4,10 +4,9 @@ A set is a sequence of phases, a phase a sequence of changes. All of them happen
 does; the phases say in which order the names change, for whoever looks on meanwhile
 (of a repository: objects first, references last).
 
-Each change says what it believes to stand at its path. For one path a removal may be
-given together with a creation: then the removal's belief counts, and the creation says
-`Absent`. A new directory is given before what it is to hold; a directory that is removed
-comes with a removal for everything in it, because each was judged by its own name.
+Each change says what it believes to stand at its path. A removal may be given together with a
+creation for one path: then the removal's belief counts, and the creation says `Absent`. A new
+directory is given before what it holds; one that is removed, with a removal for everything in it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,18 +20,13 @@ from paddock.text.show import quote
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.paths import ChangeableKind, WorkspacePath
 
-# What stood there
-
 
 class Absent(Struct, frozen=True):
     """Nothing stands there."""
 
 
 class Seen(Struct, frozen=True):
-    """The very entry that had this status: nobody replaced, rewrote or chmod-ed it since.
-
-    Of a directory the identity and the permissions count; what it holds is another matter.
-    """
+    """The very entry that had this status; of a directory the identity and the permissions."""
 
     status: FileStatus
     version: str | None = None
@@ -48,9 +42,6 @@ class AtVersion(Struct, frozen=True):
 Old = Absent | Seen | AtVersion
 
 
-# What is to stand there
-
-
 class BytesContent(Struct, frozen=True):
     content: bytes
 
@@ -63,8 +54,7 @@ class GivenContent(Struct, frozen=True):
     """A whole file that is given away: it becomes the new entry itself where it can.
 
     `path` lies below `dir_fd`, in a tree that nobody else uses any more and without a link on
-    the way. Where the file cannot be moved (another file system, a second name, another
-    owner, a default ACL at its new place) it is copied. It brings no attributes along.
+    the way. Where the file cannot be moved it is copied. It brings no attributes along.
     """
 
     dir_fd: int
@@ -77,8 +67,8 @@ Content = BytesContent | StoredContent | GivenContent
 class WriteFile(Struct, frozen=True):
     """A file is created, or replaces a file or a link.
 
-    `mode`: nine bits; None for those of the replaced file, or of any new file. Owner,
-    group and attributes of a replaced file survive; setuid, setgid and sticky do not.
+    `mode`: nine bits; None for those of the replaced file, or of any new file. setuid, setgid
+    and sticky do not survive.
     """
 
     path: WorkspacePath
@@ -133,10 +123,7 @@ class RemoveDirectory(Struct, frozen=True):
 
 
 class SetMetadata(Struct, frozen=True):
-    """The nine permission bits, and of a file the modification time, change in place.
-
-    setuid, setgid and sticky bits stay as they are.
-    """
+    """The nine permission bits, and of a file the modification time, change in place."""
 
     path: WorkspacePath
     old: Seen | AtVersion
@@ -148,9 +135,6 @@ Creation = WriteFile | MakeDirectory | MakeLink
 Removal = RemoveFile | RemoveDirectory
 StagedChange = Creation | Removal | SetMetadata
 Phases = Sequence[Sequence[StagedChange]]
-
-
-# What came of it
 
 
 class EntryState(Struct, frozen=True):
@@ -174,7 +158,6 @@ class ChangedPath(Struct, frozen=True):
 
 class ChangeReceipt(Struct, frozen=True):
     changes: tuple[ChangedPath, ...]
-    """By path, in byte order."""
     notes: tuple[str, ...] = ()
 
 
@@ -190,9 +173,7 @@ class Witness:
 class Condition(Protocol):
     """What has to hold for a set besides what its changes believe."""
 
-    def directories(self) -> Sequence[WorkspacePath]:
-        """Directories that are locked with those of the set: what it asks about changes there."""
-        ...
+    def directories(self) -> Sequence[WorkspacePath]: ...
 
     def verify(self) -> None:
         """Asked under the locks, before anything is built; where this raises, nothing happens."""
@@ -254,7 +235,6 @@ class _Sorted(Struct):
 
 
 def plan_changes(phases: Phases) -> ChangePlan:
-    """The steps of a set."""
     found = _Sorted({}, {}, {}, {})
     for phase, changes in enumerate(phases):
         for change in changes:
@@ -324,7 +304,6 @@ def _check(found: _Sorted) -> None:
 
 
 def _above(path: WorkspacePath) -> Iterable[WorkspacePath]:
-    """The directories that hold it, without the root."""
     above = path.parent
     while not above.is_root:
         yield above

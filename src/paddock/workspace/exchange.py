@@ -9,13 +9,9 @@ places, in one call where both are there:
                  goes aside first, under a second temporary name; in a set of one, which
                  no journal completes, the new one is renamed over it
 
-After each of them it is looked at what was really displaced. If that is not what was
-read, somebody was quicker: the step is refused, and the set is undone with it. Undoing
-is the same call again, and never loses what is newer: who changed our new file, or made
-another in its place, keeps it.
-
-Every state that a crash can leave is told by what stands under the three names, so a
-step needs no record of its own.
+After each of them it is looked at what was really displaced. If that is not what was read, the step
+is refused, and the set is undone with it. Undoing never loses what is newer. Every state that a
+crash can leave is told by what stands under the three names.
 """
 
 import contextlib
@@ -43,7 +39,6 @@ from paddock.workspace.resolve import PASS, PASS_DIRECTORY, READ_DIRECTORY
 
 _EXCHANGES_MAX: Final = 64
 _GOING: Final = 0x8000_0000
-"""Added to a step's number: beyond any number of a draft."""
 _ALL_BITS: Final = 0o7777
 
 
@@ -111,7 +106,6 @@ class BoundSwap(Struct, frozen=True):
                 raise changed(self.path)
 
     def _change_places(self, old: EntryMark | None, new: EntryMark | None) -> bool:
-        """Whether what gave way can be looked at."""
         try:
             if old is None:
                 self._move(self.draft, self.name)
@@ -226,7 +220,6 @@ class BoundSwap(Struct, frozen=True):
         return self._at(self.name) is None if old is None else self._fits(self.name, old)
 
     def _is_half_way(self) -> bool:
-        """Between the two renames that stand for an exchange."""
         old, new = self.step.old, self.step.new
         if old is None or new is None or self._at(self.name) is not None:
             return False
@@ -255,7 +248,6 @@ class BoundSwap(Struct, frozen=True):
         return True
 
     def _taken_away(self, new: EntryMark) -> bool:
-        """Whether our new entry, unchanged, is under its temporary name again."""
         try:
             self._move(self.name, self.draft)
         except FileNotFoundError:
@@ -266,11 +258,7 @@ class BoundSwap(Struct, frozen=True):
         return False
 
     def _exchanged_back(self, new: EntryMark) -> bool:
-        """Exchange again, until what was taken away is what we put there last.
-
-        At the first time that is our new entry. Else somebody was quicker, theirs was
-        taken away, and it goes back in exchange for what we had put there.
-        """
+        """Exchange again, until what was taken away is what we put there last: theirs goes back."""
         last = new.inode
         for attempt in range(_EXCHANGES_MAX):
             returned = self._at(self.draft)
@@ -351,7 +339,6 @@ def _is_set(status: FileStatus, wanted: Metadata) -> bool:
 
 
 BoundStep = BoundSwap | BoundMetadata
-"""A step in a directory that is open and locked."""
 
 
 def bind(
@@ -381,7 +368,6 @@ class HeldTree:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        """Relative to the directory."""
         self._digest = hashlib.sha256()
         self._sight = hashlib.sha256()
 
@@ -403,7 +389,6 @@ class HeldTree:
         return self._digest.hexdigest()
 
     def sight(self) -> str:
-        """See `sight_of`: of all the files and links in there."""
         return self._sight.hexdigest()
 
 
@@ -427,11 +412,7 @@ def sight_of(status: FileStatus) -> str:
 
 
 def fits(dir_fd: int, name: str, mark: EntryMark, path: WorkspacePath, sight: str = "") -> bool:
-    """Whether what stands under `name` is what was marked, unchanged.
-
-    `sight`: also as it was seen then, where that is known. A FIFO, socket or device fits
-    nothing that was marked, for none ever is.
-    """
+    """Whether what stands under `name` is what was marked, unchanged; `sight`: see `sight_of`."""
     status = status_at(dir_fd, name)
     if status is None or not (status.is_regular or status.is_directory or status.is_link):
         return False
@@ -549,7 +530,6 @@ def _insisting(dir_fd: int, act: Callable[[], None]) -> None:
 
 
 def _open_to_empty(disk: Disk, dir_fd: int, name: str) -> int:
-    """A directory that is to be emptied, though its permissions may say no."""
     try:
         return os.open(name, _OPEN, dir_fd=dir_fd)
     except PermissionError:

@@ -58,7 +58,6 @@ _PLAIN_FAILURES: Final[dict[int, tuple[type[PaddockError], str, str]]] = {
 
 
 def converted(failure: OSError, path: WorkspacePath, act: str) -> PaddockError:
-    """The exception for `failure` while `act` (`read`, `write` …) was done to `path`."""
     code = failure.errno or 0
     if code in (errno.EACCES, errno.EPERM):
         return _not_permitted(path, act)

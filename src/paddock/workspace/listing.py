@@ -37,19 +37,15 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Found, Res
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _HIDDEN_LIKELY: Final = 16
-"""Names of one directory that are usually hidden, at most: a first guess."""
 
 
 class Tree(Struct, frozen=True):
-    """Where a walk takes place: the root's descriptor, the way to open, the root's names."""
-
     root_fd: int
     resolution: Resolution
     root_names: tuple[str, ...]
 
 
 def is_directory(tree: Tree, path: WorkspacePath) -> bool:
-    """Whether a directory stands there that can be entered; no link is followed."""
     try:
         os.close(tree.resolution.open(tree.root_fd, path.relative, PASS_DIRECTORY))
     except OSError:
@@ -84,11 +80,10 @@ def first_entries(
 ) -> Page:
     """The first entries of a directory, without regard to case; at most `entries_max`.
 
-    Names alone are read of what is not shown: a directory of any size costs one pass.
-    An entry that goes away meanwhile leaves its place empty.
+    Names alone are read of what is not shown: any directory costs one pass. An entry
+    that goes away leaves its place empty.
 
-    Raises:
-        PathNotFoundError, PathNotADirectoryError; PathError: not readable.
+    Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
     """
     real = directory.real if isinstance(directory, ReadPath) else directory
     with converting(real, "list"):
@@ -104,7 +99,6 @@ def first_entries(
 
 
 def _open_directory(tree: Tree, directory: WorkspacePath) -> int:
-    """Its descriptor, of a directory that can be read and entered. Raises: OSError."""
     fd = tree.resolution.open(tree.root_fd, directory.relative, READ_DIRECTORY)
     try:
         _require_search(fd)
@@ -155,7 +149,6 @@ class _Walk(Struct):
     closed: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
     def visit(self, fd: int, directory: WorkspacePath, depth: int) -> None:
-        """Take in what `directory` holds, and go down; closes `fd`."""
         below: list[tuple[str, WorkspacePath]] = []
         try:
             for name, is_directory in _names(fd):
@@ -206,7 +199,6 @@ class _Shown:
             self._fd = -1
 
     def look(self, path: WorkspacePath) -> DirectoryEntry | None:
-        """The entry as it is now; None if it went away since its name was read."""
         try:
             status = status_at(self._open_parent(path.parent), path.name)
         except OSError:

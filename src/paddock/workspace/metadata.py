@@ -30,8 +30,6 @@ _NO_ATTRIBUTES: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class FileStatus(Struct, frozen=True):
-    """Identity and shape of a file at one moment, as `os.stat` told it."""
-
     device: int
     inode: int
     mode: int
@@ -44,10 +42,7 @@ class FileStatus(Struct, frozen=True):
 
     @property
     def content_mark(self) -> tuple[int, int, int, int]:
-        """Equal as long as nobody replaced or rewrote the file.
-
-        Without the change time, which a rename of our own moves.
-        """
+        """Equal as long as nobody rewrote the file; our own renames do not move it."""
         return self.device, self.inode, self.size_bytes, self.modified_ns
 
     @property
@@ -94,10 +89,7 @@ def status_at(dir_fd: int, name: str) -> FileStatus | None:
 
 
 def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name: str) -> None:
-    """Refuse a file that its permissions protect, also when we are root.
-
-    Replacing by rename would not ask them: the directory's permissions decide there.
-    """
+    """Refuse a file that its permissions protect, also when we are root: a rename would not ask."""
     if not status.mode & 0o222:
         raise ReadOnlyPathError(
             f"{quote(path.relative)} is read-only: no write bit in mode {status.permissions:04o}",
@@ -227,7 +219,6 @@ class Parents(Struct):
         raise FileNotFoundError
 
     def _make(self, fd: int, name: str, path: WorkspacePath) -> int:
-        """Make one directory and return its descriptor in exchange for its parent's."""
         self.made.append(path)
         try:
             self.disk.make_directory(fd, name)

@@ -14,10 +14,8 @@ from paddock.text.show import quote
 class WorkspacePath:
     """A canonical name inside one workspace; `.` is the root.
 
-    Components are joined by `/`; there is no leading slash, no empty component,
-    no `.` and no `..`. Only the workspace makes one: holding it means that the
-    text was taken apart once, here, and is never taken apart again. A name that
-    the disk gave may hold lone surrogates, where it is not UTF-8.
+    Only the workspace makes one: its text was taken apart once, here, and is never again. A
+    name that the disk gave may hold lone surrogates.
     """
 
     __slots__ = ("relative",)
@@ -41,17 +39,14 @@ class WorkspacePath:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The components; none for the root."""
         return () if self.relative == "." else tuple(self.relative.split("/"))
 
     @property
     def name(self) -> str:
-        """The last component; `.` for the root."""
         return self.relative.rpartition("/")[2]
 
     @property
     def parent(self) -> "WorkspacePath":
-        """The directory that holds it; the root is its own parent."""
         return unchecked_path(self.relative.rpartition("/")[0] or ".")
 
     @property
@@ -80,7 +75,6 @@ def join_parts(parts: tuple[str, ...] | list[str]) -> WorkspacePath:
 
 
 def child_of(directory: WorkspacePath, name: str) -> WorkspacePath:
-    """The path of one entry of `directory`, `name` as the disk gave it."""
     return unchecked_path(name if directory.is_root else f"{directory.relative}/{name}")
 
 
@@ -121,15 +115,11 @@ _TEMPORARY: Final = lazy_pattern(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at|set)")
 
 
 def is_temporary_name(name: str) -> bool:
-    """Whether `name` is one of ours: hidden from every tool, and refused as a path.
-
-    Compared without regard to case: a case-insensitive file system has only one of them.
-    """
+    """Whether `name` is one of ours, in any case: hidden from every tool, and refused as a path."""
     return name[:9].lower() == TEMPORARY_PREFIX and _TEMPORARY.fullmatch(name.lower()) is not None
 
 
 def set_name(token: str, number: int) -> str:
-    """A temporary name of a set of changes; `token` is 24 hexadecimal digits."""
     return f"{set_prefix(token)}{number:08x}{OF_SET}"
 
 
@@ -160,15 +150,10 @@ class AskedPath(Struct, frozen=True):
     text: str
     parts: tuple[str, ...]
     as_directory: bool
-    """It ended in a slash or `/.`: a directory is meant."""
 
 
 def is_plain(text: str) -> bool:
-    """Whether `text` is canonical already: relative, no dot names, nothing to refuse.
-
-    The short way for nearly every path that a model writes. It may say no to
-    a canonical path (`.github/x`), never yes to another.
-    """
+    """Whether `text` is canonical already. It may say no to one that is, never yes to another."""
     return (
         text.isprintable()
         and 0 < len(text) <= _PLAIN_CHARS_MAX
@@ -181,10 +166,7 @@ def is_plain(text: str) -> bool:
 
 
 def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
-    """Take a path's text apart and refuse what no path in a workspace can be.
-
-    `root_names` are the absolute names of the root, without trailing slash.
-    """
+    """Take a path's text apart and refuse what no path can be; `root_names` are the root's."""
     if not text:
         raise InvalidPathError("the path is empty", hint="use . for the workspace root")
     if _UNUSABLE.search(text):
@@ -207,7 +189,6 @@ def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
 
 
 def components(text: str) -> tuple[str, ...]:
-    """The components of a path's text, `..` kept, `.` and empty ones dropped."""
     return tuple(part for part in text.split("/") if part not in ("", "."))
 
 
@@ -249,7 +230,6 @@ def check_link_text(asked: str, target: str) -> None:
 
 
 def escapes_root(text: str) -> PathTraversalError:
-    """The refusal of a path that leads out; the same words whatever the trick."""
     return PathTraversalError(
         f"path escapes root: {quote(text)}", hint="use a path inside the workspace"
     )
@@ -286,7 +266,6 @@ class DirectoryEntry(Struct, frozen=True):
 
     @property
     def is_directory(self) -> bool:
-        """A directory itself, not a link to one."""
         return self.kind is EntryKind.DIRECTORY
 
 
@@ -300,7 +279,6 @@ class Listing(Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """How many entries the limit left out."""
         return self.total - len(self.entries)
 
 
@@ -314,13 +292,9 @@ class Page(Struct, frozen=True):
 class EntryFilter(Protocol):
     """Which entries a listing is about. What is not shown is not counted."""
 
-    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
-        """Whether the entry is part of the listing."""
-        ...
+    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool: ...
 
-    def enters(self, path: WorkspacePath) -> bool:
-        """Whether what this directory holds is looked at."""
-        ...
+    def enters(self, path: WorkspacePath) -> bool: ...
 
 
 class EveryEntry:
@@ -350,7 +324,6 @@ class WriteReceipt(Struct, frozen=True):
     """None exactly when `created`."""
     created_directories: tuple[WorkspacePath, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a reader should know besides, one sentence each."""
 
 
 class EntryVersion(NamedTuple):
@@ -361,7 +334,6 @@ class EntryVersion(NamedTuple):
     """
 
     kind: ChangeableKind
-    """FILE, DIRECTORY or LINK."""
     version: str
     """Of a file's content, or of a link's text; a word for a directory."""
 
@@ -376,7 +348,6 @@ class MoveReceipt(Struct, frozen=True):
     path: WorkspacePath
     to: WorkspacePath
     kind: ChangeableKind
-    """FILE, DIRECTORY or LINK."""
     version: str | None
     """Of a file's content, or of a link's text; None for a directory."""
     created_directories: tuple[WorkspacePath, ...] = ()
@@ -388,7 +359,6 @@ class DeleteReceipt(Struct, frozen=True):
 
     path: WorkspacePath
     kind: ChangeableKind
-    """FILE, DIRECTORY or LINK."""
     version_before: str | None
     """Of a file's content, or of a link's text; None for a directory."""
     bytes_before: int = 0

@@ -48,7 +48,6 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Resolution
 _NO_KEEPER: Final = Keeper()
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
-"""So few directories are not worth the look."""
 _SPARE: Final = 64
 """Descriptors for the work in the directories: drafts, walks, the store, the journal."""
 _USED_AT_MOST: Final = 128
@@ -64,10 +63,7 @@ def lock_directory(fd: int, path: WorkspacePath, wait_s: float) -> None:
 
 
 def _require_descriptors(wanted: int) -> None:
-    """Refuse what would leave no descriptor for the work itself: before anything changes.
-
-    A lock lasts as long as its descriptor, so none of them can be closed and opened again.
-    """
+    """Refuse what would leave no descriptor for the work: a lock lasts as long as its own."""
     if wanted <= _CHECKED_FROM:
         return
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -87,10 +83,7 @@ def _require_descriptors(wanted: int) -> None:
 
 
 class LockedDirectories:
-    """Descriptors of directories, held and locked, in the order they were asked for.
-
-    A directory named twice is locked once and its descriptor shared.
-    """
+    """Descriptors of directories, held and locked, in the order they were asked for."""
 
     __slots__ = ("_fds", "_paths", "_resolution", "_root_fd", "_wait_s")
 
@@ -197,8 +190,7 @@ def _is_swept(name: str) -> bool:
 class TemporaryName:
     """A name in a locked directory, recorded for as long as anything may stand there.
 
-    Whatever stands there at the end is removed, so the block decides by what it leaves:
-    a draft that was not used, an old version, a deleted entry.
+    Whatever stands there at the end is removed.
     """
 
     __slots__ = ("_dir_fd", "_directory", "_disk", "_record", "_root_fd", "_token")
@@ -245,8 +237,7 @@ def _removed(disk: Disk, dir_fd: int, name: str) -> bool:
 def sweep(root_fd: int, resolution: Resolution, disk: Disk) -> int:
     """Remove what killed processes left, and return how many temporaries that were.
 
-    Waits for no stuck writer, and leaves what this user may not remove: opening a
-    workspace never fails because of either.
+    Waits for no stuck writer, and leaves what this user may not remove.
     """
     return sum(
         _sweep_one(root_fd, resolution, disk, name, directory)
@@ -311,7 +302,6 @@ class Site(Struct, frozen=True):
         return LockedDirectories(self.root_fd, self.resolution, *directories)
 
     def parent(self, path: WorkspacePath) -> AbstractContextManager[int]:
-        """The directory that holds it, held open and not locked. Raises: OSError."""
         return held_open(self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY))
 
 
@@ -325,7 +315,6 @@ class LockedPlace(Struct, frozen=True):
         return self.path.name
 
     def status(self) -> FileStatus | None:
-        """What stands there now; a link is a link."""
         return status_at(self.dir_fd, self.name)
 
     def temporary(self) -> TemporaryName:
@@ -334,7 +323,6 @@ class LockedPlace(Struct, frozen=True):
 
 
 def changed(path: WorkspacePath) -> FileChangedError:
-    """The refusal when somebody else was at the path between look and act."""
     return FileChangedError(
         f"{quote(path.relative)} was changed by somebody else meanwhile",
         hint="read it again, then repeat the call",

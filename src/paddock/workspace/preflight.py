@@ -43,8 +43,6 @@ _Replacing = Creation | RemoveFile
 
 
 class Looked(Struct, frozen=True):
-    """What stands at the path of a step, and how the journal will know it again."""
-
     status: FileStatus
     mark: EntryMark
     sight: str = ""
@@ -58,7 +56,6 @@ class Preflight(Struct):
     conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
     def at_swap(self, plan: SwapPlan, dir_fd: int) -> Looked | None:
-        """What gives way at one step, None where nothing does."""
         path, name = plan.path, plan.path.name
         status = status_at(dir_fd, name)
         if plan.removed is not None:
@@ -149,7 +146,6 @@ class Preflight(Struct):
         dir_fd: int,
         status: FileStatus,
     ) -> None:
-        """A file or link that gives way: what was expected, and into the store with it."""
         if status.is_directory:
             self.conflicts.append(path)
             return
@@ -170,7 +166,6 @@ class Preflight(Struct):
         *,
         keeps: bool,
     ) -> str | None:
-        """Compare what stands there with what is expected; its version, where one was needed."""
         version: str | None = None
         if status.is_link:
             version = version_of(os.fsencode(os.readlink(path.name, dir_fd=dir_fd)))

@@ -67,13 +67,11 @@ class Window(Struct, frozen=True):
 
     @property
     def next_line(self) -> int | None:
-        """Where to go on, None where the file ends."""
         after = self.first_line + len(self.lines)
         return after if after <= self.lines_total else None
 
     @property
     def truncated(self) -> bool:
-        """Whether the file goes on behind the window, or a line of it is cut."""
         return self.next_line is not None or any(line.is_cut for line in self.lines)
 
 
@@ -85,17 +83,13 @@ class WindowLimits(Struct, frozen=True):
 
 
 class LineIndex(Struct, frozen=True):
-    """How many line ends stand before each chunk of a file, and how many lines it has."""
-
     size_bytes: int
     ends_before: tuple[int, ...]
     lines_total: int
 
     def offset_of(self, fd: int, line: int) -> int | None:
-        """Where a line (1-based) of that file begins; None if it has fewer lines."""
         if line > self.lines_total:
             return None
-        # The chunk that holds the line end before it; none does before the first line.
         chunk = max(bisect_left(self.ends_before, line - 1) - 1, 0)
         start = chunk * _CHUNK_BYTES_WINDOW
         content = os.pread(fd, min(_CHUNK_BYTES_WINDOW, self.size_bytes - start), start)
@@ -108,7 +102,6 @@ class LineIndex(Struct, frozen=True):
 
 
 def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
-    """Count the line ends in what `chunks_of` reads, in one pass."""
     before: list[int] = []
     ends = offset = 0
     piece = b""
@@ -127,9 +120,8 @@ def read_window(
 ) -> Window:
     """`line_count` lines from `first_line` (1-based) of the open file that `index` is of.
 
-    A line over `line_bytes_max` is cut between characters; when `bytes_max` is
-    reached, whole lines are left out (the first one is cut instead). A first
-    line behind the end gives no lines; `lines_total` says how many there are.
+    A line over `line_bytes_max` is cut between characters; over `bytes_max`, whole lines are
+    left out (the first one is cut instead). A first line behind the end gives no lines.
     """
     if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
         raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
@@ -181,12 +173,10 @@ class _LineReader:
 
 
 def _cut(kept: bytes, length: int) -> bytes:
-    """`kept` without half a character at its end, if it is not the whole line."""
     return whole_characters(kept) if len(kept) < length else kept
 
 
 def whole_characters(content: bytes) -> bytes:
-    """`content` less an unfinished UTF-8 character at its end (at most 3 bytes)."""
     for back in range(1, min(4, len(content) + 1)):
         byte = content[-back]
         if byte & 0xC0 != 0x80:  # the first byte of a character
@@ -255,7 +245,6 @@ class KnownFiles:
         return self._files.get(status, NOTHING_KNOWN)
 
     def keep(self, status: FileStatus, found: KnownFile, read_at_ns: int) -> None:
-        """Remember what a reading found that began at `read_at_ns` of the wall clock."""
         changed_ns = max(status.modified_ns, status.changed_ns)
         if status.size_bytes < WORTH_REMEMBERING_BYTES or read_at_ns - changed_ns < _SETTLED_NS:
             return
@@ -317,13 +306,11 @@ class OpenFile:
         self.close()
 
     def close(self) -> None:
-        """Let the file go; a second time does nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
 
     def fileno(self) -> int:
-        """The descriptor, for a caller that reads by itself; -1 once closed."""
         return self._fd
 
     @property
@@ -335,11 +322,7 @@ class OpenFile:
         return self.status.mode
 
     def read_all(self, bytes_max: int) -> FileContent:
-        """Every byte.
-
-        Raises:
-            TextTooLargeError: more than `bytes_max` bytes; none was read.
-        """
+        """Every byte. Raises: TextTooLargeError: more than `bytes_max`; none was read."""
         if self.size_bytes > bytes_max:
             raise TextTooLargeError(
                 f"{quote(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}",
@@ -350,20 +333,15 @@ class OpenFile:
             return FileContent(content, version_of(content), self.mode, self._has_changed())
 
     def read_start(self, bytes_max: int) -> bytes:
-        """The first bytes, at most `bytes_max`: to see whether it is text."""
         with converting(self.path, "read"):
             return read_bytes(self._fd, min(bytes_max, self.size_bytes))
 
     def ends_with_newline(self) -> bool:
-        """Whether its last byte is LF; false for an empty file."""
         with converting(self.path, "read"):
             return self.size_bytes > 0 and os.pread(self._fd, 1, self.size_bytes - 1) == b"\n"
 
     def version(self) -> str:
-        """`sha256:` and the digest of all bytes, streamed at constant memory.
-
-        Of a large file that did not change since, what was found before; see `known`.
-        """
+        """`sha256:` and the digest of all bytes, streamed; of a large file as `known`."""
         known = self._known.find(self.status).version
         if known is not None:
             return known

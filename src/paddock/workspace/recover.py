@@ -8,12 +8,8 @@ Told by the entry's records, and by what stands under the temporary names:
     committed, undo      undone
     ended                what was displaced is removed
 
-Undoing never takes away what somebody made since: such paths keep their newer content
-and are named. Recovery may be killed too, at any moment, and is then done again: it
-claims the entry, decides by the same signs, and acts by the same steps.
-
-The directories are locked as for a commit. An entry that cannot be settled now (its root
-is not there, a writer does not let go, the disk fails) stays for the next time.
+Undoing never takes away what somebody made since: such paths keep their newer content and are
+named. Recovery may be killed, and is then done again. An entry that cannot be settled now stays.
 """
 
 import errno
@@ -49,32 +45,24 @@ class RecoveredSet(Enum):
     COMPLETED = "completed"
     UNDONE = "undone"
     NEVER_BEGUN = "never begun"
-    """Nothing of it had happened."""
     ENDED = "ended"
     """It was complete, or undone, already; what it had displaced was left."""
     WAITING = "waiting"
-    """It is still as it was left; `why` says why."""
 
 
 class Recovered(Struct, frozen=True):
     entry: str
     root: str
-    """Of the workspace; empty where the entry does not say it."""
     settled: RecoveredSet
     label: str = ""
-    """What the committer called the set: the id of its call."""
     changed_since: tuple[WorkspacePath, ...] = ()
     """Paths that somebody changed after the crash, and that keep what they have now; and
     directories of the set that are not there any more."""
     why: str = ""
-    """Why it waits; or, of a set that is settled, what is left of it in the tree."""
 
 
 def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recovered, ...]:
-    """Settle every set whose owner is dead; what each came to.
-
-    Cheap where there is none: one look at a directory.
-    """
+    """Settle every set whose owner is dead; what each came to."""
     return tuple(_settle(entry, disk, resolution) for entry in journal.claim_dead())
 
 
@@ -202,7 +190,6 @@ class _Recovery(Struct, frozen=True):
 
 
 def can_complete(bound: Sequence[BoundStep]) -> bool:
-    """Whether nothing that was done so far was wrong, and nothing that is left is lost."""
     return all(
         step.state() is not StepState.LOST
         and (step.state() is StepState.PENDING or step.was_right())
@@ -211,12 +198,10 @@ def can_complete(bound: Sequence[BoundStep]) -> bool:
 
 
 def undo_all(bound: Sequence[BoundStep]) -> list[WorkspacePath]:
-    """Undo what is done, last first; the paths that somebody changed since."""
     return [step.path for step in reversed(bound) if not step.undo()]
 
 
 def left_note(token: str) -> str:
-    """What is said where `clean_all` leaves something."""
     return (
         "something that the change took away was changed meanwhile, or cannot be removed: it "
         f"stays beside its old place, under a name that begins with {set_prefix(token)}"
@@ -224,10 +209,7 @@ def left_note(token: str) -> str:
 
 
 def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
-    """Remove what stands under the temporary names of an ended set; whether nothing is left.
-
-    What cannot be removed now is left to the next recovery: the set itself is over.
-    """
+    """Remove what stands under the temporary names of an ended set; whether nothing is left."""
     is_undone = entry.records.is_undone
     try:
         cleaned = [step.clean_undone() if is_undone else step.clean_done() for step in bound]

@@ -47,7 +47,6 @@ from paddock.workspace.paths import (
 # macOS has no O_PATH: there a directory must be readable to be passed through.
 O_PATH: Final[int] = getattr(os, "O_PATH", os.O_RDONLY)
 PASS: Final = O_PATH | os.O_CLOEXEC
-"""To hold something without reading it."""
 PASS_DIRECTORY: Final = O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO must not wait for a writer. O_NOCTTY: a terminal must not
@@ -64,16 +63,12 @@ class Resolution(Protocol):
     """How a canonical name becomes a descriptor."""
 
     @property
-    def name(self) -> str:
-        """`openat2` or `walk`, for reports."""
-        ...
+    def name(self) -> str: ...
 
     def open(self, root_fd: int, relative: str, flags: int) -> int:
         """A new descriptor of `relative` under `root_fd`, no link passed. Creates nothing.
 
-        Raises:
-            OSError: ELOOP where a component is a link, EXDEV where the name is
-                not canonical, else the errno of open(2).
+        Raises: OSError: ELOOP for a link, EXDEV for a name not canonical, else as open(2).
         """
         ...
 
@@ -192,9 +187,7 @@ class Found(Struct, frozen=True):
     mode: int
     """Kind and permissions of what stands at `real`; 0 where nothing does."""
     through_link: bool
-    """A component before the last one is a link."""
     ends_in_link: bool
-    """The last component is a link."""
 
     @property
     def exists(self) -> bool:
@@ -284,7 +277,6 @@ class _Trail(Struct):
         self.real.append(name)
 
     def _here(self) -> int | None:
-        """The descriptor of the directory `real`, None where there is none."""
         missing = len(self.real) + 1 - len(self.held)
         if missing == 1 and stat.S_ISDIR(self.mode):
             flags = PASS_DIRECTORY | os.O_NOFOLLOW
@@ -342,7 +334,6 @@ def open_root(root: str, resolution: Resolution, name: str | None = None) -> Roo
 
 
 def _open_real(real_root: str, resolution: Resolution) -> int:
-    """A descriptor of the directory at a path without links. Raises: OSError."""
     with held_open(os.open("/", PASS_DIRECTORY)) as slash:
         return resolution.open(slash, real_root.strip("/") or ".", PASS_DIRECTORY)
 
@@ -381,7 +372,6 @@ class Beside(Struct, frozen=True):
     fd: int
 
     def below(self, relative: str) -> str | None:
-        """The name of a workspace path in here; None for one that does not lead here."""
         if relative == self.name:
             return "."
         first, _, rest = relative.partition("/")
@@ -389,12 +379,9 @@ class Beside(Struct, frozen=True):
 
 
 class BesideResolution:
-    """A resolution for one root; below one name of it another root is gone into."""
-
     __slots__ = ("_root_fd", "beside", "within")
 
     def __init__(self, within: Resolution, root_fd: int, beside: Beside) -> None:
-        """Both descriptors stay the caller's."""
         self.within = within
         self._root_fd = root_fd
         self.beside = beside
@@ -411,7 +398,6 @@ class BesideResolution:
 
 
 def beside_of(resolution: Resolution) -> Beside | None:
-    """The other root that it goes into, if there is one."""
     return resolution.beside if isinstance(resolution, BesideResolution) else None
 
 

@@ -11,19 +11,13 @@ One rename is atomic, so the journal has no record of it. Durability (open(2), r
                out → fsync of the directory → unlink what came out
 
 Rules kept here:
-  * what is replaced is what was judged: a surprise at the place, before or in the last
-    moment, is an error, and everything is put back;
+  * what is replaced is what was judged, and it is kept first: a surprise at the place, before or
+    in the last moment, is an error, and everything is put back;
   * a move overwrites nothing: the kernel's own RENAME_NOREPLACE, not a look before;
   * a file whose permissions say no is not written, though a rename could do it;
   * a file with other names (hard links) gets a copy of its own, and the receipt says so;
-  * what is replaced is kept first, and what cannot be kept is not replaced: no moment is
-    left in which it has no name but a temporary one;
-  * a directory is moved or deleted only while it is empty, because policy judged its name
-    and not the names in it;
+  * a directory is moved or deleted only while it is empty: policy judged its name alone;
   * a refused or failed call leaves neither temporary nor directory.
-
-Where a file system lacks O_TMPFILE the draft has a temporary name from the beginning;
-where it lacks the exchange, the last look comes just before the rename.
 """
 
 import os
@@ -146,9 +140,6 @@ def _ensured(
     return locked.acquire()
 
 
-# Writing
-
-
 def write_file(
     site: Site,
     path: WritePath,
@@ -231,7 +222,6 @@ def _require_version(path: WorkspacePath, wanted: str | None, found: str) -> Non
 
 @contextmanager
 def _old_file(place: LockedPlace, before: FileStatus) -> Generator[int]:
-    """The file that is to be replaced, open; refused where it may not be written."""
     if before.is_link:
         # It was no link when the path was resolved, or the path would be another.
         raise changed(place.path)
@@ -298,9 +288,6 @@ def _replace(
     )
 
 
-# The act itself
-
-
 def _happen(
     disk: Disk,
     kept: Kept,
@@ -326,7 +313,6 @@ def _happen(
 def _give_way(
     place: LockedPlace, old: FileStatus, keep: Callable[[], Kept], draft: Draft | None
 ) -> None:
-    """What stands there is kept, and gives way to the draft, or to nothing."""
     disk, dir_fd = place.site.disk, place.dir_fd
     name, new = (None, None) if draft is None else (draft.name, mark_of(status_of(draft.fd)))
     with ExitStack() as held:
@@ -364,9 +350,6 @@ def _require_untouched(place: LockedPlace, old: FileStatus, kept: Kept) -> None:
     kept.require_untouched()
 
 
-# Moving and deleting
-
-
 class _Judged(Struct, frozen=True):
     status: FileStatus
     state: EntryState
@@ -398,7 +381,6 @@ class _Judged(Struct, frozen=True):
         return EntryVersion(self.state.kind, self.state.version or DIRECTORY_VERSION)
 
     def is_still(self, now: FileStatus | None) -> bool:
-        """Whether `now` is the same thing, unchanged."""
         counts = 4 if self.status.is_regular else 2
         return now is not None and now.content_mark[:counts] == self.status.content_mark[:counts]
 
@@ -522,7 +504,6 @@ def _keep(place: LockedPlace, judged: _Judged) -> Kept:
 
 
 def _directories_of(site: Site, path: WorkspacePath) -> tuple[WorkspacePath, ...]:
-    """Those that an act on the entry locks: a directory is locked itself, too."""
     with site.parent(path) as fd:
         status = status_at(fd, path.name)
     if status is None:

@@ -51,7 +51,6 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
 
 
 def _encode_shared(shared: Shared, metadata: Mapping[str, Json]) -> str:
-    """What many entries have in common, encoded once."""
     if not shared.members.keys().isdisjoint(metadata):
         stands = "one that stands in metadata and in shared"
         raise LineRefusedError("key", stands, "keys are unique")
@@ -96,7 +95,6 @@ _strict_decoder: Final = JSONDecoder(object_pairs_hook=_refuse_duplicates)
 
 
 def find_duplicate_key(text: str) -> str | None:
-    """The first key that an object of valid JSON text gives twice."""
     try:
         _strict_decoder.decode(text)
     except _DuplicateKeyError as found:

@@ -31,7 +31,6 @@ else:
 PREV_OF_GENESIS = "0" * 64
 """`prev` of line 0, which follows nothing."""
 ID_BYTES = 16
-"""Random bytes in an entry's id."""
 TIMESTAMP_SECONDS_MAX = 253_402_300_800
 """The year 10000, which no timestamp reaches. Seconds since 1970."""
 TAIL_BYTES_MAX = len(',"seq":,"prev":""}') + 16 + 64
@@ -123,12 +122,10 @@ def encode_text(value: str) -> bytes:
 
 
 def chain_line(body: bytes, seq: int, prev: str) -> bytes:
-    """The whole line without its LF: `body` with its place in the chain."""
     return body + chain_tail(seq, prev)
 
 
 def chain_tail(seq: int, prev: str) -> bytes:
-    """The fixed text that a line at this place ends with."""
     return f',"seq":{seq},"prev":"{prev}"}}'.encode()
 
 
@@ -150,7 +147,6 @@ def leaf_hash(line: bytes) -> str:
 
 
 def format_id(random: bytes) -> str:
-    """`LED-` and 32 hex digits from 16 random bytes."""
     return f"LED-{random.hex()}"
 
 

@@ -57,8 +57,6 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class LineFault(StrEnum):
-    """What is wrong with a line by itself."""
-
     BLANK = "blank"
     TOO_LONG = "too_long"
     NUL = "nul"
@@ -72,8 +70,6 @@ class LineFault(StrEnum):
 
 
 class BadLine(Struct, frozen=True):
-    """Why a line holds no entry."""
-
     fault: LineFault
     detail: str
 
@@ -189,7 +185,6 @@ def _diagnose_fields(fields: Json) -> BadLine:
 # Pure.
 
 FORMAT: Final = 1
-"""The version that this program writes and reads."""
 
 ALGORITHM_ED25519: Final = b"\x01"
 _KEY_BYTES: Final = 32
@@ -211,7 +206,6 @@ class Genesis(Struct, frozen=True):
     parent_checkpoint: str | None = None
 
     def entry(self) -> Entry:
-        """The entry to write as line 0."""
         metadata: dict[str, Json] = {
             "format": FORMAT,
             "origin": self.origin,
@@ -223,8 +217,6 @@ class Genesis(Struct, frozen=True):
 
 
 class VerifierKey(Struct, frozen=True):
-    """The public half of a ledger's key: its name and the 32 bytes."""
-
     name: str
     public: bytes
 
@@ -238,7 +230,6 @@ class VerifierKey(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "VerifierKey":
-        """Return the key of a C2SP verifier key text."""
         parts = text.split("+", 2)
         if len(parts) == 3 and _NAME.fullmatch(parts[0]):
             try:
@@ -259,7 +250,6 @@ def is_key_name(name: str) -> bool:
 
 
 def parse_genesis(stored: StoredEntry) -> Genesis:
-    """Return what line 0 says."""
     metadata = stored.entry.metadata
     if stored.entry.event_type != GENESIS or stored.seq != 0 or stored.prev != PREV_OF_GENESIS:
         raise LedgerDamagedError("the first line of a ledger is not GENESIS", where="line 1")

@@ -16,7 +16,6 @@ from typing import Final, Protocol
 
 HASH_BYTES: Final = 32
 EMPTY_ROOT: Final = sha256(b"").digest()
-"""The root of a tree without leaves."""
 
 _NODE: Final = b"\x01"
 _BEGUN: Final = sha256(_NODE)
@@ -56,7 +55,6 @@ class Growing:
 
     @classmethod
     def resume(cls, nodes: Nodes, size: int) -> "Growing":
-        """Return the edge of a tree of `size` leaves that is kept elsewhere."""
         found = cls()
         found.size = size
         for level in range(size.bit_length()):
@@ -100,7 +98,6 @@ class Growing:
         return rows
 
     def root(self) -> bytes:
-        """The root of all leaves so far."""
         root = None
         for each in self._edge:
             if each is not None:

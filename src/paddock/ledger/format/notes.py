@@ -36,8 +36,6 @@ class NoteError(LedgerDamagedError):
 
 
 class Checkpoint(Struct, frozen=True):
-    """What is signed: so many entries, and the root of their tree."""
-
     origin: str
     size: int
     root: bytes
@@ -74,7 +72,6 @@ def format_note(text: str, name: str, key_id: bytes, signature: bytes) -> str:
 
 
 def parse_note(note: str) -> SignedNote:
-    """Return the parts of a signed note."""
     if len(note.encode(errors="replace")) > limits.checkpoint_note_bytes_max:
         raise NoteError(f"a note of more than {limits.checkpoint_note_bytes_max} bytes")
     text, gap, lines = note.rpartition("\n\n")
@@ -85,7 +82,6 @@ def parse_note(note: str) -> SignedNote:
 
 
 def parse_checkpoint(text: str) -> Checkpoint:
-    """Return the checkpoint that a note's text is."""
     lines = text.split("\n")
     if len(lines) >= 4 and lines[-1] == "" and all(lines[:-1]):
         origin, size, root = lines[0], lines[1], _decode(lines[2])
@@ -95,7 +91,6 @@ def parse_checkpoint(text: str) -> Checkpoint:
 
 
 def find_signatures(note: SignedNote, key: VerifierKey) -> list[bytes]:
-    """The signatures that say they are this key's; each of 64 bytes."""
     return [
         each.signature
         for each in note.signatures

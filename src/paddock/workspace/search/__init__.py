@@ -14,16 +14,11 @@
     walk        a walk of our own, in byte order
     until       how long a search may go on
     globs       what a glob means           ignore      what .gitignore leaves out
+The face is `search_content`, `search_names` and `search_counted`; they are not imported here: who
+searches nothing shall not pay for starting programs.
 
-The face is `search_content`, `search_names` and `search_counted`; they are not imported
-here, for who searches nothing shall not pay for starting programs.
-
-What is dangerous here: ripgrep opens names, and a name can be swapped for a link while it
-runs. So nothing that it prints is shown. A row is a claim: the workspace opens that file
-by its own descriptors, finds that line there, and shows its own bytes. Policy is asked
-for each file; one that may not be viewed counts for nothing, not even for a limit, since
-that something matched in it is its content already.
-
-What stays: ripgrep itself may have read a file outside for such a claim. How long that
-took can be felt.
+Threat: ripgrep opens names, and a name can be swapped for a link while it runs. So a row is a
+claim: the workspace opens that file by its own descriptors, finds that line, and shows its bytes.
+Policy is asked for each file; one that may not be viewed counts for nothing. What stays: how
+long ripgrep took for a file outside can be felt.
 """

@@ -9,15 +9,9 @@ from paddock import limits
 
 
 class ShownPaths(Protocol):
-    """What may appear in a result, by workspace path."""
+    def is_shown(self, relative: str) -> bool: ...
 
-    def is_shown(self, relative: str) -> bool:
-        """Whether the name may appear."""
-        ...
-
-    def may_view(self, relative: str) -> bool:
-        """Whether the content may."""
-        ...
+    def may_view(self, relative: str) -> bool: ...
 
 
 class Regex(Struct, frozen=True):
@@ -29,8 +23,6 @@ class Regex(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """What is looked for, and how much of it is shown."""
-
     regex: Regex
     context: int
     matches_max: int
@@ -44,20 +36,15 @@ class BinarySign(Enum):
 
 
 class Remarks(Struct):
-    """What has to be said of a search beside its rows."""
-
     unreadable: set[str] = field(default_factory=set[str])
-    """Files and directories that this user may not read."""
     too_deep: set[str] = field(default_factory=set[str])
     """Directories that were not looked into, for paths of what is there are too deep."""
     changed: set[str] = field(default_factory=set[str])
-    """Files that were touched meanwhile, and have fewer rows than ripgrep saw."""
     is_late: bool = False
     """It was stopped before its end; after `limits.search_timeout_s` if nobody cancelled it."""
     is_broken: bool = False
     """ripgrep ended by a signal that was not ours."""
     binary: BinarySign | None = None
-    """The one file that was named was not searched."""
     large_utf16: set[str] = field(default_factory=set[str])
     """Files in which ripgrep found something that cannot be confirmed."""
 
@@ -72,19 +59,14 @@ class Line(NamedTuple):
 
 
 class FileLines(Struct, frozen=True):
-    """What one file has to show: its matches, and lines around them, each once, in order.
-
-    In columns, since there may be a great many; `lines` has them one by one.
-    """
+    """What one file has to show: its matches, and lines around them, each once, in order."""
 
     path: str
     numbers: list[int]
     texts: list[bytes]
     """As the workspace read them, without the line feed."""
     matching: list[int]
-    """The numbers of the lines that match."""
     has_more: bool
-    """Whether the file has more matches than was asked for."""
 
     @property
     def matches(self) -> int:
@@ -109,8 +91,6 @@ class ContentFound(Struct):
 
 
 class NamesFound(Struct):
-    """Workspace paths in byte order; a directory has a slash behind."""
-
     paths: list[str] = field(default_factory=list[str])
     has_more: bool = False
     remarks: Remarks = field(default_factory=Remarks)

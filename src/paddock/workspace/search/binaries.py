@@ -26,12 +26,7 @@ def binary_sign(start: bytes, size_bytes: int) -> BinarySign | None:
 
 
 def read_binary_sign(workspace: Workspace, path: WorkspacePath) -> BinarySign | None:
-    """What tells at a file's beginning that it is binary; None where nothing does.
-
-    Raises:
-        PathError: it cannot be read any more.
-        HostError: the disk fails.
-    """
+    """What tells that a file is binary; None where nothing does. Raises: PathError, HostError."""
     with workspace.open_file(path) as file:
         return binary_sign(file.read_start(limits.binary_probe_bytes), file.size_bytes)
 

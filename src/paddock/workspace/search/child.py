@@ -35,16 +35,10 @@ class Child:
     __slots__ = ("_err", "_out", "_process", "_until", "errors", "is_late")
 
     def __init__(self, command: list[str], directory_fd: int, until: Until) -> None:
-        """Start it in the directory behind `directory_fd`.
-
-        Raises:
-            HostError: it could not be started.
-        """
+        """Start it in that directory. Raises: HostError."""
         self._until = until
         self.errors = b""
-        """What it said of failures, cut at its limit."""
         self.is_late = False
-        """Whether it was stopped before its end."""
         try:
             # No preexec_fn: with one, Python forks the whole process instead of vfork(2).
             self._process = subprocess.Popen(
@@ -103,7 +97,6 @@ class Child:
         return self.stop()
 
     def output(self) -> Iterator[bytes]:
-        """What it prints, piece by piece, until its end or ours."""
         poll = select.poll()
         for pipe in (self._out, self._err):
             poll.register(pipe, select.POLLIN)

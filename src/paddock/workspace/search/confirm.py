@@ -10,9 +10,8 @@ Rules kept here:
 Threat: without this, whoever can swap names while ripgrep walks is shown lines of any
 file that this process may read.
 
-There are two ways. A file of moderate size is split into its lines, which are then
-compared by number. In a large one the line ends are counted up to each line, so that
-nothing of its size is held. A line end is looked for as far as it takes, while there is time.
+A file of moderate size is split into its lines. In a large one the line ends are counted up to each
+line, so that nothing of its size is held.
 """
 
 import itertools
@@ -27,9 +26,7 @@ from paddock.workspace.read import OpenFile
 from paddock.workspace.search.until import Until
 
 _SPLIT_BYTES: Final = 1_048_576
-"""Files up to here are split; splitting costs some 2 ms for each MB."""
 _WHOLE_BYTES: Final = 8_388_608
-"""Files up to here are held in memory."""
 _UTF16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _DENSE_BYTES: Final = 512
 """With a row for so many bytes, or more rows, splitting is the cheaper way for them too."""
@@ -44,8 +41,6 @@ Columns = tuple[list[int], list[bytes]]
 
 
 class Lines(Protocol):
-    """The lines of an open file."""
-
     def standing(self, rows: list[bytes]) -> list[Any]:
         """Which of `rows` stand in the file, as `around` takes them, in their order."""
         ...
@@ -63,22 +58,18 @@ def is_large_utf16(start: bytes, size_bytes: int) -> bool:
 
 
 def as_utf8(content: bytes) -> bytes:
-    """Return UTF-16 with a byte-order mark as UTF-8, and anything else as it is."""
     if not content.startswith(_UTF16_MARKS):
         return content
     return content.decode("utf-16", "replace").encode()
 
 
 class Content:
-    """An open file's bytes by offset. Large ones are read piece by piece."""
-
     __slots__ = ("_fd", "_until", "_whole", "is_late", "size")
 
     def __init__(self, file: OpenFile, until: Until | None = None) -> None:
         self._fd = file.fileno()
         self._until = until
         self.is_late = False
-        """Whether time ended before something was found."""
         self.size = file.size_bytes
         self._whole: bytes | None = None
         if self.size <= _WHOLE_BYTES:
@@ -90,7 +81,6 @@ class Content:
         return self._whole
 
     def part(self, begin: int, end: int) -> bytes:
-        """What stands from `begin` up to `end`, as much of it as there is."""
         begin = max(0, begin)
         if self._whole is not None:
             return self._whole[begin:end]
@@ -146,8 +136,6 @@ def lines_of(content: Content, rows: list[bytes], context: int) -> Lines:
 
 
 class SplitLines:
-    """A file of moderate size, split. Its lines are found by their numbers."""
-
     __slots__ = ("_lines",)
 
     def __init__(self, whole: bytes, lines_max: int = -1) -> None:
@@ -196,8 +184,6 @@ class SplitLines:
 
 
 class Placed(NamedTuple):
-    """A confirmed row: where its line begins and ends (the line end left out)."""
-
     number: int
     begin: int
     end: int

@@ -91,7 +91,6 @@ def _search_below(
     path: WorkspacePath,
     glob: SearchGlob,
 ) -> None:
-    """Search a directory; see the module."""
     wanted, tree = engine.wanted, workspace.tree
     terms = WalkTerms(NEVER, honours_ignore=True, glob=glob)
     command = tree_command(wanted.regex, glob, wanted.matches_max + 1)
@@ -116,9 +115,8 @@ def _search_below(
 class _Below:
     """A directory that ripgrep walks; some of what it finds is not meant.
 
-    ripgrep is kept from reading rules above its directory, for it would not stop at the
-    workspace's root; what it reads inside it takes for less than git does: nothing behind
-    a byte that is no UTF-8, no `[[:digit:]]`. So all rules are ours to apply, as a walk does.
+    ripgrep reads no rules above its directory, for it would not stop at the workspace's root,
+    and takes rules for less than git does. So all rules are ours to apply, as a walk does.
     """
 
     __slots__ = (

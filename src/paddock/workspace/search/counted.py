@@ -38,8 +38,6 @@ class Skipped(Struct, frozen=True):
 
 
 class CountedFound(Struct):
-    """What was found, in how many files, and what was passed by before the last of them."""
-
     found: ContentFound
     files_searched: int
     skipped: Skipped
@@ -53,10 +51,7 @@ def search_counted(
     glob: SearchGlob,
     until: Until | None = None,
 ) -> CountedFound:
-    """Lines that match, of one file or of every file below a directory.
-
-    Raises: as `search_content`.
-    """
+    """As `search_content`, of one file or of every file below a directory."""
     engine = SearchEngine(workspace, shown, wanted, until or Until(), reads_past_nul=True)
     search = OrderedSearch(engine)
     choice = _Choice(workspace, shown)
@@ -81,8 +76,6 @@ def search_counted(
 
 
 class _Choice(Struct):
-    """Which files are searched, with the account as it stood at each of them."""
-
     workspace: Workspace
     shown: ShownPaths
     walk: Walk | None = None
@@ -115,7 +108,6 @@ class _Choice(Struct):
         return replace(self.skipped, by_name=by_name)
 
     def _reason(self, path: str) -> str:
-        """Why a file is not searched: a field of `Skipped`, or nothing."""
         if not self.shown.may_view(path):
             return "forbidden"
         try:

@@ -35,7 +35,6 @@ _CLOCK_TICK_NS: Final = 20_000_000
 """File times move in ticks of up to 10 ms; twice that is on the safe side."""
 _FAILURE: Final = lazy_pattern(rb"rg: (?:\./)?(.+?): [^\n]*\(os error \d+\)", re.DOTALL)
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
-"""What went away, or was exchanged for a link, while it was searched."""
 _FAILURES_LOOKED_AT_MAX: Final = 20
 
 
@@ -49,8 +48,6 @@ class Area(Protocol):
 
 
 class _Anywhere:
-    """The workspace root; all that was asked for is meant."""
-
     __slots__ = ()
 
     prefix = ""
@@ -63,12 +60,9 @@ _ANYWHERE: Final = _Anywhere()
 
 
 Proposals = dict[str, list[bytes]]
-"""Workspace path → rows."""
 
 
 class SearchEngine:
-    """One search's runs and confirmations."""
-
     __slots__ = (
         "_allowed",
         "_cut_at_nul",
@@ -94,11 +88,8 @@ class SearchEngine:
     ) -> None:
         """With `reads_past_nul`, a NUL byte behind a file's beginning makes it no binary.
 
-        That holds for files that are given by name. Of a tree that ripgrep walks, such
-        files would be found or not depending on what its threads read before: there any
-        NUL byte makes a file binary.
-
-        Raises: InvalidPatternError where no command line could hold the pattern.
+        That holds for files that are given by name: of a tree, it would depend on what ripgrep's
+        threads read before. Raises: InvalidPatternError.
         """
         self._reads_past_nul = reads_past_nul
         _require_usable(wanted.regex.pattern)
@@ -115,7 +106,6 @@ class SearchEngine:
         self._was_run = False
 
     def may_show(self, path: str) -> bool:
-        """Whether rows of this file may be shown."""
         allowed = self._allowed.get(path)
         if allowed is None:
             # Threat: that a file which may not be viewed has a match tells what stands in
@@ -128,7 +118,6 @@ class SearchEngine:
         return allowed
 
     def may_name(self, path: str) -> bool:
-        """Whether the name may appear in a remark."""
         return self._shown.is_shown(path)
 
     # Proposing
@@ -153,7 +142,6 @@ class SearchEngine:
         return found
 
     def start(self, command: list[str], directory_fd: int) -> Child:
-        """Start a run, for `read`."""
         return Child(command, directory_fd, self.until)
 
     def read(
@@ -204,10 +192,7 @@ class SearchEngine:
         reader.binary.clear()
 
     def check(self) -> None:
-        """Make sure that the pattern can be used, if no run has shown it.
-
-        Raises: InvalidPatternError.
-        """
+        """Make sure that the pattern can be used, if no run has. Raises: InvalidPatternError."""
         if self._was_run:
             return
         self._was_run = True
@@ -328,11 +313,7 @@ class SearchEngine:
         return rows
 
     def _has_changed(self, file: OpenFile) -> bool:
-        """Whether the file was touched since the search began.
-
-        Told by what stands inside alone: a name that was swapped for a link says nothing
-        about the file that the link led to.
-        """
+        """Whether what stands inside was touched since the search began; names tell nothing."""
         return file.status.changed_ns > self._started_ns - _CLOCK_TICK_NS
 
 

@@ -25,7 +25,6 @@ from paddock.policy.places import PatternError
 from paddock.text.show import quote
 
 _NOTHING_SPECIAL: Final = lazy_pattern(r"[\w.+*-]+", re.ASCII)
-"""Globs that ripgrep and we cannot read differently."""
 _PLACE: Final = lazy_pattern(r"(?:^|/)\.\.?(?:/|$)|//|^~|^[A-Za-z]:[/\\]")
 """What a path from elsewhere may hold, and no path below the searched directory."""
 _FROM_THERE: Final = (
@@ -46,7 +45,6 @@ class SearchGlob(Struct, frozen=True):
     """Globs one of which the last component of every match has; none where that is not known."""
 
     def matches(self, name: str, below: str, *, is_directory: bool) -> bool:
-        """Whether an entry is meant; `below` is its path from the searched directory."""
         if self.directory_only and not is_directory:
             found = False
         elif self.names is not None:
@@ -57,7 +55,6 @@ class SearchGlob(Struct, frozen=True):
 
     @property
     def is_everything(self) -> bool:
-        """Whether it leaves nothing out."""
         return self.names is None and self.paths is None and not self.negated
 
     def below(self, directory: str) -> str:
@@ -74,10 +71,7 @@ EVERYTHING: Final = SearchGlob("*", False, None, None, False, ())
 
 
 class Entered:
-    """Which directories a walk enters: what a `!` leaves out is left out with all that is in it.
-
-    Each directory is looked at once.
-    """
+    """Which directories a walk enters: what a `!` leaves out is left out with all that is in it."""
 
     __slots__ = ("_glob", "_known")
 
@@ -171,10 +165,7 @@ def _anywhere(glob: Glob) -> str:
 def expand_braces(text: str) -> list[str]:
     """Every text that the braces in `text` stand for, in their order.
 
-    Raises:
-        PatternError: a brace without its other half, over `limits.path_bytes_max` bytes,
-            braces over `limits.glob_nesting_max` deep, or over
-            `limits.glob_alternatives_max` texts.
+    Raises: PatternError: a brace without its other half, or over the limits.
     """
     # Threat: a line of a cloned project. All that follows is bounded by these two looks.
     if len(text.encode("utf-8", "surrogatepass")) > limits.path_bytes_max:
@@ -208,7 +199,6 @@ def _refuse_many(texts: int) -> None:
 
 
 def _pieces(text: str) -> list[str]:
-    """Braces, the commas between them, and what stands between those."""
     pieces: list[str] = []
     begin = at = depth = opened = 0
     while at < len(text):

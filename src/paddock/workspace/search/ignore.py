@@ -56,7 +56,6 @@ class _Last:
 
 
 def _parts(rules: list[_Rule]) -> list[_Part]:
-    """Rules that need a regular expression, the last one first."""
     # Of rules that say the same, the last one counts.
     numbers = {regex_of(rule.glob.segments): rule.number for rule in rules}
     last_first = sorted(numbers.items(), key=lambda item: -item[1])
@@ -69,8 +68,6 @@ def _part(rules: list[tuple[str, int]]) -> _Part:
 
 
 class _Rules:
-    """What holds for files, or for directories."""
-
     __slots__ = ("by_name", "by_path", "endings", "names", "path_names")
 
     def __init__(self, rules: list[_Rule], literal: "_Literal", *, for_directories: bool) -> None:
@@ -105,8 +102,6 @@ class _Rules:
 
 
 class _Literal:
-    """Rules that a look-up finds."""
-
     __slots__ = ("endings", "names", "paths")
 
     def __init__(self) -> None:
@@ -132,8 +127,6 @@ class _Literal:
 
 
 class IgnoreRules:
-    """One `.gitignore`, compiled."""
-
     __slots__ = ("_directories", "_files", "_negated")
 
     def __init__(self, text: str) -> None:
@@ -166,7 +159,6 @@ def _kept(text: str) -> IgnoreRules:
 
 
 def compile_rules(text: str) -> IgnoreRules:
-    """The rules of a `.gitignore`; those of a moderate size are kept for the next search."""
     return _kept(text) if len(text) <= _KEPT_CHARS_MAX else IgnoreRules(text)
 
 

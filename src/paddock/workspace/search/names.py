@@ -43,7 +43,7 @@ def search_names(
     entries_max: int,
     until: Until | None = None,
 ) -> NamesFound:
-    """Entries below `directory` that `glob` means and that may be shown, the first ones.
+    """The first entries below `directory` that `glob` means and that may be shown.
 
     Raises:
         PathNotFoundError, PathNotADirectoryError, PathError: `directory` cannot be listed.
@@ -80,7 +80,6 @@ def _walked(walk: Walk, shown: ShownPaths, found: NamesFound, entries_max: int) 
 
 
 def _fill(found: NamesFound, paths: Iterable[str], shown: ShownPaths, entries_max: int) -> None:
-    """Take in what may be shown, up to one more than there is room for."""
     for path in paths:
         if not shown.is_shown(path.removesuffix("/")):
             continue
@@ -91,8 +90,6 @@ def _fill(found: NamesFound, paths: Iterable[str], shown: ShownPaths, entries_ma
 
 
 class _Listed:
-    """What ripgrep lists below a directory."""
-
     __slots__ = ("_base", "_directory", "_glob", "_ignored", "_tree", "_until")
 
     def __init__(
@@ -206,7 +203,6 @@ class _Standing:
         self._fd = -1
 
     def close(self) -> None:
-        """Let the last parent go."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -26,12 +26,10 @@ class OrderedSearch:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to do: enough is found, or there is no more time."""
         return self.found.has_more or self.found.remarks.is_late
 
     @property
     def left(self) -> int:
-        """How many matches there is still room for."""
         return self._engine.wanted.matches_max - self.found.matches
 
     def search(self, paths: Iterator[str]) -> None:
@@ -57,10 +55,7 @@ class OrderedSearch:
             batch_files = min(_BATCH_FILES_MAX, batch_files * _BATCH_GROWTH)
 
     def _cut_short(self, batch: list[str], proposals: Proposals) -> list[str]:
-        """Confirm what came before a run was cut; return the files that are still to be searched.
-
-        Of the last file that it came to, some rows may be missing.
-        """
+        """Confirm what came before a run was cut; return the files still to be searched."""
         last = max(batch.index(path) for path in proposals)
         of_last = {batch[last]: proposals.pop(batch[last])}
         self.confirm(proposals)
@@ -81,7 +76,6 @@ class OrderedSearch:
         self.take(self._engine.confirm(proposals, self.left))
 
     def take(self, files: Iterable[FileLines]) -> None:
-        """Take in what is confirmed already."""
         found = self.found
         for lines in files:
             found.has_more = lines.has_more

@@ -70,11 +70,7 @@ _IN_CLASS: Final = lazy_pattern(
 
 @cache
 def ripgrep() -> str:
-    """The program's path.
-
-    Raises:
-        HostError: the package is not installed, or without its program.
-    """
+    """The program's path. Raises: HostError."""
     try:
         files = importlib.metadata.files(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -148,14 +144,9 @@ def _regex(regex: Regex) -> list[str]:
 def has_line_end(pattern: str) -> bool:
     """Whether `pattern` has a `$` that is to stand before the line end, be it LF or CRLF.
 
-    ripgrep is asked with `--crlf` then. To write `(?R:$)` for each `$` does not do: where
-    ripgrep looks for literals first, it matches each line by itself with its CR still on,
-    and `[^;]` takes that for the last character of the line.
-
-    Of other patterns it is not asked so, for a CR within a line ends one, too, then: `^`
-    and `$` stand at it, and `.` does not match it. A pattern that names CR itself says what
-    it means by a line end. In verbose mode, in which comments make it another syntax, any
-    `$` is taken for one.
+    ripgrep is asked with `--crlf` then: `(?R:$)` for each `$` does not do, as it matches each line
+    with its CR still on where it looks for literals first. Of other patterns it is not asked so,
+    for a CR within a line ends one then, too. In verbose mode any `$` is taken for one.
     """
     if "$" not in pattern or any(found[1] for found in _ESCAPES.finditer(pattern)):
         return False
@@ -169,7 +160,6 @@ def has_line_end(pattern: str) -> bool:
 
 
 def _never() -> list[str]:
-    """What no search enters, whatever the rules say."""
     return [argument for name in sorted(NEVER) for argument in ("-g", f"!{name}")]
 
 

@@ -6,13 +6,9 @@
 
 With `--crlf` the empty line may end in CRLF, and a last line without a line end gets one.
 
-No text can pass for another: a row begins with a digit and a path with `./`, a path ends
-at a NUL, which neither a path nor a row holds, and no row is empty. Names may hold line
-breaks. What else ripgrep prints is that files are binary: behind a file's rows, before the
-empty line, and for any number of files; it begins with a path, as no row does.
-
-A row is kept up to `limits.search_row_bytes_max`; what is behind is dropped as it comes,
-so that a line of any length costs no memory.
+No text can pass for another: a row begins with a digit and a path with `./`, a path ends at a NUL,
+which neither holds, and no row is empty. What else ripgrep prints is that files are binary: behind
+a file's rows, for any number of files; it begins with a path. A row is kept up to a limit.
 """
 
 from collections.abc import Iterator
@@ -91,7 +87,6 @@ class ProposalReader:
         self._named(self._rest)
 
     def feed_rows(self, piece: bytes) -> list[bytes]:
-        """Rows of a run that prints no paths."""
         self._path = self._path or b""
         return [row for proposal in self.feed(piece) for row in proposal.rows]
 

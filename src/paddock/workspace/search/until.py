@@ -21,7 +21,6 @@ class Until:
 
     @property
     def is_over(self) -> bool:
-        """Whether to stop."""
         return time.monotonic() > self._deadline or self._cancel.is_cancelled
 
     @property

@@ -31,7 +31,6 @@ from paddock.workspace.search.until import Until
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _OPEN_RULES: Final = READ_FILE | os.O_NOFOLLOW
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
-"""Not there any more, or something else by now."""
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM})
 _TEMPORARY: Final = ".paddock-"
 _LOOK_ENTRIES: Final = 64
@@ -48,8 +47,6 @@ class WalkTerms(Struct, frozen=True):
 
 
 class _Level(Struct):
-    """One open directory of the walk, and what of it is still to come."""
-
     fd: int
     prefix: str
     names: Iterator[str]
@@ -89,9 +86,7 @@ class Walk:
         self.budget: float = math.inf
         """How many entries may be looked at before `paths` pauses."""
         self.entries = 0
-        """Entries that were looked at so far."""
         self.passed_by = 0
-        """Entries that stood under a name that is skipped."""
         self.unreadable: list[str] = []
         self.too_deep: list[str] = []
         """Directories that it did not look into, for no path may be longer than what is there."""
@@ -105,26 +100,21 @@ class Walk:
             self._levels[0].names = iter(())
 
     def close(self) -> None:
-        """Let every directory go; a second time does nothing."""
         while self._levels:
             os.close(self._levels.pop().fd)
 
     @property
     def is_late(self) -> bool:
-        """Whether it stopped before its end: the time is over, or nobody waits any more."""
         return self._until.is_over
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all of the tree was seen."""
         return not self._levels
 
     def paths(self) -> Iterator[str]:
         """Workspace paths that match, directories with a slash behind; ends early when late.
 
-        It ends over the budget, too, and goes on where it was when it is called again.
-
-        Raises: OSError where the disk fails.
+        It ends over the budget, too, and goes on when called again. Raises: OSError.
         """
         glob, skipped, base = self._terms.glob, self._terms.skipped, self._base
         everything = glob.is_everything
@@ -160,7 +150,6 @@ class Walk:
                 return
 
     def _enter(self, level: _Level, name: str, path: str) -> bool:
-        """Go down into a directory, unless it is passed by."""
         terms = self._terms
         if name in terms.skipped:
             self.passed_by += 1
@@ -235,8 +224,8 @@ def too_deep_above(path: str) -> str:
 def read_rules(directory_fd: int) -> IgnoreRules | None:
     """The rules of a directory's `.gitignore`; None where there is none that can be read.
 
-    A link is none, as for git: its text would stand elsewhere. Of a very large file, the
-    rules are those that end within `limits.ignore_file_bytes_max`.
+    A link is none, as for git: its text would stand elsewhere. Of a very large file, its
+    beginning counts.
     """
     try:
         fd = os.open(IGNORE_FILE, _OPEN_RULES, dir_fd=directory_fd)

@@ -32,7 +32,6 @@ MESSAGE_CHARS_MAX = 4000
 
 
 def find_word(judged: "LeanJudged", engine: "Engine") -> str:
-    """Return `deny`, `ask`, `allow` or `none`: what the client is told."""
     verdict = judged.verdict
     asks = "deny" if judged.asked.client == "codex" else "ask"
     if verdict.outcome == DENY:

@@ -76,7 +76,6 @@ class Asked:
         self.event = event
         self.client = client
         self.members = members
-        """The whole object."""
         self.tool = ""
         self.input: dict[str, Json] = {}
         self.session_id: str = members.get("session_id", "")
@@ -169,10 +168,8 @@ class LeanWanted:
         name: "tuple[str, str, str] | None" = None,
     ) -> None:
         self.paths = paths
-        """Operations of `tool:file:` with paths as the client gave them."""
         self.line = line
         self.name = name
-        """Category, operation and target of an action without a path."""
 
 
 def find_wanted(asked: Asked) -> LeanWanted:

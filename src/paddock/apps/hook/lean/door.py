@@ -45,9 +45,7 @@ _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 _ASK = "ask"
 _CLIENT_START, _CLIENT_END = "SessionStart", "SessionEnd"
 CHECKPOINT_S = 1.0
-"""As `paddock.limits.checkpoint_interval_s`."""
 WAITED_CHECKPOINT_S = 60.0
-"""The same where the client waits for the record of what is over."""
 _UNHURRIED = ("PostToolUse", "PostToolUseFailure", "SessionStart")
 """Events behind which no call waits: the full path covers with them what stands before them."""
 
@@ -60,7 +58,7 @@ class Attempt:
         self.client = client
         self.variables = variables
         self.has_image = False
-        """Whether there was an image that may decide, and record where it says."""
+        """Whether an image may decide, and record where it says."""
         self.ports: LeanPorts | None = None
 
     @property
@@ -151,7 +149,6 @@ class LeanPorts:
         return (status.st_dev, status.st_ino) == identity
 
     def forget_warnings(self) -> None:
-        """Leave it to the full path to give the warnings that were due."""
         for mark in self._marks:
             forget(mark)
 

@@ -115,7 +115,6 @@ def note_way(record: records.LeanRecord, judged: LeanJudged, *, is_held: bool) -
 
 
 def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "EventPorts") -> bytes:
-    """Record an event that nothing is decided about. Raises what `append` raises."""
     ports.append(records.event_record(asked, who.agent, ports.randomness))
     if asked.event in ("SessionStart", "SubagentStart"):
         hint = answers.scratch_hint(scene.today)

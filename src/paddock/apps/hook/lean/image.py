@@ -1,7 +1,6 @@
 """The image of a project's policy: found, verified, loaded.
 
-It holds everything that the full path had looked at to make it: all of that is looked at again,
-and any difference makes another image.
+All that the full path had looked at to make it is looked at again: any difference makes another.
 
 Threat: whoever can write into Paddock's state directory could put an image there that allows
 everything. It is sealed with a key in the user's configuration; a broken seal, another owner or
@@ -116,7 +115,6 @@ def look_at(path: str) -> "Json":
 
 
 def listed_at(path: str) -> "Json":
-    """Return when a name in this directory came or went last; None where nothing stands."""
     try:
         return posix.lstat(path).st_mtime_ns
     except (OSError, ValueError):

@@ -1,8 +1,7 @@
 """Path patterns as an image holds them, matched without a regular expression.
 
-Plain tuples and dictionaries, so that they can be marshalled. A set of patterns is two
-sides, compared with the path as it is and with the path in lower case. The paths here
-are ASCII: of anything else the lean path does not decide.
+Plain tuples and dictionaries, which can be marshalled. A set of patterns is two sides, compared
+with the path as it is and in lower case. The paths here are ASCII.
 
     side     (names, {directories in front: (names, deep)})
     names    (every, exact, prefixes, suffixes, others): patterns of one component

@@ -62,8 +62,6 @@ class LeanRule:
 
 
 class LeanFinding:
-    """One say in a decision; `rule` is None where nothing matched, `remedy` for the agent."""
-
     __slots__ = ("code", "outcome", "rank", "reason", "remedy", "rule")
 
     def __init__(
@@ -86,9 +84,9 @@ class LeanFinding:
 class LeanLine:
     """What an engine says about a line of shell.
 
-    `targets`: the operation, the directories that the line changes to before, and the path
-    as named; `patches`: the same of patches, which a client may apply itself; `removes`: a program
-    removes or moves what it is given; `reads`: directories and files, `is_guess`: maybe no file.
+    `targets`: the operation, the directories that the line changes to before, and the path;
+    `patches`: the same of patches; `removes`: a program removes or moves what it is given;
+    `reads`: directories and files, `is_guess`: maybe no file.
     """
 
     __slots__ = ("findings", "is_guess", "patches", "reads", "removes", "targets")
@@ -128,9 +126,7 @@ if TYPE_CHECKING:
             ...
 
         @property
-        def holding(self) -> "Holding | None":
-            """Return what runs commands in the sandbox; None where they are only read."""
-            ...
+        def holding(self) -> "Holding | None": ...
 
         def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]: ...
 
@@ -138,9 +134,7 @@ if TYPE_CHECKING:
 
         def line(self, text: str, base: str) -> LeanLine: ...
 
-        def held_line(self, text: str, directory: str) -> LeanLine:
-            """Judge a line in the sandbox: targets are its redirections, from the workspace."""
-            ...
+        def held_line(self, text: str, directory: str) -> LeanLine: ...
 
         def is_outside(self, text: str) -> bool: ...
 
@@ -183,7 +177,6 @@ class LeanVerdict:
 
     @property
     def is_granted(self) -> bool:
-        """Return whether a rule or a setting allows it; nothing outside the project is granted."""
         return self.outcome == ALLOW and self.rank < NOTHING
 
 

@@ -12,17 +12,13 @@ from paddock.apps.hook.lean.asked import ShapeError
 _LINK = 0o120000
 _KIND = 0o170000
 HOPS_MAX = 40
-"""As the kernel's own limit (path_resolution(7))."""
 PATH_CHARS_MAX = 4096
 STOOD_MAX = 16
 """Directories that a list of `cd` may lead to, as links and `..` are read."""
 
 
 class Scene:
-    """The ground of one project's calls; `root` is real, `given_root` as the client names it.
-
-    `state` are the real directories of Paddock's own files.
-    """
+    """The ground of one project's calls; `root` is real, `given_root` as the client names it."""
 
     __slots__ = ("given_root", "home", "root", "state", "today")
 

@@ -46,8 +46,6 @@ class Identity:
 
 
 class LeanRecord:
-    """An entry without its id, time and place."""
-
     __slots__ = ("agent", "call_id", "decision", "event_type", "metadata", "reason", "session_id")
 
     def __init__(
@@ -175,7 +173,6 @@ def digest_of(value: "Json", randomness: "Callable[[int], bytes]") -> "dict[str,
 
 
 def is_plain(value: str) -> bool:
-    """No NUL, no half of a surrogate pair."""
     if value.isascii():
         return "\0" not in value
     return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)

@@ -1,8 +1,7 @@
 """A line of plain commands, split without a parser; anything else is declined.
 
 Plain: printable ASCII on one line; words or quotes without expansion; `&&`, `||`, `;` and `|`;
-streams thrown away or joined. No program that starts another one, changes what a later word means,
-or writes what its words name.
+streams thrown away or joined. No program that starts another one, or writes what its words name.
 
 Threat: a line that bash reads otherwise: what is not on these lists is left to the parser; a
 property test holds both against each other.

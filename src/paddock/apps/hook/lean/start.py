@@ -1,9 +1,8 @@
 """The process of one hook call: input, answer, and refusal of whatever goes wrong.
 
 On the path is only the interpreter's library. A loader of a few lines takes the compiled lean
-modules, at a tenth of the interpreter's cost, which writes missing or stale ones. Only for what
-they leave undecided the environment's library and the package are loaded. A call that cannot be
-decided is refused by JSON, else by status 2 with one line that names the repair.
+modules. A call that cannot be decided is refused by JSON, else by status 2 with one line that names
+the repair.
 """
 
 import gc
@@ -29,7 +28,6 @@ LOADED = (
     *(f"{_NAME}.{name}" for name in ("asked", "places", "wrap", "indexes", "judging", "records")),
     *(f"{_NAME}.{name}" for name in ("answers", "flow", "image", "quick", "door")),
 )
-"""Modules of the lean path, each after those that it imports."""
 _PACKAGES = (
     *("paddock", "paddock.apps", "paddock.apps.hook", _NAME),
     *("paddock.ledger", "paddock.ledger.format"),
@@ -217,7 +215,6 @@ def _read() -> bytes:
 
 
 def _write(answer: bytes) -> None:
-    """One call takes it, but for a pipe that is full."""
     rest = memoryview(answer)
     while rest:
         rest = rest[posix.write(_STDOUT, rest) :]
