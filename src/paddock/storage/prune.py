@@ -180,7 +180,7 @@ _PINS: Final = "pins"
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _DRAFT: Final = ".part"
 _FOR_EVER: Final = "-"
-"""A set of changes has fewer contents than would fit. More is somebody else's."""
+"""Until when a pin holds: until somebody removes it."""
 
 
 def write_pin(shelf: Shelf, name: str, digests: Collection[str], until_s: float | None) -> None:

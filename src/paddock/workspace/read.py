@@ -355,7 +355,7 @@ class OpenFile:
         return replace(self.window(first_line, line_count, shown), version=self.version())
 
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        """`line_count` lines from `first_line` (1-based); see `window.read_window`."""
+        """`line_count` lines from `first_line` (1-based); see `read_window`."""
         index = self._known.find(self.status).lines
         if index is None:
             require_versionable(self.path, self.status)

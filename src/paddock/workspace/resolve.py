@@ -406,7 +406,7 @@ def without_beside(resolution: Resolution) -> Resolution:
 
 
 def find_beside(beside: Beside, asked: AskedPath, *, last: bool) -> Found:
-    """Where a path leads that begins with the name of the other root; see `links.find_real`."""
+    """Where a path leads that begins with the name of the other root; see `find_real`."""
     if ".." in asked.parts:
         raise escapes_root(asked.text)
     found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), last=last)

@@ -61,7 +61,7 @@ class CommandChange(Struct, frozen=True):
     """Twelve bits, as it stands now; of no interest for a link or a deletion."""
     link_text: str = ""
     content: bytes | None = None
-    """Only where `git_rules.wants_content` asks for it."""
+    """Only where `rules.wants_content` asks for it."""
     obstacle: str = ""
     """Why this user cannot do it, whatever policy says; found by whoever looked at the disk."""
 
