@@ -14,7 +14,6 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import PLANE_GATES
-from paddock.packages.swap import given
 from paddock.packages.transaction import Attic
 from paddock.plane.layout import plane_name
 from paddock.storage.disk import Disk
@@ -22,7 +21,7 @@ from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
 from paddock.testing.failing_disk import FailingDisk, StepFault
 from paddock.workspace import Workspace
-from paddock.workspace.changes import AtVersion, WriteFile
+from paddock.workspace.changes import AtVersion, BytesContent, WriteFile
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
 
@@ -459,7 +458,7 @@ def replace_a_file(plane: Path, disk: Disk) -> None:
         journal = held.enter_context(Journal.open(f"{plane}/objects/journal", disk))
         entry = workspace.resolve_entry("HO2/kernel/README.md")
         state = workspace.entry_state(entry)
-        content = given((plane / entry.path.relative).read_bytes())
+        content = BytesContent((plane / entry.path.relative).read_bytes())
         old = AtVersion(state.version)
         change = WriteFile(entry.path, content, old, state.mode, overrides_read_only=True)
         workspace.commit([[change]], store, journal, label="test")

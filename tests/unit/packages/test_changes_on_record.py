@@ -194,11 +194,17 @@ def test_acceptance_commands_that_no_entry_holds_are_refused_before_anything_hap
         bench.install(OTHER, package_id="PKG-B", acceptance=many[:50])
 
 
+def limit_entries(monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
+    """For who reads a line, and for who writes one: the hook does so without `limits`."""
+    monkeypatch.setattr("paddock.limits.entry_bytes_max", size_bytes)
+    monkeypatch.setattr("paddock.ledger.format.line.LINE_BYTES_MAX", size_bytes)
+
+
 def test_the_longest_results_that_there_can_be_have_room(bench, monkeypatch):
     """What is taken before the swap is taken after it, too."""
     tested = [{"command": "pass", "timeout_s": 300}] * 100
     for size in range(7_000, 20_000, 500):
-        monkeypatch.setattr("paddock.limits.entry_bytes_max", size)
+        limit_entries(monkeypatch, size)
         try:
             bench.install(OTHER, package_id="PKG-B", acceptance=tested)
         except UsageError:
@@ -216,7 +222,7 @@ def test_dependencies_that_no_entry_holds_are_refused_before_anything_happens(be
         bench.install({f"HOT/kernel/{name}": b"x"}, package_id=name)
     taking = archive_of({"HOT/kernel/c": b"c"}, package_id="PKG-C", dependencies=needed)
 
-    monkeypatch.setattr("paddock.limits.entry_bytes_max", 1_600)
+    limit_entries(monkeypatch, 1_600)
     require_no_room(
         bench, lambda: install(bench.depot, taking, InstallWish(dev=True)), "10 dependencies"
     )
