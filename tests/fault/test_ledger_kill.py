@@ -8,7 +8,7 @@ KINDS = {
     "small": ["--sizes", "small"],
     "mixed": ["--sizes", "mixed"],
     "small-rotating": ["--sizes", "small", "--segment-bytes", "3000"],
-    "mixed-rotating": ["--sizes", "mixed", "--segment-bytes", "100000"],
+    "mixed-rotating": ["--sizes", "mixed", "--segment-bytes", "50000"],
 }
 
 

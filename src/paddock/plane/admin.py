@@ -105,6 +105,8 @@ class DeclaredTool(Strict, frozen=True):
 
 
 class PackageTool(Strict, frozen=True):
+    """An entry of `package_tools`: a tool that an installed package brings."""
+
     tool_id: Annotated[_Id, Meta(description="The tool's name, which its file has too.")]
     package_id: Annotated[
         str,
@@ -117,6 +119,8 @@ class PackageTool(Strict, frozen=True):
 
 
 class AdminTable(Strict, frozen=True):
+    """The admin agent of a bare plane. An absent field has its default."""
+
     agent_id: Annotated[_Id, Meta(description="Who the agent is in records.")] = "admin"
     agent_class: Annotated[_Id, Meta(description="What kind of agent it is.")] = "ADMIN"
     framework_id: Annotated[_Id, Meta(description="The framework that governs it.")] = "FMWK-000"

@@ -137,11 +137,7 @@ def _is_client_folder(directory: Path, environment: Environment) -> bool:
 
 
 def require_new_workspace(record: AgentRecord, environment: Environment) -> None:
-    """Refuse what an agent that is there may have, and a new one does not need.
-
-    A directory around a bare plane, and one in what looks like a plane, though nobody
-    registered it. Raises: ConfigError.
-    """
+    """Refuse, to a new agent alone, a directory around a bare plane or in what looks like one."""
     real = real_path(record.workspace)
     for directory in (real, *real.parents):
         if is_bare_plane(directory):

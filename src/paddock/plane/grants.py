@@ -1,10 +1,9 @@
 """What a project's policy grants beyond what holds without it: what `paddock trust` shows.
 
-Threat: trust is an answer to this list. What a file could loosen and the list
-does not name, a clone could slip in; what a file could make the terminal hide,
-it would. So every key that can loosen anything is looked at, and every text of
-the file is escaped. What is no looser than the defaults is listed apart, and only
-where that is so for everything that it names.
+Threat: trust is an answer to this list. What a file could loosen and the list does not name,
+a clone could slip in; what it could make the terminal hide, it would. So every key that can
+loosen anything is looked at, and every text is escaped. What is no looser than the defaults is
+listed apart, and only where that is so for everything that it names.
 """
 
 from collections.abc import Iterator, Mapping

@@ -131,7 +131,6 @@ class PlaneLayout(Struct, frozen=True):
 
 
 def path_id(path: Path) -> str:
-    """A short stable id of a real path: the head of its SHA-256, in hex."""
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:_ID_CHARS]
 
 

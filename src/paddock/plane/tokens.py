@@ -1,8 +1,7 @@
 """Bearer tokens of the HTTP server: one an agent, kept with the user's configuration.
 
-A token says who is calling, so it lies where no agent can read: never in a plane or a
-project. Who makes a new one for an agent voids the old one at once, and so does who removes
-the agent.
+A token says who is calling, so it lies where no agent can read: never in a plane or a project.
+A new one for an agent voids the old one at once, and so does removing the agent.
 """
 
 import hashlib

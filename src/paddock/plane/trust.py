@@ -1,8 +1,7 @@
 """Which policy files the user has looked at and accepted.
 
-Kept in the user's state directory, out of every agent's reach. A file is trusted
-by its real path and by the digest of its bytes: a copy elsewhere, or one changed
-byte, is another file.
+Kept in the user's state directory, out of every agent's reach. A file is trusted by its real
+path and the digest of its bytes.
 """
 
 from datetime import UTC, datetime

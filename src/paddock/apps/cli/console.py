@@ -212,6 +212,7 @@ def exit_of_call(refusal: Refusal | None) -> int:
 
 
 _READ_BYTES: Final = 4096
+_LOOK_S: Final = 0.25
 """As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
 
 
@@ -241,9 +242,10 @@ def _read_line(descriptor: int, timeout_s: float) -> bytes | None:
     typed = b""
     deadline = time.monotonic() + timeout_s
     while (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select([descriptor], [], [], left)
+        # In slices: a Ctrl-C that came just before the wait is noticed after it.
+        ready, _, _ = select.select([descriptor], [], [], min(left, _LOOK_S))
         if not ready:
-            break
+            continue
         read = os.read(descriptor, _READ_BYTES)
         typed += read
         if not read or len(typed) > _READ_BYTES:

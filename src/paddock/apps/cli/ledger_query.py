@@ -1,9 +1,4 @@
-"""`paddock ledger query` and `tail`: entries, as people and programs read them.
-
-Also here:
-
-- `paddock ledger export`: lines as they are stored, or a page that verifies itself.
-"""
+"""`paddock ledger query`, `tail` and `export`: entries, as people and programs read them."""
 
 import posixpath
 import time
