@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-PROGRAMS = ("rg", "bwrap", "git", "bash", "jq", "node", "valgrind")
+PROGRAMS = ("rg", "bwrap", "git", "bash", "node", "valgrind")
 
 
 def describe_machine() -> str:

@@ -103,9 +103,8 @@ def json_name(value: Json) -> str:
 def parse_object(source: str | bytes, subject: str = "the arguments are") -> dict[str, Json]:
     """The object that `source` is. `subject` begins the message where it is none.
 
-    Raises:
-        InvalidArgumentsError: not JSON, not an object, a key given twice, NaN,
-            nested over `limits.argument_depth_max`, or over `limits.argument_bytes_max`.
+    Raises: InvalidArgumentsError: not JSON, not an object, a key given twice, NaN, nested over
+        `limits.argument_depth_max`, or over `limits.argument_bytes_max`.
     """
     if len(source) > limits.argument_bytes_max:
         unit = "bytes" if isinstance(source, bytes) else "characters"
@@ -155,9 +154,10 @@ def _is_too_deep(value: Json) -> bool:
     for _ in range(limits.argument_depth_max):
         below: list[Json] = []
         for each in level:
-            below += (
-                each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-            )
+            if isinstance(each, dict):
+                below += each.values()
+            elif isinstance(each, list):
+                below += each
         level = below
     return any(isinstance(each, dict | list) for each in level)
 

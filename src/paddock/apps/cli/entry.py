@@ -40,7 +40,7 @@ def _load_msgspec() -> None:
     name = "typing_extensions"
     if name in sys.modules:
         return
-    sys.modules[name] = None  # type: ignore[assignment] - what an import of it then fails by
+    sys.modules[name] = None  # type: ignore[assignment] - None makes an import of it fail
     try:
         import_module("msgspec")
     finally:
