@@ -14,7 +14,6 @@ from paddock.ledger.query import Filter, FoundEffects, find_declarations, query
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import require_as_declared
 from paddock.plane.layout import LedgerName
-from paddock.runtime.past import past_calls
 from paddock.storage.disk import Disk
 from paddock.storage.history import History, Keeper, SeenStore
 from paddock.storage.journal import Journal
@@ -89,6 +88,8 @@ class PlaneEarlier(Struct, frozen=True):
         agent. Whoever knows the digest of what it may not view would name it as the
         version of a file of its own, and read the content in the difference.
         """
+        from paddock.runtime.past import past_calls  # noqa: PLC0415 - few edits fail so
+
         paths = self.project.layout.ledger_paths()
         wanted = Filter(event_type=TOOL_RESULT, path=path)
         rows = query(str(paths[LedgerName.HO1M]), wanted, last=_CHANGES_LOOKED_AT_MAX).entries

@@ -140,11 +140,11 @@ def _trust_news(project: Project, governance: Path) -> list[Entry]:
 
 
 def _config_news(project: Project, governance: Path) -> list[Entry]:
-    from paddock.plane.admin import contract_digests, is_contract  # noqa: PLC0415 - bare planes only
-
     config = project.admin
     if config is None:
         return []
+    from paddock.plane.admin import contract_digests, is_contract  # noqa: PLC0415 - bare planes only
+
     root = project.layout.root
     files: dict[str, Json] = {config.file.relative_to(root).as_posix(): config.digest}
     own = project.files.project

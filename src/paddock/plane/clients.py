@@ -1,8 +1,6 @@
 """A client's own configuration file: read, an edit of it shown, and written only as it was read."""
 
-import difflib
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -58,6 +56,8 @@ class ClientFileEdit(Struct, frozen=True):
         return self.content != self.file.content
 
     def shown(self) -> str:
+        import difflib  # noqa: PLC0415 - for who asks to see the edit
+
         before = (self.file.content or b"").decode("utf-8", "replace").splitlines()
         after = (self.content or b"").decode("utf-8", "replace").splitlines()
         name = str(self.file.path)
@@ -90,7 +90,7 @@ class ClientFileEdit(Struct, frozen=True):
 
     def _replace(self, content: bytes) -> None:
         path = self.file.path
-        temporary = path.parent / f".paddock-{secrets.token_hex(16)}.tmp"
+        temporary = path.parent / f".paddock-{os.urandom(16).hex()}.tmp"
         mode = self.file.mode_if_new
         if self.file.content is not None:
             mode = stat.S_IMODE(os.stat(path).st_mode)

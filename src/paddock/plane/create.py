@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -99,7 +98,7 @@ def _build(layout: PlaneLayout, root: Path) -> None:
     """
     import shutil  # noqa: PLC0415 - for few calls
 
-    building = layout.root.parent / f"{_BUILDING_PREFIX}{secrets.token_hex(8)}"
+    building = layout.root.parent / f"{_BUILDING_PREFIX}{os.urandom(8).hex()}"
     draft = PlaneLayout(building, layout.kind)
     with host_errors("making the plane", layout.root):
         os.mkdir(building, DIRECTORY_MODE)

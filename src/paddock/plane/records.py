@@ -5,8 +5,8 @@ Nothing here appends: whoever owns the ledger does, with its own times and place
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from paddock.plane.admin import AdminConfig
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
@@ -24,6 +24,9 @@ from paddock.values.entries import (
     POLICY_TRUSTED,
     Entry,
 )
+
+if TYPE_CHECKING:
+    from paddock.plane.admin import AdminConfig  # a bare plane's alone
 
 
 def plane_created(layout: PlaneLayout, root: Path) -> Entry:
@@ -78,7 +81,7 @@ def policy_trust_found(record: TrustRecord) -> Entry:
 
 
 def config_changed(
-    before: Mapping[str, Json], files: Mapping[str, Json], config: AdminConfig
+    before: Mapping[str, Json], files: Mapping[str, Json], config: "AdminConfig"
 ) -> Entry:
     """The newest such entry holds the digest of every file, changed or not."""
     changed = sorted(name for name in {*before, *files} if before.get(name) != files.get(name))

@@ -5,7 +5,6 @@ through the descriptor of the directory before, and none follows a link.
 """
 
 import os
-import shutil
 import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -134,6 +133,8 @@ def clean(root: Path, days: int, today: date, *, dry_run: bool) -> Cleaned:
                 continue
             try:
                 if not dry_run:
+                    import shutil  # noqa: PLC0415 - loads four compressors
+
                     shutil.rmtree(name, dir_fd=folder)
             except (OSError, RecursionError):
                 # Threat: a folder deeper than what removes it can go.

@@ -163,7 +163,9 @@ def parse_document(file: str, text: bytes) -> Document:
     if file.endswith(".json"):
         return Document(file, _json_values(file, source), find_lines(source))
     values = _toml_values(file, source)
-    return Document(file, values, {each.key: each.line for each in _toml_lines(text)})
+    # A file of comments alone, as `paddock init` writes it, needs no grammar.
+    lines = {each.key: each.line for each in _toml_lines(text)} if values else {}
+    return Document(file, values, lines)
 
 
 def _decode(file: str, text: bytes) -> str:

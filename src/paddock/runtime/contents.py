@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from paddock.storage.blobs import BlobStore
 from paddock.values.calls import Json
+
+if TYPE_CHECKING:
+    from paddock.storage.blobs import BlobStore
 
 SALT_BYTES: Final = 16
 
@@ -40,7 +42,7 @@ class DigestsAlone:
 class KeptContents:
     __slots__ = ("_blobs",)
 
-    def __init__(self, blobs: BlobStore) -> None:
+    def __init__(self, blobs: "BlobStore") -> None:
         self._blobs = blobs
 
     def stand_in(self, content: bytes) -> dict[str, Json]:

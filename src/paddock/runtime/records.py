@@ -20,7 +20,6 @@ from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.storage.notes import CallMark
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
-from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
 from paddock.values.calls import Json, LeftEffect, Refusal, ToolCall
 from paddock.values.decisions import AgentChain, match_in_brief, rule_in_brief
@@ -280,6 +279,8 @@ def _decision_json(judged: Judged) -> dict[str, Json]:
 
 
 def _change_json(change: Change) -> dict[str, Json]:
+    from paddock.tools.effects import change_json  # noqa: PLC0415 - for what writes
+
     kept = change_json(change)
     kept["path"] = clean(change.path)
     if change.to is not None:

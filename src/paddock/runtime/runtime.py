@@ -206,13 +206,13 @@ class Runtime:
         Raises: UsageError where the runtime is closed, or a name or id is no text;
             IntegrityError where the ledger is damaged. Nothing ran then.
         """
-        from paddock.sandbox.streams import Decoding  # noqa: PLC0415 - for who listens
-
         identity = text_of("the id of a call", call_id or self._new_id())
         name = text_of("the name of a tool", tool)
         asked = asked_call(identity, name, arguments)
         if on_output is None:
             return self._dispatch(asked, bounds)
+        from paddock.sandbox.streams import Decoding  # noqa: PLC0415 - for who listens
+
         decoding = Decoding(on_output)
         result = self._dispatch(asked, replace(bounds, on_output=decoding))
         decoding.finish()

@@ -7,7 +7,6 @@ cut. Foreign errors become `ConfigError` (what stands there cannot be used) or
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
@@ -209,7 +208,7 @@ def is_temporary_name(name: str) -> bool:
 
 
 def _write_temporary(directory: Path, content: bytes, mode: int) -> Path:
-    temporary = directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(16)}{_TEMPORARY_SUFFIX}"
+    temporary = directory / f"{_TEMPORARY_PREFIX}{os.urandom(16).hex()}{_TEMPORARY_SUFFIX}"
     _write_new(temporary, content, mode)
     return temporary
 

@@ -25,7 +25,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Generator
 from enum import StrEnum
 from pathlib import Path
@@ -397,7 +396,7 @@ class Journal:
     def new_entry(self) -> JournalEntry:
         with converting("write the journal"):
             for _ in range(_NAMES_TRIED_MAX):
-                name = secrets.token_hex(16) + _SUFFIX
+                name = os.urandom(16).hex() + _SUFFIX
                 fd = self._disk.create(self._dir_fd, name)
                 # Between the two calls somebody may have taken it for a dead one.
                 if try_lock(fd) and leads_to(self._dir_fd, name, fd):

@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import threading
 import time
 from collections.abc import Collection, Sequence
@@ -183,7 +182,7 @@ class _OwnFile(Struct):
 
     @classmethod
     def begin(cls, disk: Disk, dir_fd: int) -> Self:
-        name = secrets.token_hex(16) + _SUFFIX
+        name = os.urandom(16).hex() + _SUFFIX
         fd = disk.create(dir_fd, name)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

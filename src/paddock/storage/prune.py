@@ -14,7 +14,6 @@ write whose old content cannot be brought back would be worse.
 import contextlib
 import os
 import re
-import secrets
 import time
 from collections.abc import Collection
 from operator import attrgetter
@@ -60,7 +59,7 @@ _FILE_BYTES_MAX: Final = 64_000_000
 def mark_newest(shelf: Shelf, digests: Collection[str]) -> None:
     """Say that the newest call replaced these. Raises: OSError; then what stood there stays."""
     content = "".join(f"{name_of(digest)}\n" for digest in sorted(digests)).encode("ascii")
-    own = f"{time.time_ns():0{_TIME_DIGITS}d}-{secrets.token_hex(8)}"
+    own = f"{time.time_ns():0{_TIME_DIGITS}d}-{os.urandom(8).hex()}"
     with held_open(open_directory(shelf.disk, shelf.fd, _NEWEST)) as dir_fd:
         with held_open(shelf.disk.create(dir_fd, own)) as fd:
             shelf.disk.write(fd, content)
@@ -190,7 +189,7 @@ def write_pin(shelf: Shelf, name: str, digests: Collection[str], until_s: float 
     until = _FOR_EVER if until_s is None else str(int(until_s) + 1)
     content = "".join(f"{line}\n" for line in (until, *sorted(digests))).encode("ascii")
     with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
-        draft = secrets.token_hex(16) + _DRAFT
+        draft = os.urandom(16).hex() + _DRAFT
         try:
             with held_open(shelf.disk.create(dir_fd, draft)) as fd:
                 shelf.disk.write(fd, content)

@@ -13,7 +13,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import secrets
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -146,7 +145,7 @@ class Shelf(Struct, frozen=True):
         fd = self.disk.open_unnamed(self.fd)
         if fd is not None:
             return Staged(fd, None)
-        name = secrets.token_hex(16) + _DRAFT
+        name = os.urandom(16).hex() + _DRAFT
         return Staged(self.disk.create(self.incoming_fd, name), name)
 
     def discard(self, staged: Staged) -> None:
@@ -162,7 +161,7 @@ class Shelf(Struct, frozen=True):
             try:
                 self.disk.link_open(staged.fd, self.fd, name)
             except FileExistsError:
-                staged.name = secrets.token_hex(16) + _DRAFT
+                staged.name = os.urandom(16).hex() + _DRAFT
                 self.disk.link_open(staged.fd, self.incoming_fd, staged.name)
             else:
                 return staged.size_bytes
@@ -182,7 +181,7 @@ class Shelf(Struct, frozen=True):
 
         And the file's change time, in nanoseconds, which the second name has just moved.
         """
-        name = secrets.token_hex(16) + _HELD
+        name = os.urandom(16).hex() + _HELD
         self.disk.link_open(fd, self.incoming_fd, name)
         changed_ns = os.fstat(fd).st_ctime_ns
         self.disk.sync(fd)

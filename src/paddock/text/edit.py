@@ -7,7 +7,6 @@ it touches; but where the old text names a CRLF, line ends are what is edited, a
 those of the new text are meant as they stand.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -370,6 +369,8 @@ def _agreed(lines: list[str], wanted: list[str], begin: int, left: int) -> tuple
 
 
 def _most_similar(wanted: str, lines: list[str]) -> list[int]:
+    import difflib  # noqa: PLC0415 - for a text that was not found
+
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted.strip())
     scored: list[tuple[float, int]] = []

@@ -15,10 +15,9 @@ from paddock.errors import (
     ToolError,
 )
 from paddock.storage.notes import Doing, DoingEntry, DoingKind
-from paddock.text.changes import unified_diff
 from paddock.text.edit import require_text
 from paddock.text.show import quote, show_name
-from paddock.tools.spec import Change, Ports, StoredEffects
+from paddock.tools.spec import Change, Ports, StoredEffects, pinned
 from paddock.values.calls import Json
 from paddock.workspace import (
     DeleteReceipt,
@@ -199,20 +198,6 @@ IF_VERSION_OR_ABSENT: Final = (
 )
 
 
-def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:
-    """The version to act on: what is shown to an approver. Raises: FileChangedError.
-
-    Threat: a caller that names a version which is to come would have a question
-    about one content answered, and act on another.
-    """
-    if wanted in (None, found):
-        return found
-    raise FileChangedError(
-        f"{quote(path.relative)} is not at version {quote(wanted)}: it is at {found}",
-        hint="read it again, then repeat the call with the new version",
-    )
-
-
 def pinned_entry(wanted: str | EntryVersion | None, entry: EntryPath, ports: Ports) -> EntryVersion:
     """Raises: FileChangedError where the caller wants another version; as `Workspace.delete`."""
     with telling_what_changed(wanted, entry.path, ports):
@@ -313,4 +298,6 @@ def _difference(wanted: str, path: WorkspacePath, ports: Ports) -> str:
             require_text(content, path.relative)
     except TextError:
         return f"[no diff: no text; {len(before)} bytes then, {len(now)} bytes now]"
+    from paddock.text.changes import unified_diff  # noqa: PLC0415 - few writes fail so
+
     return unified_diff(before, now, show_name(path.relative))

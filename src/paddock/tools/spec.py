@@ -16,8 +16,9 @@ from typing import (
 
 from msgspec import Struct, field
 
-from paddock.errors import CallCancelledError
+from paddock.errors import CallCancelledError, FileChangedError
 from paddock.policy.settings import LoweredLimits
+from paddock.text.show import quote
 from paddock.tools.arguments import Binder
 from paddock.values.calls import NEVER, Cancel, Json, LeftEffect
 from paddock.values.decisions import Action, Held
@@ -298,6 +299,20 @@ def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> t
     if real is asked or real == asked:
         return (action,)
     return (action, Action(category, operation, real.relative))
+
+
+def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:
+    """The version to act on: what is shown to an approver. Raises: FileChangedError.
+
+    Threat: a caller that names a version which is to come would have a question
+    about one content answered, and act on another.
+    """
+    if wanted in (None, found):
+        return found
+    raise FileChangedError(
+        f"{quote(path.relative)} is not at version {quote(wanted)}: it is at {found}",
+        hint="read it again, then repeat the call with the new version",
+    )
 
 
 def absolute(workspace: Workspace, path: WorkspacePath) -> str:

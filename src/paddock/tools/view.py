@@ -16,7 +16,6 @@ from paddock.errors import (
 )
 from paddock.pattern import lazy_pattern
 from paddock.policy.settings import LoweredLimits
-from paddock.text.edit import KEEP_ENCODING
 from paddock.text.show import escape_notices, number_line, quote, text_of
 from paddock.tools.arguments import (
     WORKSPACE_FAILURE,
@@ -26,7 +25,6 @@ from paddock.tools.arguments import (
     result_schema,
     workspace_schema,
 )
-from paddock.tools.effects import pinned
 from paddock.tools.spec import (
     READS,
     Ports,
@@ -36,6 +34,7 @@ from paddock.tools.spec import (
     ToolSpec,
     absolute,
     path_actions,
+    pinned,
 )
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
@@ -73,6 +72,8 @@ def require_utf8(window: Window, name: str) -> None:
         try:
             line.content.decode("utf-8")
         except UnicodeDecodeError as error:
+            from paddock.text.edit import KEEP_ENCODING  # noqa: PLC0415 - for this error alone
+
             raise TextEncodingError(
                 f"{quote(name)} is not UTF-8: byte 0x{line.content[error.start]:02x} "
                 f"at byte {error.start + 1} of line {line.number}",

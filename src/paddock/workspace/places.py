@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import resource
-import secrets
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -201,7 +200,7 @@ class TemporaryName:
         self._directory = directory
         self._dir_fd = dir_fd
         # Threat: a name that can be guessed is a file that can be planted. 128 random bits.
-        self._token = secrets.token_hex(16)
+        self._token = os.urandom(16).hex()
         self._record: str | None = None
 
     def __enter__(self) -> str:

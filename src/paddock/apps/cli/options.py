@@ -4,11 +4,16 @@ import argparse
 from collections.abc import Iterable, Sequence
 from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from typing import NoReturn, Protocol, TypeVar, overload
 
 from paddock.apps.cli.console import Console
 from paddock.errors import UsageError
 from paddock.text.show import quote
+
+# argparse asks for translations of its own words: looking for the files of which there are none
+# takes as long as parsing. All words here are English.
+argparse._ = str  # type: ignore[attr-defined]
 
 Options = argparse.Namespace
 _N = TypeVar("_N")
@@ -77,15 +82,17 @@ class Parser(argparse.ArgumentParser):
 
 
 def make_parser(command: Command, name: str) -> Parser:
+    # argparse formats each option that it is given, to no end: not in the terminal's width.
     parser = Parser(
         prog=f"paddock {name}",
         description=command.summary,
         epilog=f"examples:\n{command.examples}" if command.examples else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),
         allow_abbrev=False,
     )
     add_common(parser)
     command.configure(parser)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     return parser
 
 
