@@ -13,7 +13,7 @@ from paddock.text.show import quote
 
 # argparse asks for translations of its own words: looking for the files of which there are none
 # takes as long as parsing. All words here are English.
-argparse._ = str  # type: ignore[attr-defined]
+argparse._ = str  # type: ignore[attr-defined] - a private name of its module
 
 Options = argparse.Namespace
 _N = TypeVar("_N")
