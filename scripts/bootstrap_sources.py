@@ -18,8 +18,8 @@ from paddock.assembly.bootstrap_sources import admin_config_bytes
 from paddock.packages.archive import write_hashes
 from paddock.packages.bootstrap import SOURCES
 from paddock.plane.admin import admin_config_schema_bytes
+from paddock.plane.create import BARE_POLICY_TEMPLATE
 from paddock.plane.json_files import write_object
-from paddock.plane.template import BARE_POLICY_TEMPLATE
 from paddock.storage.atomic import make_directories, replace_file
 
 _SOURCE_MODE: Final = 0o644

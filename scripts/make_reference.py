@@ -30,7 +30,7 @@ from paddock.apps.cli import main as command_line
 from paddock.apps.cli.console import Console
 from paddock.apps.hook.lean import asked
 from paddock.apps.hook.lean.patches import read_patch
-from paddock.plane.template import POLICY_TEMPLATE
+from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy import PolicySource, decide, load_policy, settings
 from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
 from paddock.policy.matching import rule_matches

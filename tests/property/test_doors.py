@@ -24,7 +24,7 @@ from paddock.errors import TOOL_ERRORS, ConfigError, PaddockError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import Verification, verify
 from paddock.plane.agent_files import write_agent
-from paddock.plane.template import POLICY_TEMPLATE
+from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.runtime.approvals import NoApprover, YesApprover

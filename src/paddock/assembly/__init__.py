@@ -1,16 +1,16 @@
 """The composition root: the one place where ports meet their implementations.
 
     project, opening       a root, its plane, and what governs it; opened, or made
-    runtimes, shell        an agent's tools; its commands, and how far they would be held
+    runtimes               an agent's tools; its commands, and how far they would be held
     sessions, cassettes    a session, also for a program; models, real and recorded
     ledgers, auditing      made, with checkpoints sent outwards; verified from outside
     collecting             what a collector is sent
-    contents, history      what ledgers name; what was replaced, on which workspace
-    past, past_agents, operator_calls    what a person asks and undoes
-    policies, trust        policy that is tried, and accepted
+    history                what ledgers name; what was replaced, on which workspace
+    past                                 what a person asks and undoes
+    trust                  policy that is tried, and accepted
     approvals, granting    the inbox, answered; carried out, or made a rule
     agents                 who acts
-    packages, extensions, gates          packages, what they bring, and who looks again
+    packages, extensions                 packages, what they bring, and who looks again
     bootstrap, bootstrap_sources         how a new plane is made, and of what
 
 Import from its modules: each command loads those that it needs, and no other.

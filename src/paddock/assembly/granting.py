@@ -26,7 +26,7 @@ from paddock.assembly.history import (
 )
 from paddock.assembly.ledgers import open_ledger, record_in_governance
 from paddock.assembly.opening import open_root
-from paddock.assembly.operator_calls import OperatorDoor
+from paddock.assembly.past import OperatorDoor
 from paddock.assembly.project import DEVELOPMENT, Project
 from paddock.assembly.runtimes import open_runtime, tools_of
 from paddock.errors import (

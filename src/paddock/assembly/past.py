@@ -1,34 +1,111 @@
-"""What a person asks of the history: what was changed, by whom, and to undo it."""
+"""What a person asks of the history: what was changed, by whom, and to undo it.
 
-from collections.abc import Generator, Mapping, Sequence
+Also here:
+
+- Whether there is an agent of a name, or was one.
+- Calls that a person makes with a tool that no agent has: an undo, the commit of kept changes.
+"""
+
+import os
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal, workspace_with_git
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.operator_calls import OperatorDoor
-from paddock.assembly.past_agents import require_past_agent
-from paddock.assembly.project import Project
-from paddock.errors import ConfigError, PathError, TextError, UsageError
+from paddock.assembly.project import PlaneSite, Project, new_call_id, new_session_id, read_project
+from paddock.errors import ConfigError, InternalError, PathError, TextError, UsageError
 from paddock.ledger.format.lines import StoredEntry
-from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects
+from paddock.ledger.ports import Ledger
+from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects, has_entry_of
 from paddock.ledger.read import stands
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
-from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
+from paddock.runtime.dispatch import Dispatcher
+from paddock.runtime.judge import Context, Judge, OperatorJudge, PolicyJudge
 from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
+from paddock.runtime.prepared import FREE, Bounds, Registry
+from paddock.runtime.records import Caller
 from paddock.runtime.undo import changed_since, is_as_before, is_only_touched, undo_tool, unkept
 from paddock.storage.history import History, SeenStore
 from paddock.storage.notes import Note
 from paddock.text.show import quote
-from paddock.tools.spec import Change
-from paddock.values.calls import ToolResult
+from paddock.tools.spec import Change, Ports, Tool
+from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.workspace import Workspace
+
+
+class OperatorDoor(Struct, frozen=True):
+    """The one door, for one tool and on one agent's workspace. What it holds stays the caller's."""
+
+    shown: Judge
+    """What the workspace's agent may see; the operator sees no more of it."""
+    workspace: Workspace
+    ledger: Ledger
+    history: History
+
+    def call(
+        self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds = FREE
+    ) -> ToolResult:
+        """Run one call in its own session, asking nobody. Raises: IntegrityError."""
+        judge = OperatorJudge(tool.name, self.shown)
+        context = Context(
+            registry=Registry([tool]),
+            judge=judge,
+            ports=Ports(self.workspace, judge),
+            ledger=self.ledger,
+            approver=NoApprover(),
+            approvals=_NothingAsked(),
+            caller=Caller(judge.chain, new_session_id()),
+            randomness=os.urandom,
+            history=self.history,
+        )
+        return Dispatcher(context).dispatch(ToolCall(new_call_id(), tool.name, arguments), bounds)
+
+
+class _NothingAsked:
+    def asked(self, request: ApprovalRequest) -> None:
+        """Raises: InternalError."""
+        raise InternalError(f"an operator's call asked for an approval: {request.reason}")
+
+    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
+        """Raises: InternalError."""
+        raise InternalError(f"an operator's call got an answer: {approval.by}")
+
+
+def require_past_agent(project: Project, agent: str, *others: Path) -> None:
+    """Refuse a name that no agent has or had, in `others` too. Raises: UsageError, ConfigError."""
+    names = sorted({*project.agents.names(), project.default_agent})
+    paths = (*project.layout.ledger_paths().values(), *others)
+    if agent in names or _has_acted(agent, paths):
+        return
+    raise UsageError(
+        f"there is no agent {quote(agent)}, and there was none",
+        where="--agent",
+        hint=f"one of: {', '.join(names)}",
+    )
+
+
+def require_agent_of_site(site: PlaneSite, agent: str) -> None:
+    """As `require_past_agent`, also where no policy loads. Raises: UsageError, ConfigError."""
+    try:
+        project = read_project(site.root, site.environment)
+    except ConfigError:
+        if not _has_acted(agent, site.layout.ledger_paths().values()):
+            raise
+        return
+    require_past_agent(project, agent)
+
+
+def _has_acted(agent: str, ledgers: Iterable[Path]) -> bool:
+    return any(stands(path) and has_entry_of(str(path), agent) for path in ledgers)
 
 
 # A call's paths are relative to its agent's workspace, and an agent that was removed can be

@@ -1,11 +1,17 @@
-"""One agent's tools on its workspace, behind the one door."""
+"""One agent's tools on its workspace, behind the one door.
+
+Also here:
+
+- The shell of a runtime: made when its first command comes, let go with the runtime.
+"""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,11 +19,12 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
-from paddock.assembly.contents import open_blobs
 from paddock.assembly.history import (
     PlaneEarlier,
     notices_of,
+    open_blobs,
     open_history,
+    open_journal,
     open_workspace_of,
     settle_sets,
 )
@@ -33,15 +40,14 @@ from paddock.assembly.project import (
     new_session_id,
     packages_of,
 )
-from paddock.assembly.shell import LazyShell, ShellGround
-from paddock.errors import UsageError
+from paddock.errors import SandboxUnavailableError, UsageError
 from paddock.ledger.query import PlaneLedgers
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
-from paddock.policy.decide import may_ever
+from paddock.policy.decide import may_ever, names_line, shell_for
 from paddock.policy.engine import Policy
 from paddock.policy.matching import compile_permissions
 from paddock.runtime.approvals import ApprovalRequest, Approver, CallbackApprover, NoApprover
@@ -52,13 +58,143 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.prepared import Registry
 from paddock.runtime.records import Caller
 from paddock.runtime.runtime import Runtime, has_to_be_awaited
+from paddock.storage.history import History
 from paddock.tools.spec import HEADS, Ports, Tool
 from paddock.tools.toolsets import TOOLS, ListedTool
-from paddock.values.decisions import AgentChain, PlaneKind, client_kind
+from paddock.values.calls import Cancel
+from paddock.values.decisions import Action, AgentChain, Held, PlaneKind, client_kind
+from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult, Gates
-    from paddock.sandbox.values import Progress
+    from paddock.sandbox.host.host_facts import HostFacts
+    from paddock.sandbox.shell import SandboxShell
+    from paddock.sandbox.values import (
+        HeldLine,
+        OnOutput,
+        PreparedLine,
+        Progress,
+        ShellLine,
+        ShellOutcome,
+    )
+    from paddock.storage.journal import Journal
+
+
+# Nothing of the sandbox is loaded before: most calls are no commands, and a cold start
+# shows it.
+
+STAGING: Final = "staging"
+
+
+class ShellGround(Struct, frozen=True):
+    project: Project
+    agent: str
+    chain: AgentChain
+    policy: Policy
+    workspace: Workspace
+    history: History
+    progress: "Progress | None" = None
+    on_directory: Callable[[str], None] | None = None
+
+
+class LazyShell:
+    """See `paddock.tools.ports.Shell`. Safe for threads."""
+
+    def __init__(self, ground: ShellGround) -> None:
+        self._ground = ground
+        self._lock = threading.Lock()
+        self._held = ExitStack()
+        self._shell: SandboxShell | None = None
+        self._journal: Journal | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._shell = None
+        self._held.close()
+
+    def prepare(self, line: "ShellLine") -> "PreparedLine":
+        return self._open().prepare(line)
+
+    def asks_about_diff(self, prepared: "PreparedLine") -> bool:
+        return self._open().asks_about_diff(prepared)
+
+    def run(
+        self, prepared: "PreparedLine", cancel: Cancel, on_output: "OnOutput | None" = None
+    ) -> "ShellOutcome":
+        return self._open().run(prepared, cancel, on_output)
+
+    def stage(
+        self, prepared: "PreparedLine", cancel: Cancel, on_output: "OnOutput | None" = None
+    ) -> "HeldLine":
+        return self._open().stage(prepared, cancel, on_output)
+
+    def keep(self, content: bytes) -> str:
+        return self._open().keep(content)
+
+    def _open(self) -> "SandboxShell":
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the runtime was closed", hint="open the workspace anew")
+            if self._shell is None:
+                self._shell = self._make()
+            return self._shell
+
+    def _make(self) -> "SandboxShell":
+        from paddock.sandbox.changes.commit import CommitPlace  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
+            SandboxGround,
+            SandboxShell,
+        )
+
+        ground = self._ground
+        place = CommitPlace(ground.workspace, ground.history, self._open_journal, ground.policy)
+        staging = ground.project.environment.paddock_home / STAGING
+        shell = SandboxShell(
+            SandboxGround(
+                ground.chain,
+                place,
+                self._look_at_host,
+                staging,
+                ground.progress,
+                ground.on_directory,
+            )
+        )
+        self._held.callback(shell.close)
+        return shell
+
+    def _look_at_host(self) -> "HostFacts":
+        from paddock.sandbox.facts import FactsWanted, collect_facts  # noqa: PLC0415 - late on purpose
+
+        ground = self._ground
+        variables = dict(ground.project.environment.variables)
+        return collect_facts(
+            FactsWanted(ground.policy, ground.project.agents, ground.agent, variables)
+        )
+
+    def _open_journal(self) -> "Journal":
+        with self._lock:
+            if self._journal is None:
+                self._journal = self._held.enter_context(open_journal(self._ground.project))
+            return self._journal
+
+
+# Nothing of it is run.
+
+
+def held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:
+    """How far a line would be held here, as `PreparedLine.held` says it of one that runs."""
+    from paddock.sandbox.backends import choose_backend, examine_host  # noqa: PLC0415 - few ask
+
+    shell = shell_for(policy, chain, action)
+    verdicts = examine_host(project.environment.paddock_home / STAGING)
+    try:
+        word = choose_backend(verdicts, shell.enforcement).enforcement.value
+    except SandboxUnavailableError:
+        return "none"
+    is_open = shell.network == "host" and not names_line(policy, chain, action)
+    return "partial" if word == "full" and is_open else word
 
 
 def record_gate(project: Project, session_id: str, agent: str) -> None:
@@ -74,7 +210,7 @@ class LazyGates(Struct, frozen=True):
     agent: str
 
     def check(self, names: Sequence[str]) -> "tuple[GateResult, ...]":
-        from paddock.assembly.gates import check_gates_for_model  # noqa: PLC0415 - few calls ask
+        from paddock.assembly.packages import check_gates_for_model  # noqa: PLC0415 - few calls ask
 
         return check_gates_for_model(self.project, names, self.agent).results
 

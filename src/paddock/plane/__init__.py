@@ -3,7 +3,7 @@
     environment, discover        what the process was started with; the root that is worked on
     layout, json_files           the plane's paths; JSON files as typed values
     session_lock                 one session at a time
-    create, template             a plane, made once, of a project or governing itself
+    create                       a plane, made once, of a project or governing itself
     trust                        the policy in force, and whether the user has looked at it
     grants                       what it grants beyond the defaults, shown before it is trusted
     agents, agent_files          who may act, and where

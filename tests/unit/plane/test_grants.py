@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import fields
 
 from paddock.errors import ConfigError
+from paddock.plane.create import POLICY_TEMPLATE
 from paddock.plane.grants import list_grants, list_restraints, summarise
-from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import PolicyFile
 from paddock.policy.presets import presets
 from paddock.policy.settings import HookSettings, ShellSettings

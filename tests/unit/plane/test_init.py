@@ -4,10 +4,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.create import InitResult, init_project
+from paddock.plane.create import POLICY_TEMPLATE, InitResult, init_project
 from paddock.plane.discover import ProjectRoot, find_root, plane_for, register_bare_plane
 from paddock.plane.report import where_report
-from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import is_trusted, read_policy_files
 from paddock.values.decisions import PlaneKind
 

@@ -1,6 +1,6 @@
 import tomllib
 
-from paddock.plane.template import POLICY_TEMPLATE
+from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy.load import PathsTable, Scope, read_policy
 from paddock.policy.presets import built_in_paths, presets
 from paddock.policy.settings import Settings

@@ -181,7 +181,7 @@ def _unpacked(options: Options, console: Console) -> "Unpacked | None":
 
 
 def _conclude(project: "Project", done: str, options: Options, console: Console) -> int:
-    from paddock.assembly.gates import check_gates
+    from paddock.assembly.packages import check_gates
     from paddock.gates.results import PLANE_GATES, Status, results_json
 
     run = check_gates(project, PLANE_GATES)

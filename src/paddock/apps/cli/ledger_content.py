@@ -5,7 +5,7 @@ from contextlib import closing
 from paddock.apps.cli.console import EXIT_NO, Console
 from paddock.apps.cli.ledger_query import write_new_file
 from paddock.apps.cli.options import Options
-from paddock.assembly.contents import (
+from paddock.assembly.history import (
     NamedContent,
     contents_of_call,
     erase_contents,

@@ -13,7 +13,7 @@ from paddock import limits
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console
 from paddock.apps.cli.ledger import QUERY_LAST
 from paddock.apps.cli.options import Options, nearest, seconds_of
-from paddock.assembly.past_agents import require_agent_of_site
+from paddock.assembly.past import require_agent_of_site
 from paddock.assembly.project import PlaneSite
 from paddock.errors import HostError, PaddockError, UsageError
 from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page

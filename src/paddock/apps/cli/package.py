@@ -490,7 +490,7 @@ class GateCommand:
         )
 
     def run(self, options: Options, console: Console) -> int:
-        from paddock.assembly.gates import check_gates, is_governance_gone
+        from paddock.assembly.packages import check_gates, is_governance_gone
         from paddock.gates.results import results_json
 
         names = _names(options.gate)

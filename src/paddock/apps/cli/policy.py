@@ -8,7 +8,6 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import environment_of, find_project, override_of
-from paddock.assembly.policies import find_policy_files, read_candidate
 from paddock.assembly.project import (
     Project,
     chain_of_type,
@@ -17,6 +16,7 @@ from paddock.assembly.project import (
     is_yet_to_be_made,
     planned_default_chain,
 )
+from paddock.assembly.trust import find_policy_files, read_candidate
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.plane.discover import find_root
 from paddock.policy.actions import parse_action
@@ -232,7 +232,7 @@ def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
 
 def _held_here(project: Project, policy: Policy, chain: AgentChain, action: Action) -> Held:
     # It tries each backend on this host: for what is to be confined alone.
-    from paddock.assembly.shell import held_here
+    from paddock.assembly.runtimes import held_here
 
     return held_here(project, policy, chain, action)
 

@@ -10,8 +10,9 @@ from typing import Final
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console
 from paddock.apps.cli.options import Options, seconds_of
 from paddock.apps.cli.project import environment_of, find_project, override_of
-from paddock.assembly.past_agents import require_past_agent
-from paddock.assembly.policies import (
+from paddock.assembly.past import require_past_agent
+from paddock.assembly.project import chain_of_type, planned_default_chain
+from paddock.assembly.trust import (
     Candidate,
     PlanePolicies,
     built_in_candidate,
@@ -21,7 +22,6 @@ from paddock.assembly.policies import (
     own_candidate,
     read_candidate,
 )
-from paddock.assembly.project import chain_of_type, planned_default_chain
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.query import BadRow, Filter, find_decided, query
 from paddock.ledger.read import stands

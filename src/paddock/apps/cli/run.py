@@ -16,7 +16,7 @@ from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.apps.cli.console import EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project, use_project
-from paddock.assembly.past_agents import require_past_agent
+from paddock.assembly.past import require_past_agent
 from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.errors import HostError, UsageError
