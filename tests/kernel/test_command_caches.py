@@ -8,7 +8,7 @@ import pytest
 
 from paddock import limits
 from paddock.sandbox.caches import Caches
-from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+from paddock.sandbox.inside.protocol import HOST_IDS_FIRST
 from tests.support.shells import OPEN, Terminal, Yard, a_terminal, hide
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]

@@ -5,12 +5,11 @@
     sessions, cassettes    a session, also for a program; models, real and recorded
     ledgers, auditing      made, with checkpoints sent outwards; verified from outside
     collecting             what a collector is sent
-    history                what ledgers name; what was replaced, on which workspace
-    past                                 what a person asks and undoes
+    history, past          what ledgers name and what was replaced; what a person asks and undoes
     trust                  policy that is tried, and accepted
     approvals, granting    the inbox, answered; carried out, or made a rule
     agents                 who acts
-    packages, extensions                 packages, what they bring, and who looks again
+    packages, extensions   packages, and the gates that look again; what they bring
     bootstrap, bootstrap_sources         how a new plane is made, and of what
 
 Import from its modules: each command loads those that it needs, and no other.

@@ -59,7 +59,7 @@ from paddock.runtime.parked import Parked, commit_tool
 from paddock.runtime.prepared import FREE, Bounds, Registry
 from paddock.runtime.records import ALWAYS, Caller
 from paddock.sandbox.changes.parking import unpark_set
-from paddock.sandbox.strictest import strictest_git
+from paddock.sandbox.values import strictest_git
 from paddock.storage.atomic import create_file, read_file, replace_file
 from paddock.storage.locks import locked
 from paddock.text.show import quote, show_name

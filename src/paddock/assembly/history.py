@@ -1,8 +1,6 @@
 """The history of a plane, as every runtime writes it.
 
-Also here:
-
-- Contents that a plane's ledgers name: opened, found by what names them, erased.
+The contents that ledgers name are found by that name, and erased.
 """
 
 import os

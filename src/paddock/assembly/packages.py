@@ -1,8 +1,6 @@
 """The packages of a bare plane, opened to be changed, and told to whoever asks.
 
-Also here:
-
-- Running gates on a bare plane: for an operator, and for a model that asks by a tool.
+Gates look at them again: for an operator, and for a model that asks by a tool.
 """
 
 import os

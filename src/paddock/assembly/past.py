@@ -1,9 +1,6 @@
 """What a person asks of the history: what was changed, by whom, and to undo it.
 
-Also here:
-
-- Whether there is an agent of a name, or was one.
-- Calls that a person makes with a tool that no agent has: an undo, the commit of kept changes.
+Undo and the commit of kept changes are calls of a person with a tool that no agent has.
 """
 
 import os

@@ -1,8 +1,6 @@
 """One agent's tools on its workspace, behind the one door.
 
-Also here:
-
-- The shell of a runtime: made when its first command comes, let go with the runtime.
+Its shell is made when its first command comes, and let go with it.
 """
 
 import os

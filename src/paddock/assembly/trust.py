@@ -1,8 +1,6 @@
 """Looking at what a project or bare plane brings, and trusting exactly what was shown.
 
-Also here:
-
-- Policies that are asked "what if": a file in place of the one in force, or beside another.
+A policy can be tried first: a file in place of the one in force, or beside another.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 """Making a plane, of a project or governing itself: once, whole and durably.
 
-Also here:
-
-- The policy files that `paddock init` writes: the defaults, said aloud.
+Also the policy files that `paddock init` writes: the defaults, said aloud.
 """
 
 import os

@@ -2,16 +2,16 @@
 
     values                    what is asked of a shell, and what came of it
     host/ facts               what a plan must know of this host
-    plan hidden strictest     policy and facts → a plan
-    git_config tracked_view   what a command has of git on the host; tracked closed files
-    backends canary remedies  what works here, by trying
-    stage staging area launcher git_layer   the backend that stages, with overlays
-    claims caches             directories that go away with whoever made them; one that stays
+    plan hidden               policy and facts → a plan
+    git_config git_layer      what a command has of git on the host; tracked closed files
+    backends canary           what works here, by trying, and what to do where it does not
+    stage staging launcher    the backend that stages, with overlays
+    area caches               directories that go away with whoever made them; one that stays
     landlock                  the backend for hosts without user namespaces
     inside/                   what runs in the sandbox, alone with kernel/
-    conversation capture spooling           from a command's start to its end
+    conversation              a command from its start to its end
     changes/ git/             what it changed: judged, settled, committed, kept
-    streams telling shell     what is told of it; one agent's shell
+    streams telling shell     its output; what is told of it; one agent's shell
 
 The command is anybody's and runs with the user's rights until the kernel says otherwise. Each
 module names its dangers under `# Threat:`; what is not covered is in docs/threat-model.md.

@@ -20,19 +20,22 @@ from paddock.kernel.landlock import landlock_abi
 from paddock.policy.engine import load_policy
 from paddock.policy.presets import RARELY_CONFINED
 from paddock.policy.settings import SYSTEM_READ, EnforcementMode
+from paddock.sandbox.area import claimed
 from paddock.sandbox.canary import BACKEND as STAGE
 from paddock.sandbox.canary import (
     Canary,
     CanaryGround,
+    Step,
+    Symptom,
     canary_plan,
     expect_an_end,
+    explain,
     failed_now,
     is_passing,
     read_switches,
     try_stage,
     try_workspace,
 )
-from paddock.sandbox.claims import claimed
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import Resolver, is_covered, topmost
@@ -40,7 +43,6 @@ from paddock.sandbox.landlock import BACKEND, HeldEnd, LandlockArea, Workplace, 
 from paddock.sandbox.landlock import BACKEND as LANDLOCK
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import ReadJudge, WriteJudge
-from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.values import BackendVerdict, CommandRequest, Ending, Enforced, Enforcement
 from paddock.storage.atomic import held_open
 from paddock.values.decisions import Agent

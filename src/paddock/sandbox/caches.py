@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.sandbox.inside.stages import HOST_IDS_FIRST, remove_tree
+from paddock.sandbox.inside.protocol import HOST_IDS_FIRST, remove_tree
 from paddock.storage.atomic import held_open, host_errors
 from paddock.storage.locks import shared, try_locked
 

@@ -24,7 +24,7 @@ from paddock.sandbox.host.host_facts import (
 )
 from paddock.sandbox.host.toolchains import find_toolchains
 from paddock.sandbox.plan import SECRET_PLACES, at_home
-from paddock.sandbox.strictest import shells_of
+from paddock.sandbox.values import shells_of
 
 _LISTED_MAX: Final = 2_000
 """Names in a directory that holds a closed place; with more it is left out whole."""

@@ -25,10 +25,10 @@ from msgspec import Struct
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
-from paddock.sandbox.claims import claimed
+from paddock.sandbox.area import claimed
 from paddock.sandbox.conversation import NOBODY, CommandConversation, Observed
 from paddock.sandbox.git_config import private_files
-from paddock.sandbox.inside.orders import UNHELD
+from paddock.sandbox.inside.protocol import UNHELD
 from paddock.sandbox.plan import Closing, NameJudge
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, Enforcement, SandboxPlan
 from paddock.storage.atomic import held_open, host_error

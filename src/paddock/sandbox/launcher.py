@@ -23,8 +23,7 @@ from paddock.sandbox.area import Overlaid
 from paddock.sandbox.conversation import HOME, NOBODY, CommandConversation, Observed
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.host.host_facts import is_covered
-from paddock.sandbox.inside.orders import Base
-from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
+from paddock.sandbox.inside.protocol import HOST_IDS_FIRST, ROOT_MODE, Base
 from paddock.sandbox.stage import Identity, Recipe, RunningLauncher, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.storage.atomic import host_error

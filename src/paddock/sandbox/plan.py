@@ -35,8 +35,7 @@ from paddock.sandbox.host.host_facts import (
     is_led_by,
     topmost,
 )
-from paddock.sandbox.strictest import strictest_shell
-from paddock.sandbox.values import SandboxPlan
+from paddock.sandbox.values import SandboxPlan, strictest_shell
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Outcome
 from paddock.values.entries import digest_of

@@ -27,10 +27,10 @@ from paddock.sandbox.changes.commit import CommitPlace
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.conversation import Observed
-from paddock.sandbox.git_layer import GitRoom
+from paddock.sandbox.git_layer import GitRoom, ShownNames, TrackedView
 from paddock.sandbox.hidden import Moments, NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
-from paddock.sandbox.inside.orders import ENDED_IN
+from paddock.sandbox.inside.protocol import ENDED_IN
 from paddock.sandbox.landlock import HeldEnd, LandlockArea, Workplace, run_landlocked, run_unheld
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.plan import (
@@ -41,9 +41,8 @@ from paddock.sandbox.plan import (
     find_interpreter,
     plan_digest,
 )
-from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import KeptChanges, Room, StagedCommand, run_staged
-from paddock.sandbox.strictest import line_network
+from paddock.sandbox.streams import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.telling import (
     UNSIGNED,
     FenceWords,
@@ -52,7 +51,6 @@ from paddock.sandbox.telling import (
     with_kept,
     with_shown,
 )
-from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import (
     CommandRequest,
     Ending,
@@ -63,6 +61,7 @@ from paddock.sandbox.values import (
     ShellLine,
     ShellOutcome,
     WaitingChanges,
+    line_network,
 )
 from paddock.storage.atomic import host_error
 from paddock.text.show import quote

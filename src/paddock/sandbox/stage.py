@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from paddock.errors import HostError
 from paddock.sandbox.area import StagingArea
-from paddock.sandbox.inside.orders import Base
-from paddock.sandbox.inside.stages import GIT, WORKSPACE
+from paddock.sandbox.inside.protocol import GIT, WORKSPACE, Base
 
 _PROGRAM: Final = str(Path(__file__).with_name("inside") / "main.py")
 _STOP_WAIT_S: Final = 10.0

@@ -28,10 +28,9 @@ from paddock.sandbox.changes.differences import (
     OpenLayers,
     find_differences,
 )
-from paddock.sandbox.changes.diffing import ShownDiff, show_settled
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.losing import find_excess
-from paddock.sandbox.changes.parking import park_set
+from paddock.sandbox.changes.parking import ShownDiff, park_set, show_settled
 from paddock.sandbox.changes.settling import (
     LandingTerms,
     Settled,
@@ -41,11 +40,17 @@ from paddock.sandbox.changes.settling import (
 )
 from paddock.sandbox.changes.upper import Look, read_changes
 from paddock.sandbox.conversation import ConfinementError, Observed
-from paddock.sandbox.git_layer import GitRoom, OpenedGit
+from paddock.sandbox.git_layer import (
+    GitRoom,
+    OpenedGit,
+    ShownNames,
+    TrackedFiles,
+    TrackedView,
+    differing,
+)
 from paddock.sandbox.hidden import Moments, NameIndex, Survey
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.stage import StageDirectories
-from paddock.sandbox.tracked_view import ShownNames, TrackedFiles, TrackedView, differing
 from paddock.sandbox.values import CommandEnd, CommandRequest, RefusedChange
 from paddock.storage.atomic import host_error
 from paddock.values.calls import Json

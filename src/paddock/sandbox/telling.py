@@ -15,9 +15,9 @@ from paddock.policy.places import BUILT_IN
 from paddock.policy.profiles import written_path
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.changes.settling import written_bytes
-from paddock.sandbox.spooling import Streams
+from paddock.sandbox.git_layer import ShownNames
 from paddock.sandbox.staging import KeptChanges
-from paddock.sandbox.tracked_view import ShownNames
+from paddock.sandbox.streams import Streams
 from paddock.sandbox.values import (
     CommandEnd,
     CommandRequest,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.sandbox.capture import Capture, Spool
+from paddock.sandbox.conversation import Capture, Spool
 from paddock.sandbox.values import Captured
 
 

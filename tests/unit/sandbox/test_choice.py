@@ -6,7 +6,7 @@ import pytest
 
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.backends import NOTHING_IS_HELD, choose_backend
-from paddock.sandbox.remedies import HostSwitches, RemedyExplanation, Step, Symptom, explain
+from paddock.sandbox.canary import HostSwitches, RemedyExplanation, Step, Symptom, explain
 from paddock.sandbox.values import BackendVerdict, Enforced, Enforcement
 
 STAGE = BackendVerdict("stage", Enforcement.FULL)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.sandbox.inside.orders import EXITED, MEMORY, Base, CommandReport, Start
+from paddock.sandbox.inside.protocol import EXITED, MEMORY, Base, CommandReport, Start
 
 items = st.binary(max_size=30).map(lambda text: text.replace(b"\0", b""))
 lists = st.lists(items, max_size=5)

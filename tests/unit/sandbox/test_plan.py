@@ -22,8 +22,7 @@ from paddock.sandbox.host.host_facts import (
     topmost,
 )
 from paddock.sandbox.plan import compile_plan, plan_digest, plan_json
-from paddock.sandbox.strictest import line_network
-from paddock.sandbox.values import GitConfig, SandboxPlan
+from paddock.sandbox.values import GitConfig, SandboxPlan, line_network
 from paddock.values.decisions import Agent
 
 MAIN = (Agent("main", "standard"),)

@@ -5,9 +5,8 @@
     judging, settling       each entry by the policy of the file tools; then all of them together
     units                   a repository's changes land together, or none of them does
     losing                  how much of what was there it would change or take away
-    diffing                 the same as a diff, for whoever is asked
+    parking                 the same as a diff, for whoever is asked; kept for an answer, as data
     commit                  one set of changes lands, or nothing does
-    parking                 a set that is kept for an answer, as data
 
 The command chose every name, type and mode; the workspace changes meanwhile. So a layer is read
 by descriptors and never followed, and what was compared is compared again as it lands.

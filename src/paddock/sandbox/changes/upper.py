@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from paddock import limits
 from paddock.errors import HostError
 from paddock.kernel.files import RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV, OpenHow
-from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
+from paddock.sandbox.inside.protocol import HOST_IDS_COUNT, HOST_IDS_FIRST
 from paddock.storage.atomic import held_open, host_error
 from paddock.workspace.resolve import READ_DIRECTORY, Beside, Resolution, detect_resolution
 

@@ -17,9 +17,8 @@ import stat
 import struct
 
 from paddock.kernel import mounts, processes, seccomp
-from paddock.sandbox.inside.orders import Base
-from paddock.sandbox.inside.serving import limit_processor_time
-from paddock.sandbox.inside.stages import GIT, WORKSPACE
+from paddock.sandbox.inside.init import limit_processor_time
+from paddock.sandbox.inside.protocol import GIT, WORKSPACE, Base
 
 SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 

@@ -22,18 +22,21 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
         sys.modules[_name].__path__ = [_path]
 
 from paddock.kernel import mounts, processes, seccomp  # noqa: E402 - after the path
-from paddock.sandbox.inside import confine, stages  # noqa: E402 - after the path
+from paddock.sandbox.inside import confine, protocol  # noqa: E402 - after the path
 from paddock.sandbox.inside.confine import Layers, detach_layers  # noqa: E402 - after the path
-from paddock.sandbox.inside.first import First  # noqa: E402 - after the path
-from paddock.sandbox.inside.orders import NOT_CONFINED, Base, CommandReport  # noqa: E402 - after the path
-from paddock.sandbox.inside.serving import KILL_SIGNAL, send_report  # noqa: E402 - after the path
+from paddock.sandbox.inside.init import (  # noqa: E402 - after the path
+    KILL_SIGNAL,
+    First,
+    send_report,
+)
+from paddock.sandbox.inside.protocol import NOT_CONFINED, Base, CommandReport  # noqa: E402 - after the path
 
 _DESCRIPTORS_MAX = 8
 _ORDER_BYTES_MAX = 256
 _DROP = b"drop "
 _INTERRUPT_SIGNAL = 2
 _DESCRIPTOR_LAST = 0x7FFFFFFF
-_MAPS = b"0 %d %d" % (stages.HOST_IDS_FIRST, stages.HOST_IDS_COUNT)
+_MAPS = b"0 %d %d" % (protocol.HOST_IDS_FIRST, protocol.HOST_IDS_COUNT)
 _NAMESPACES = (
     mounts.NEW_USER
     | mounts.NEW_MOUNTS
@@ -114,7 +117,7 @@ class Loop:
         return True
 
     def _drop(self, area: int, name: bytes) -> None:
-        if name.startswith(stages.HIDDEN_PREFIX) and self._sandboxes:
+        if name.startswith(protocol.HIDDEN_PREFIX) and self._sandboxes:
             # Threat: a command that has not ended yet, though it will, would see the names.
             self._later.append((set(self._sandboxes), area, name))
         else:
@@ -128,7 +131,7 @@ class Loop:
                 # Whoever ends a launcher by force removes the whole area, and must be alone.
                 processes.set_death_signal(KILL_SIGNAL)
                 os.close(self._life_kept)
-                stages.remove_tree(area, os.fsdecode(name))
+                protocol.remove_tree(area, os.fsdecode(name))
             finally:
                 processes.end_process(0)
         os.close(area)
@@ -142,7 +145,7 @@ class Loop:
         )
         as_root = os.geteuid() == 0
         name = os.path.basename(base.stage)
-        stage = stages.make_stage(area, name, workspace, git, as_root=as_root)
+        stage = protocol.make_stage(area, name, workspace, git, as_root=as_root)
         layers = Layers(workspace, stage, hidden, git, git_shown)
         try:
             if as_root:
