@@ -105,7 +105,7 @@ class SyncedWhenWritten(LedgerFile):
 
 def open_ledger(path: str, disk: Disk | None = None) -> LedgerFile:
     kind = SyncedWhenWritten if isinstance(disk, SyncInsideLock) else LedgerFile
-    return kind.open(path, create=GENESIS, clock=time.time, randomness=os.urandom, disk=disk)
+    return kind(path, create=GENESIS, clock=time.time, randomness=os.urandom, disk=disk)
 
 
 def per_call_us(ledger: LedgerFile, entries: list[Entry], calls: int) -> float:

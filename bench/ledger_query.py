@@ -77,7 +77,7 @@ def make_entry(number: int) -> Entry:
 
 
 def open_ledger(path: str) -> LedgerFile:
-    return LedgerFile.open(path, create=GENESIS, clock=time.time, randomness=os.urandom)
+    return LedgerFile(path, create=GENESIS, clock=time.time, randomness=os.urandom)
 
 
 def write_ledger(path: str, entries: int) -> float:

@@ -59,7 +59,7 @@ def make(folder: Path, entries: int) -> tuple[str, KeySigner]:
     verifier = create_key(str(key), ORIGIN, os.urandom).verifier
     path = str(folder / "ho1m.jsonl")
     genesis = Genesis(ORIGIN, "HO1", str(verifier))
-    ledger = LedgerFile.open(path, create=genesis, clock=time.time, randomness=os.urandom)
+    ledger = LedgerFile(path, create=genesis, clock=time.time, randomness=os.urandom)
     written = 1
     while written < entries:
         batch = [each for number in range(BATCH // 2) for each in call(written + number)]

@@ -100,7 +100,7 @@ def main() -> int:
         file.parent.mkdir(parents=True)
         file.write_text("x")
         genesis = Genesis("bench/ho1m", "HO1", str(make_key("bench/ho1m", os.urandom(32)).verifier))
-        ledger = LedgerFile.open(
+        ledger = LedgerFile(
             f"{directory}/ho1m.jsonl", create=genesis, clock=time.time, randomness=os.urandom
         )
         workspace = Workspace.open(str(root))

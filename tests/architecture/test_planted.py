@@ -43,9 +43,9 @@ LAYERS = (
         "paddock.text.p_files -> pathlib",
     ),
     Plant(
-        "ledger/format/encoding.py",
+        "ledger/format/lines.py",
         "import secrets\n",
-        "paddock.ledger.format.encoding -> secrets",
+        "paddock.ledger.format.lines -> secrets",
     ),
     Plant(
         "tools/p_up.py",

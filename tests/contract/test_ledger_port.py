@@ -9,8 +9,7 @@ import pytest
 from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.checkpoint import USUAL_PACE, AutoCheckpoint
-from paddock.ledger.format.encoding import EntryRefusedError
-from paddock.ledger.format.lines import parse_line
+from paddock.ledger.format.lines import EntryRefusedError, parse_line
 from paddock.ledger.ports import Ledger
 from paddock.ledger.verify import verify
 from paddock.testing.memory_ledger import MemoryLedger

@@ -42,7 +42,7 @@ class Carried:
 
 
 def open_kept(sealed: Sealed, anchor: DirectoryAnchor) -> LedgerFile:
-    ledger = LedgerFile.open(
+    ledger = LedgerFile(
         sealed.path,
         create=None,
         clock=time.time,

@@ -156,7 +156,7 @@ def make_governance(bench: Bench) -> None:
     """The ledger that every plane has, besides the one of its packages."""
     path = bench.layout.ledger_paths()["governance"]
     genesis = Genesis("test/governance", "HOT", str(KEY.verifier))
-    LedgerFile.open(str(path), create=genesis, clock=time.time, randomness=os.urandom).close()
+    LedgerFile(str(path), create=genesis, clock=time.time, randomness=os.urandom).close()
 
 
 def require_gates(bench: Bench) -> None:

@@ -11,9 +11,8 @@ from paddock.apps.hook.early import entry_of
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.records import LeanRecord, encode_record
 from paddock.ledger.format import line as lines
-from paddock.ledger.format.encoding import EntryRefusedError, encode_body
 from paddock.ledger.format.line import chain_line, format_id, format_timestamp
-from paddock.ledger.format.lines import StoredEntry, inspect_line
+from paddock.ledger.format.lines import EntryRefusedError, StoredEntry, encode_body, inspect_line
 from paddock.ledger.tail import Mark, encode_mark, find_pair
 
 texts = st.text(max_size=20)

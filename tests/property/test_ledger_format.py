@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.errors import LedgerDamagedError, PaddockError
-from paddock.ledger.format.encoding import EntryRefusedError, encode_body
 from paddock.ledger.format.line import chain_line, encode_text
-from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format.lines import (
+    BadLine,
+    EntryRefusedError,
+    StoredEntry,
+    encode_body,
+    inspect_line,
+)
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.values.entries import Entry, Shared

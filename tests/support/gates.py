@@ -168,7 +168,7 @@ def open_ledger(layout: PlaneLayout, name: str) -> LedgerFile:
     path = layout.ledger_paths()[name]
     genesis = Genesis(f"test/{name}", path.parent.parent.name, str(KEY.verifier))
     create = None if path.exists() else genesis
-    return LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
+    return LedgerFile(str(path), create=create, clock=time.time, randomness=os.urandom)
 
 
 class Plane(Struct, dict=True):

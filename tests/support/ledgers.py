@@ -71,7 +71,7 @@ def open_ledger(
     segment_bytes: int = limits.ledger_segment_bytes,
 ) -> LedgerFile:
     """The ledger at a path, made if there is none; closed after the test."""
-    ledger = LedgerFile.open(
+    ledger = LedgerFile(
         os.fspath(path),
         create=create,
         clock=clock,

@@ -238,7 +238,7 @@ class _Ledger(Struct, frozen=True, dict=True):
         path = self.layout.ledger_paths()["packages"]
         genesis = Genesis("test/packages", "HOT", str(KEY.verifier))
         create = None if path.exists() else genesis
-        return LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
+        return LedgerFile(str(path), create=create, clock=time.time, randomness=os.urandom)
 
 
 def require_whole(bench: Bench) -> None:

@@ -168,7 +168,7 @@ def open_plane_ledger(
     with host_errors("looking for", path):
         is_there = path.exists()
     create = None if is_there else _genesis(layout, environment, name)
-    ledger = LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
+    ledger = LedgerFile(str(path), create=create, clock=time.time, randomness=os.urandom)
     ledger.keeper = _keeper(layout, environment, name, pace)
     return ledger
 

@@ -28,7 +28,7 @@ from paddock.ledger.format.line import PREV_OF_GENESIS, leaf_hash
 from paddock.ledger.format.lines import BadLine, VerifierKey, inspect_line, parse_genesis
 from paddock.ledger.format.merkle import Growing
 from paddock.ledger.format.notes import NoteError, SignedCheckpoint, open_note
-from paddock.ledger.read import LedgerReader, read_first, whole_lines
+from paddock.ledger.read import LedgerReader
 from paddock.ledger.tree import checkpoints_folder, read_notes
 
 _Found = TypeVar("_Found")
@@ -161,7 +161,7 @@ def find_newest_checkpoint(path: Path) -> SignedCheckpoint | None:
 
 def read_key(path: Path) -> VerifierKey:
     with LedgerReader(str(path)) as reader:
-        return VerifierKey.parse(read_first(reader).public_key)
+        return VerifierKey.parse(reader.genesis().public_key)
 
 
 def _read_edge(path: Path, stop: int) -> tuple[bytes, ...]:
@@ -172,7 +172,7 @@ def _read_edge(path: Path, stop: int) -> tuple[bytes, ...]:
     """
     growing = Growing()
     with LedgerReader(str(path)) as reader:
-        for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+        for _, lines in reader.lines():
             wanted = lines[: stop - growing.size]
             growing.extend([bytes.fromhex(leaf_hash(line)) for line in wanted])
             if growing.size == stop:
@@ -183,7 +183,7 @@ def _read_edge(path: Path, stop: int) -> tuple[bytes, ...]:
 def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes]:
     part, size, at, sent = list[bytes](), 0, 0, 0
     with LedgerReader(str(path)) as reader:
-        for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+        for _, lines in reader.lines():
             wanted = lines[max(0, start - at) : max(0, stop - at)]
             at += len(lines)
             for line in wanted:

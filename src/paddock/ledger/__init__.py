@@ -2,10 +2,10 @@
 
     format/        PURE  the bytes of a line, the tree over them, signed notes
     ports.py       what the runtime asks of a ledger
-    tail.py        marks of its end, lines put behind it, and the whole append of the hook
-    segments.py    its files, and how it goes on in another one
-    head.py        the head file when open, the locks of writers, the space they keep
-    recovery.py    open and make its files, put a torn end aside
+    tail.py        the head file and its marks, lines put behind them, the whole append of the hook
+    segments.py    where its files are, and the one text that they make
+    head.py        make the head file whole, the locks of writers, the space they keep
+    recovery.py    open, make and rotate its files, put a torn end aside
     append.py      LedgerFile: append by many processes and threads
     read.py        readers; they take no lock
     query.py       questions, from the lines or from index.py (SQLite beside the ledger)

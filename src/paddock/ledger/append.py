@@ -21,17 +21,15 @@ who has the file open; the durable mark is poisoned for those who open it later,
 machine starts anew and the file is what the disk has kept.
 """
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerFullError
-from paddock.ledger.format.encoding import EntryRefusedError, encode_body
-from paddock.ledger.format.line import ID_BYTES, chain_tail, format_id, format_timestamp
-from paddock.ledger.format.lines import Genesis
+from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
+from paddock.ledger.format.lines import EntryRefusedError, Genesis, encode_body
 from paddock.ledger.head import HeldReservation, Waiting
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.ledger.recovery import (
@@ -44,22 +42,19 @@ from paddock.ledger.recovery import (
     verify_marks,
 )
 from paddock.ledger.segments import LedgerPaths, Segment, failing, is_full
-from paddock.ledger.tail import HeadPage, Mark, is_poisoned, put_lines, read_boot
+from paddock.ledger.tail import HeadPage, Mark, chain, is_poisoned, put_lines, read_boot
 from paddock.storage.disk import Disk
+from paddock.storage.locks import call_after_fork
 from paddock.values.entries import Entry
 
 if TYPE_CHECKING:
+    from paddock.ledger.checkpoint import AutoCheckpoint
     from paddock.ledger.format.notes import SignedCheckpoint
 
+_HEAD_FAILS: Final = "the ledger's head file cannot be written"
 _HINT: Final = (
     "look at the disk; after a restart of the machine the ledger goes on from what it has kept"
 )
-
-
-class CheckpointKeeper(Protocol):
-    def appended(self, head: Head, entries: Sequence[Entry]) -> None: ...
-    def seal(self) -> "SignedCheckpoint": ...
-    def close(self) -> None: ...
 
 
 class LedgerFile:
@@ -67,32 +62,6 @@ class LedgerFile:
 
     def __init__(
         self,
-        paths: LedgerPaths,
-        files: LedgerFiles,
-        *,
-        clock: Callable[[], float],
-        randomness: Callable[[int], bytes],
-        waiting: Waiting,
-        segment_bytes: int,
-        boot: bytes,
-    ) -> None:
-        self._segment_bytes = segment_bytes
-        self._paths = paths
-        self._files: LedgerFiles | None = files
-        self._disk = files.disk
-        self._clock = clock
-        self._randomness = randomness
-        self._waiting = waiting
-        self._boot = boot
-        self._is_closed = False
-        self._reopening = threading.Lock()
-        self.genesis = files.genesis
-        self.keeper: CheckpointKeeper | None = None
-        _open_ledgers.add(self)
-
-    @classmethod
-    def open(
-        cls,
         path: str,
         *,
         create: Genesis | None,
@@ -102,7 +71,7 @@ class LedgerFile:
         waiting: Waiting | None = None,
         segment_bytes: int = limits.ledger_segment_bytes,
         boot: bytes | None = None,
-    ) -> Self:
+    ) -> None:
         """Open a ledger, its torn end recovered; make it from `create` where there is none.
 
         `clock` gives seconds since 1970, `randomness` so many random bytes. A ledger that is there
@@ -112,28 +81,26 @@ class LedgerFile:
             HostError: no ledger and no `create`; a network file system; an unknown format.
             LedgerDamagedError, LedgerBusyError, LedgerFullError.
         """
-        disk, waiting, paths = disk or Disk(), waiting or Waiting(), LedgerPaths(path)
-        first_body = None
-        if create is not None:
-            first_body = encode_body(
-                create.entry(), format_id(randomness(ID_BYTES)), format_timestamp(clock())
-            )
-        files = open_files(disk, paths, waiting, first_body)
-        ledger = cls(
-            paths,
-            files,
-            clock=clock,
-            randomness=randomness,
-            waiting=waiting,
-            segment_bytes=segment_bytes,
-            boot=read_boot() if boot is None else boot,
-        )
+        self._paths = LedgerPaths(path)
+        self._disk = disk or Disk()
+        self._waiting = waiting or Waiting()
+        self._clock = clock
+        self._randomness = randomness
+        self._segment_bytes = segment_bytes
+        self._boot = read_boot() if boot is None else boot
+        self._is_closed = False
+        self._reopening = threading.Lock()
+        self.keeper: AutoCheckpoint | None = None
+        first_body = None if create is None else self._encode([create.entry()])[1][0]
+        files = open_files(self._disk, self._paths, self._waiting, first_body)
+        self._files: LedgerFiles | None = files
+        self.genesis = files.genesis
+        call_after_fork(self, LedgerFile._forget_files)
         try:
-            ledger._settle_at_open(files)
+            self._settle_at_open(files)
         except BaseException:
-            ledger.close()
+            self.close()
             raise
-        return ledger
 
     @property
     def path(self) -> str:
@@ -142,7 +109,8 @@ class LedgerFile:
     @property
     def is_poisoned(self) -> bool:
         files = self._live()
-        return self._is_poisoned_by(files, files.head.read().durable)
+        with failing("the ledger cannot be read", self.path):
+            return files.is_poisoned or is_poisoned(files.head.read().durable, self._boot)
 
     @property
     def head(self) -> Head:
@@ -159,9 +127,9 @@ class LedgerFile:
     ) -> "PendingEntries":
         files = self._live()
         ids, bodies = self._encode(entries)
-        with files.lock.held(), failing("the ledger cannot be written", self.path):
+        with files.lock, failing("the ledger cannot be written", self.path):
             after = self._append(files, self._newest(files), bodies, reservation)
-            segment = files.active.current
+            segment = files.segment
         if reservation is not None:
             reservation.release()
         return PendingEntries(self, tuple(ids), after, segment, entries)
@@ -197,27 +165,30 @@ class LedgerFile:
         self._sync(files, mark, segment)
         # Threat: a copy was put in our place, and what others append to it is not synced by us.
         files.verify_in_place(segment)
-        durable = files.head.read().durable
+        with failing(_HEAD_FAILS, self.path):
+            durable, _ = files.head.read_durable()
+            if durable is None or durable.offset_bytes < mark.offset_bytes:
+                with files.commit_lock:
+                    files.is_poisoned |= not files.head.raise_durable(mark, self._boot)
         self._verify_not_poisoned(files, durable)
-        if durable is None or durable.offset_bytes < mark.offset_bytes:
-            self._raise_durable(files, mark)
 
     def settle(self) -> None:
         """Return when all that anybody has written so far is durable, and in its place."""
         self.commit(*self.look())
 
-    def forget_files(self) -> None:
+    def _forget_files(self) -> None:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
         files, self._files = self._files, None
         self._reopening = threading.Lock()
         if files is not None:
+            files.ballast.after_fork()
             files.close()
 
     def look(self) -> tuple[Mark, Segment]:
         """The newest mark, durable or not, and the segment that it stands in."""
         files = self._live()
-        with files.lock.held(), failing("the ledger cannot be read", self.path):
-            return self._newest(files), files.active.current
+        with files.lock, failing("the ledger cannot be read", self.path):
+            return self._newest(files), files.segment
 
     def _live(self) -> LedgerFiles:
         files = self._files
@@ -247,10 +218,10 @@ class LedgerFile:
         page = files.head.read()
         newest, durable = page.newest, page.durable
         self._verify_not_poisoned(files, durable)
-        if page.base != files.active.current.base:
+        if page.base != files.segment.base:
             # Another process has sealed the segment that is open here.
             self._verify_marks(files, page)
-        segment = files.active.current
+        segment = files.segment
         if (
             newest is None
             or durable is None
@@ -270,66 +241,54 @@ class LedgerFile:
         reservation: Reservation | None = None,
     ) -> Mark:
         """Chain, write, mark. The append lock is held."""
-        size = sum(
-            len(body) + len(chain_tail(seq, before.leaf)) + 1
-            for seq, body in enumerate(bodies, before.entries)
-        )
-        if before.offset_bytes + size > files.active.current.base + self._segment_bytes:
+        lines, after = chain(before, bodies)
+        if after.offset_bytes > files.segment.base + self._segment_bytes:
             self._rotate(files, before)
-        with failing("the ledger cannot be written", self.path):
-            try:
-                after = self._put(files, before, bodies)
-            except OSError as fault:
-                held = reservation if isinstance(reservation, HeldReservation) else None
-                if not is_full(fault) or held is None or not held.release_to_disk():
-                    raise
-                after = self._put(files, before, bodies)
+        segment = files.segment
+        put = (segment.descriptor, files.head, before.offset_bytes - segment.base, lines, after)
+        try:
+            put_lines(self._disk, *put)
+        except OSError as fault:
+            held = reservation if isinstance(reservation, HeldReservation) else None
+            if not is_full(fault) or held is None or not held.release_to_disk():
+                raise
+            put_lines(self._disk, *put)
         files.written_bytes = after.offset_bytes
         # Where what was synced has been cut off since, what stands there now was not.
         files.synced_bytes = min(files.synced_bytes, before.offset_bytes)
         return after
 
-    def _put(self, files: LedgerFiles, before: Mark, bodies: Sequence[bytes]) -> Mark:
-        file, head = files.active.current, files.head.descriptor
-        return put_lines(self._disk, file.descriptor, head, file.base, before, bodies)
-
     def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
         """Go on in a new segment, unless this one is empty. The append lock is held."""
-        if newest.offset_bytes == files.active.current.base:
+        if newest.offset_bytes == files.segment.base:
             return
         # In any case, as nothing in this file is synced any more.
         files.synced_bytes = 0
         try:
-            self.commit(newest, files.active.current)
-            with files.syncing:
-                files.active.rotate(files.head, newest.offset_bytes)
-        except LedgerFullError:
-            self._follow(files)
-        except OSError as fault:
-            if not is_full(fault):
+            self.commit(newest, files.segment)
+            files.rotate(newest.offset_bytes)
+        except (LedgerFullError, OSError) as fault:
+            if isinstance(fault, OSError) and not is_full(fault):
                 raise
             # Where the disk is full, an entry in a segment that is too long beats no entry.
-            self._follow(files)
-
-    def _follow(self, files: LedgerFiles) -> None:
-        """Open what is the newest segment by now. The append lock is held."""
-        with files.syncing:
-            files.active.follow(files.head)
+            files.follow()
 
     def _sync(self, files: LedgerFiles, mark: Mark, segment: Segment) -> None:
         with files.syncing:
             self._verify_not_poisoned(files, None)
-            if segment.identity != files.active.current.identity:
+            if segment.identity != files.segment.identity:
                 # Sealed since, and synced before that: the place has to show it.
-                files.active.verify_sealed(segment)
+                files.verify_sealed(segment)
                 return
             if mark.offset_bytes <= files.synced_bytes:
                 return
             reached = max(files.written_bytes, mark.offset_bytes)
             try:
-                self._disk.fdatasync(files.active.current.descriptor)
+                self._disk.fdatasync(files.segment.descriptor)
             except OSError as fault:
-                self._poison(files)
+                files.is_poisoned = True
+                with files.commit_lock, failing(_HEAD_FAILS, self.path):
+                    files.head.poison(self._boot)
                 raise HostError(
                     f"the disk failed to store ledger entries: {fault.strerror}",
                     where=ascii(self.path),
@@ -337,21 +296,8 @@ class LedgerFile:
                 ) from fault
             files.synced_bytes = reached
 
-    def _raise_durable(self, files: LedgerFiles, mark: Mark) -> None:
-        with files.commit_lock.held():
-            files.is_poisoned |= not files.head.raise_durable(mark, self._boot)
-        self._verify_not_poisoned(files, None)
-
-    def _poison(self, files: LedgerFiles) -> None:
-        files.is_poisoned = True
-        with files.commit_lock.held():
-            files.head.poison(self._boot)
-
-    def _is_poisoned_by(self, files: LedgerFiles, durable: Mark | None) -> bool:
-        return files.is_poisoned or is_poisoned(durable, self._boot)
-
     def _verify_not_poisoned(self, files: LedgerFiles, durable: Mark | None) -> None:
-        if self._is_poisoned_by(files, durable):
+        if files.is_poisoned or is_poisoned(durable, self._boot):
             raise HostError(
                 "the disk failed to store ledger entries; nothing is acknowledged any more",
                 where=ascii(self.path),
@@ -361,15 +307,12 @@ class LedgerFile:
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
         """Find the end, put a torn tail aside, record that, sync. The append lock is held."""
         files.verify_beside()  # or it may be on its way, by a holder of another lock
-        text = files.active.text()
-        try:
-            tail = find_tail(text, page, self._boot, self.path)
-        finally:
-            text.close()
-        if tail.torn_bytes:
-            quarantine(self._disk, files.active.current, self._paths, tail)
-        files.head.store_newest(tail.mark)
-        return self._report(files, tail.mark)
+        with closing(files.text()) as text:
+            end, size = find_tail(text, page, self._boot, self.path)
+        if size > end.offset_bytes:
+            quarantine(self._disk, files.segment, self._paths, end, size)
+        files.head.store_newest(end)
+        return self._report(files, end)
 
     def _report(self, files: LedgerFiles, mark: Mark) -> Mark:
         pieces = list_pending(self._disk, self._paths)
@@ -378,25 +321,22 @@ class LedgerFile:
             mark = self._append(files, mark, bodies)
         # What was synced before may have been cut off, or was never written by us.
         files.synced_bytes = 0
-        self.commit(mark, files.active.current)
+        self.commit(mark, files.segment)
         if pieces:
             mark_reported(self._disk, self._paths, pieces)
         return mark
 
     def _verify_marks(self, files: LedgerFiles, page: HeadPage) -> None:
         """Compare the marks with the segments that there are by now. The append lock is held."""
-        if page.base != files.active.current.base:
-            self._follow(files)
-        text = files.active.text()
-        try:
+        if page.base != files.segment.base:
+            files.follow()
+        with closing(files.text()) as text:
             verify_marks(text, page, self._boot, self.path)
-        finally:
-            text.close()
 
     def _settle_at_open(self, files: LedgerFiles) -> None:
-        with files.lock.held(), failing("the ledger cannot be opened", self.path):
+        with files.lock, failing("the ledger cannot be opened", self.path):
             page = files.head.read()
-            if self._is_poisoned_by(files, page.durable):
+            if files.is_poisoned or is_poisoned(page.durable, self._boot):
                 return
             self._verify_marks(files, page)
             newest = self._newest(files) if any(self._boot) else self._recover(files, page)
@@ -405,7 +345,7 @@ class LedgerFile:
 
 
 class PendingEntries:
-    __slots__ = ("_after", "_entries", "_ids", "_ledger", "_segment")
+    __slots__ = ("_after", "_entries", "_ledger", "_segment", "receipt")
 
     def __init__(
         self,
@@ -415,18 +355,12 @@ class PendingEntries:
         segment: Segment,
         entries: Sequence[Entry],
     ) -> None:
+        head = Head(after.entries - 1, after.leaf)
+        self.receipt = Receipt(after.entries - len(ids), ids, head)
         self._ledger: LedgerFile | None = ledger
-        self._ids = ids
         self._after = after
         self._segment = segment
         self._entries = entries
-
-    @property
-    def receipt(self) -> Receipt:
-        after = self._after
-        return Receipt(
-            after.entries - len(self._ids), self._ids, Head(after.entries - 1, after.leaf)
-        )
 
     def wait(self) -> Receipt:
         ledger = self._ledger
@@ -436,14 +370,3 @@ class PendingEntries:
             if ledger.keeper is not None:
                 ledger.keeper.appended(self.receipt.head, self._entries)
         return self.receipt
-
-
-_open_ledgers: "weakref.WeakSet[LedgerFile]" = weakref.WeakSet()
-
-
-def _forget_after_fork() -> None:
-    for ledger in list(_open_ledgers):
-        ledger.forget_files()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

@@ -17,7 +17,8 @@ for entries that matter always: those are covered elsewhere before their append 
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from enum import Enum
 from pathlib import Path
 from typing import Final, Protocol
@@ -29,11 +30,11 @@ from paddock.errors import ConfigError, HostError, LedgerDamagedError, PaddockEr
 from paddock.ledger.format.merkle import Growing, consistency_path
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.ports import Head
-from paddock.ledger.read import LedgerReader, read_first
+from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import LedgerPaths, failing, failure
 from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tail import Mark
-from paddock.ledger.tree import Edge, TreeFiles, checkpoints_folder, note_sizes, opened_tree
+from paddock.ledger.tree import START, Edge, TreeFiles, checkpoints_folder, note_sizes
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import is_temporary_name, make_directories, replace_file
 from paddock.storage.locks import call_after_fork, locked, try_locked
@@ -97,7 +98,10 @@ class Checkpointer:
 
     def _make(self) -> SignedCheckpoint:
         last = self._signer.last()
-        with LedgerReader(self._paths.ledger) as reader, opened_tree(self._paths.folder) as tree:
+        with (
+            LedgerReader(self._paths.ledger) as reader,
+            closing(TreeFiles(self._paths.folder, create=True)) as tree,
+        ):
             self._require_ours(reader)
             end = _durable_end(reader)
             growing = self._grown(tree, reader, end, last)
@@ -113,7 +117,7 @@ class Checkpointer:
         return signed
 
     def _require_ours(self, reader: LedgerReader) -> None:
-        if not self._is_ours and read_first(reader).public_key != str(self._signer.verifier):
+        if not self._is_ours and reader.genesis().public_key != str(self._signer.verifier):
             raise ConfigError(
                 "the key is not the one that the ledger names",
                 where=ascii(reader.path),
@@ -126,7 +130,7 @@ class Checkpointer:
     ) -> Growing:
         signed = 0 if last is None else last.checkpoint.size
         if tree.edge.size > end.entries or not _is_line_end(reader, tree.edge):
-            tree.forget()
+            tree.edge = START
         if tree.edge.size:
             try:
                 growing = tree.grow(reader, end, signed)
@@ -138,7 +142,7 @@ class Checkpointer:
                     require_growth(before, wanted, proof)
             except LedgerDamagedError:
                 # The ledger itself may be in order, and only what stands beside it not.
-                tree.forget()
+                tree.edge = START
             else:
                 return growing
         return tree.grow(reader, end, signed)
@@ -232,8 +236,6 @@ class Pace(Struct, frozen=True):
 
 
 USUAL_PACE: Final = Pace()
-_UNKNOWN: Final = 1 << 62
-"""More entries than any ledger has: then the first append looks."""
 
 
 class AutoCheckpoint:
@@ -253,8 +255,8 @@ class AutoCheckpoint:
         self._pace = pace
         self._clock = clock
         self._lock = threading.Lock()
-        self._covered = _UNKNOWN
-        self._is_known = False
+        self._covered: int | None = None
+        """Entries below the newest checkpoint, once the first append has looked."""
         self._newest = 0
         self._tried_at = self._carried_at = monotonic()
         self._carried = 0
@@ -267,22 +269,19 @@ class AutoCheckpoint:
         self._lock = threading.Lock()
 
     def appended(self, head: Head, entries: Sequence[Entry]) -> None:
-        self._look(head.seq + 1, len(entries), any(map(matters, entries)))
-
-    def _look(self, entries: int, count: int, is_urgent: bool) -> None:
-        self._newest = entries
-        if not self._is_known:
+        self._newest = head.seq + 1
+        if self._covered is None:
             # Not at the opening: who only reads, or appends nothing, need not know.
-            self._covered, self._is_known = self._checkpointer.signed_entries(), True
+            self._covered = self._checkpointer.signed_entries()
             # Line 0 alone is nothing that could be lost.
-            if entries - count > max(self._covered, 1):
+            if self._newest - len(entries) > max(self._covered, 1):
                 # A hook left these, or somebody who was killed: their second is not ours.
                 self._tried_at = self._carried_at = self._tried_at - self._newest_age_s()
-        if is_urgent:
+        if any(map(matters, entries)):
             self._try()
             return
         waited_s = self._monotonic() - self._tried_at
-        is_many = entries - self._covered >= self._pace.entries and not self.problem
+        is_many = self._newest - self._covered >= self._pace.entries and not self.problem
         if (is_many or waited_s >= self._pace.interval_s) and self._lock.acquire(blocking=False):
             try:
                 self._seal_if_free()
@@ -295,7 +294,7 @@ class AutoCheckpoint:
         return age_s if age_s >= 0 else now_s
 
     def close(self) -> None:
-        if not self._is_known:
+        if self._covered is None:
             return
         is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
         if self._newest > min(self._covered, self._carried) and is_due:
@@ -330,8 +329,7 @@ class AutoCheckpoint:
 
     def _note(self, signed: SignedCheckpoint) -> None:
         size = signed.checkpoint.size
-        self._covered = max(self._covered, size) if self._is_known else size
-        self._is_known = True
+        self._covered = max(self._covered or 0, size)
         self._tried_at = self._monotonic()
         self.problem = ""
 
@@ -356,27 +354,22 @@ class AutoCheckpoint:
         self._told = problem
 
 
-# What may stand in `NAME.d/`, beside a ledger: every name that this package gives.
+# What may stand in `NAME.d/`, beside a ledger: every name that this package gives. A ballast file
+# has a name only between two system calls, or where one was killed there. The last two rows are
+# of the files that answered questions before there was an index: they mean nothing any more.
 
-_NAMED: Final = LedgerPaths("NAME.jsonl")
-_CHECKPOINTS: Final = checkpoints_folder(_NAMED.ledger).name
-_TORN: Final = os.path.basename(_NAMED.torn)
-_FILES: Final = frozenset(
-    os.path.basename(path)
-    for path in (_NAMED.next, _NAMED.lock, _NAMED.commit_lock, _NAMED.head, _NAMED.new)
-) | {"index.sqlite", "index.sqlite-journal", "index.lock", "tree.edge", "tree.edge.new"}
-_NUMBERED: Final = lazy_pattern(r"tree\.\d{1,2}|ballast\.\d{1,10}\.[0-9a-f]{1,16}", re.ASCII)
-"""A ballast file has a name only between two system calls, or where one was killed there."""
-_FOLDERS_BEFORE: Final = (
-    "offsets",
-    *(f"by-{kind}" for kind in ("time", "type", "session", "call", "agent", "decision")),
+_FILE: Final = lazy_pattern(
+    r"""(?x) lock | slock | head | next | new | index\.(?: lock | sqlite(?:-journal)? )
+    | tree\.(?: \d{1,2} | edge(?:\.new)? ) | ballast\.\d{1,10}\.[0-9a-f]{1,16}
+    | checkpoints/\d{1,16}(?:\.before-rollback)?
+    | torn/(?: draft | \d{1,16}-[0-9a-f]{64}(?:\.pending)? )
+    | (?: offsets | by-(?: time | type | session | call | agent | decision ) )
+      /(?: draft | \d{16}-\d{16} )""",
+    re.ASCII,
 )
-"""Of the files that answered questions before there was an index: they mean nothing any more."""
-_IN_FOLDERS: Final[Mapping[str, re.Pattern[str]]] = {
-    _CHECKPOINTS: lazy_pattern(r"\d{1,16}(?:\.before-rollback)?", re.ASCII),
-    _TORN: lazy_pattern(r"draft|\d{1,16}-[0-9a-f]{64}(?:\.pending)?", re.ASCII),
-    **{folder: lazy_pattern(r"draft|\d{16}-\d{16}", re.ASCII) for folder in _FOLDERS_BEFORE},
-}
+_DIRECTORY: Final = lazy_pattern(
+    r"checkpoints|torn|offsets|by-(?:time|type|session|call|agent|decision)", re.ASCII
+)
 
 
 class Detail(Enum):
@@ -386,12 +379,8 @@ class Detail(Enum):
 
 def find_detail(path: str) -> Detail | None:
     """What stands at `path`, relative to `NAME.d/`; None where a ledger keeps nothing there."""
-    folder, _, name = path.rpartition("/")
-    if folder:
-        pattern = _IN_FOLDERS.get(folder)
-        is_ours = pattern is not None and pattern.fullmatch(name) is not None
-        is_left = folder == _CHECKPOINTS and is_temporary_name(name)
-        return Detail.FILE if is_ours or is_left else None
-    if name in _IN_FOLDERS:
+    if _DIRECTORY.fullmatch(path):
         return Detail.DIRECTORY
-    return Detail.FILE if name in _FILES or _NUMBERED.fullmatch(name) else None
+    folder, _, name = path.rpartition("/")
+    is_left = folder == "checkpoints" and is_temporary_name(name)
+    return Detail.FILE if is_left or _FILE.fullmatch(path) else None

@@ -9,35 +9,24 @@ the ballast gives back what its caller had reserved and the append is tried once
 steps and is kept: a reservation in a running program costs no system call.
 """
 
-import errno
 import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import LedgerBusyError
-from paddock.ledger import tail
 from paddock.ledger.segments import failing, failure
-from paddock.ledger.tail import HEAD_BYTES, HeadPage, Mark
+from paddock.ledger.tail import HEAD_BYTES, HeadFile, wait_for_lock
 from paddock.storage.locks import call_after_fork
 
 if TYPE_CHECKING:
     from paddock.storage.disk import Disk
 
-_TRIES_AT_ONCE: Final = 20
-"""Longer than a lock is held: a holder that runs on another processor is done by then."""
-_YIELD_MAX_S: Final = 2e-3
-"""Less than a time slice: programs that only compute get it each time, where they run besides."""
-_SLEEP_MIN_S: Final = 20e-6
-_SLEEP_MAX_S: Final = 2e-3
-_TAKE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
-_HELD: Final = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 _UNWRITABLE: Final = (
     "what cannot be recorded is not done: check permissions and that the file system is writable"
 )
@@ -49,45 +38,21 @@ class Waiting(Struct, frozen=True):
     lock_timeout_s: float = limits.ledger_lock_timeout_s
 
 
-class HeadFile:
-    __slots__ = ("_disk", "descriptor", "path")
-
-    def __init__(self, disk: "Disk", path: str) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        self.path = path
-        self._disk = disk
-        with failing("the ledger's head file cannot be opened", path):
-            self.descriptor = disk.open(path, flags, 0o600)
-        try:
-            size = disk.stat(self.descriptor).st_size
-            if size < HEAD_BYTES:
-                # The whole page now, so that no later write needs a new block. What
-                # is left of a file that was cut stays: it may show that the ledger was.
-                disk.pwrite(self.descriptor, bytes(HEAD_BYTES - size), size)
-                disk.sync(self.descriptor)
-        except OSError as fault:
-            disk.close(self.descriptor)
-            raise failure(fault, "the ledger's head file cannot be made", path) from fault
-
-    def read(self) -> HeadPage:
-        with failing("the ledger's head file cannot be read", self.path):
-            return tail.read_page(self._disk, self.descriptor)
-
-    def store_newest(self, mark: Mark) -> None:
-        with failing("the ledger's head file cannot be written", self.path):
-            tail.store_newest(self._disk, self.descriptor, mark)
-
-    def store_base(self, base: int | None) -> None:
-        with failing("the ledger's head file cannot be written", self.path):
-            tail.store_base(self._disk, self.descriptor, base)
-
-    def raise_durable(self, mark: Mark, boot: bytes) -> bool:
-        with failing("the ledger's head file cannot be written", self.path):
-            return tail.raise_durable(self._disk, self.descriptor, mark, boot)
-
-    def poison(self, boot: bytes) -> None:
-        with failing("the ledger's head file cannot be written", self.path):
-            tail.poison(self._disk, self.descriptor, boot)
+def open_head(disk: "Disk", path: str) -> HeadFile:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with failing("the ledger's head file cannot be opened", path):
+        head = HeadFile(disk, disk.open(path, flags, 0o600))
+    try:
+        size = disk.stat(head.descriptor).st_size
+        if size < HEAD_BYTES:
+            # The whole page now, so that no later write needs a new block. What
+            # is left of a file that was cut stays: it may show that the ledger was.
+            disk.pwrite(head.descriptor, bytes(HEAD_BYTES - size), size)
+            disk.sync(head.descriptor)
+    except OSError as fault:
+        disk.close(head.descriptor)
+        raise failure(fault, "the ledger's head file cannot be made", path) from fault
+    return head
 
 
 class FileLock:
@@ -109,30 +74,27 @@ class FileLock:
         if not self._threads.acquire(timeout=waiting.lock_timeout_s):
             raise _busy(os.getpid(), waiting.lock_timeout_s)
         try:
-            self._wait_for_file(waiting)
+            with failing("the ledger cannot be locked", self.path):
+                is_ours = wait_for_lock(
+                    self._disk.lock,
+                    self.descriptor,
+                    waiting.lock_timeout_s,
+                    waiting.monotonic,
+                    waiting.sleep,
+                )
+            if not is_ours:
+                status = self._disk.stat(self.descriptor)
+                holder = find_holder(_read_locks(), status.st_dev, status.st_ino)
+                raise _busy(holder, waiting.lock_timeout_s)
         except BaseException:
             self._threads.release()
             raise
 
-    @contextmanager
-    def held(self) -> Generator[None]:
+    def __enter__(self) -> None:
         self.acquire()
-        try:
-            yield
-        finally:
-            self.release()
 
-    def try_acquire(self) -> bool:
-        if not self._threads.acquire(blocking=False):
-            return False
-        try:
-            is_taken = self._try_file()
-        except BaseException:
-            self._threads.release()
-            raise
-        if not is_taken:
-            self._threads.release()
-        return is_taken
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Give the lock up. An explicit unlock: a forked child may still share the description."""
@@ -141,36 +103,6 @@ class FileLock:
                 self._disk.lock(self.descriptor, fcntl.LOCK_UN)
         finally:
             self._threads.release()
-
-    def _try_file(self) -> bool:
-        try:
-            self._disk.lock(self.descriptor, _TAKE)
-        except OSError as fault:
-            if fault.errno in _HELD:
-                return False
-            raise failure(fault, "the ledger cannot be locked", self.path) from fault
-        return True
-
-    def _wait_for_file(self, waiting: Waiting) -> None:
-        before = waiting.monotonic()
-        deadline = before + waiting.lock_timeout_s
-        for _ in range(_TRIES_AT_ONCE):
-            if self._try_file():
-                return
-            # The holder may wait for this processor, and is done sooner than a sleep.
-            os.sched_yield()
-            before, since = waiting.monotonic(), before
-            if before - since > _YIELD_MAX_S:
-                break
-        pause = _SLEEP_MIN_S
-        while waiting.monotonic() < deadline:
-            waiting.sleep(pause)
-            if self._try_file():
-                return
-            pause = min(pause * 1.5, _SLEEP_MAX_S)
-        status = self._disk.stat(self.descriptor)
-        holder = find_holder(_read_locks(), status.st_dev, status.st_ino)
-        raise _busy(holder, waiting.lock_timeout_s)
 
 
 def find_holder(locks: str, device: int, inode: int) -> int | None:
@@ -213,9 +145,9 @@ class Ballast:
         self._descriptor = -1
         self._reserved = 0
         self._size = 0
-        call_after_fork(self, Ballast._after_fork)
+        call_after_fork(self, Ballast.after_fork)
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         self._lock = threading.Lock()
 
     def reserve(self, size_bytes: int) -> "HeldReservation":

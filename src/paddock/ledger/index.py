@@ -13,21 +13,19 @@ A value is kept as its CRC-32: what shares it is told apart in the line.
 """
 
 import os
+import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
 from paddock import limits
 from paddock.ledger.format.line import leaf_hash
-from paddock.ledger.read import LedgerReader, whole_lines
+from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import LedgerPaths
 from paddock.pattern import lazy_pattern
-
-if TYPE_CHECKING:
-    import sqlite3
 
 _APPLICATION: Final = 0x70646B31
 _TEXT: Final = rb'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
@@ -69,9 +67,8 @@ _PROBED_ROWS: Final = 2_000
 _ROWS_AT_FIRST: Final = 32
 _ROWS_AT_ONCE: Final = 1_024
 """Mostly the newest few are asked for. An open cursor would hold writers up."""
-_DENSE: Final = 8
-"""Where so many times the rows are more than the lines, reading the lines is faster."""
 
+T = TypeVar("T")
 Row = tuple[int, int, int, int, int, int, int, int, int, int | None]
 
 
@@ -102,26 +99,26 @@ class Index:
         self._opened = None
 
     def covered(self, reader: LedgerReader, end: int) -> Covered:
-        import sqlite3  # noqa: PLC0415 - slow to load, and only far questions need it
+        database = self._tried(lambda: self._open(create=False), None)
+        if database is None:
+            return _NOTHING
+        return self._tried(lambda: _covered(database, reader, end), _NOTHING)
 
+    def _tried(self, act: Callable[[], T], otherwise: T) -> T:
         try:
-            database = self._open(create=False)
-            return _NOTHING if database is None else self._covered(database, reader, end)
+            return act()
         except (OSError, sqlite3.OperationalError):
-            self.close()  # locked, or not to be read now
+            self.close()  # locked, or not to be read or written now
         except (sqlite3.DatabaseError, StaleIndexError):
             self.remove()
-        return _NOTHING
+        return otherwise
 
     def lines(
         self,
         reader: LedgerReader,
         keys: Mapping[str, bytes],
-        since: bytes | None,
-        until: bytes | None,
-        *,
+        span: Mapping[str, bytes],
         covered: Covered,
-        is_all: bool,
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the places and lines that may be wanted, of those covered, the newest first.
 
@@ -131,24 +128,16 @@ class Index:
             StaleIndexError: it does not fit the ledger; what was given by then is right.
             HostError: the ledger cannot be read.
         """
-        import sqlite3  # noqa: PLC0415 - as above
-
         numbers = {kind: crc32(value) for kind, value in keys.items()}
-        times = {name: _time(text) for name, text in (("since", since), ("until", until)) if text}
-        given: dict[str, int] = {**numbers, **times}
+        times = {name: _time(text) for name, text in span.items()}
         try:
             database = self._open(create=False)
             if database is None:
                 raise StaleIndexError("it is gone")
             kind = _fewest(database, numbers)
-            if is_all and kind and not times:
-                count = _count(database, kind, numbers)
-                if count * _DENSE > covered.entries:
-                    yield from reader.lines_backwards(covered.end)
-                    return
             # Another process may have extended it since.
             where = _where(kind, numbers, times)
-            for rows, low, high in _pages(database, where, given, covered.entries):
+            for rows, low, high in _pages(database, where, {**numbers, **times}, covered.entries):
                 _verify_whole(database, low, high)
                 for row in rows:
                     yield row[1], _verified(reader, row)
@@ -161,15 +150,7 @@ class Index:
         No more than `limits.ledger_indexed_bytes_max`, and none from a line on that holds no
         entry. False where another process is at it, or nothing can be written.
         """
-        import sqlite3  # noqa: PLC0415 - as above
-
-        try:
-            return self._extend(reader, end)
-        except (OSError, sqlite3.OperationalError):
-            self.close()
-        except (sqlite3.DatabaseError, StaleIndexError):
-            self.remove()
-        return False
+        return self._tried(lambda: self._extend(reader, end), False)
 
     def _extend(self, reader: LedgerReader, end: int) -> bool:
         database = self._open(create=True)
@@ -177,7 +158,7 @@ class Index:
             return False
         with database:
             database.execute("BEGIN IMMEDIATE")
-            entries, start = self._covered(database, reader, end)
+            entries, start = _covered(database, reader, end)
             added = database.executemany(_INSERT, _build(reader, entries, start, end)).rowcount
             if added > 0:
                 _store_covered(database, reader, entries + added)
@@ -193,21 +174,17 @@ class Index:
             return
 
     def is_wrong(self, reader: LedgerReader) -> bool:
-        import sqlite3  # noqa: PLC0415 - as above
-
         try:
             database = self._open(create=False)
-            covered = (
-                _NOTHING if database is None else self._covered(database, reader, reader.size())
-            )
+            if database is None:
+                return False
+            covered = _covered(database, reader, reader.size())
         except (OSError, sqlite3.Error, StaleIndexError):
-            return False
-        if database is None:
             return False
         # Threat: an index of SQLite's own that lacks what the table has.
         if database.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
             return True
-        lines = chain.from_iterable(lines for _, lines in whole_lines(reader, 0, covered.end))
+        lines = chain.from_iterable(lines for _, lines in reader.lines(0, covered.end))
         rows, at = database.execute("SELECT * FROM line ORDER BY seq"), 0
         for row, line in zip(rows, lines, strict=False):
             if row_of(line, at) != row:
@@ -215,12 +192,10 @@ class Index:
             at += len(line) + 1
         return at != covered.end
 
-    def _open(self, *, create: bool) -> "sqlite3.Connection | None":
+    def _open(self, *, create: bool) -> sqlite3.Connection | None:
         """The connection; None where there is no file of ours."""
         if self._opened is not None:
             return self._opened
-        import sqlite3  # noqa: PLC0415 - as above
-
         if not os.path.lexists(self._path):
             if not create:
                 return None
@@ -241,18 +216,19 @@ class Index:
         self._opened = database
         return database
 
-    def _covered(self, database: "sqlite3.Connection", reader: LedgerReader, end: int) -> Covered:
-        found = database.execute(_ASK_COVERED).fetchone()
-        if found is None:
-            return _NOTHING
-        entries, covered, leaf, start, size = found
-        # Threat: the index of another ledger, or of this one before it was restored. The hash
-        # of one line stands for all lines before it, too.
-        if leaf_hash(_line(reader, start, size)) != leaf:
-            raise StaleIndexError("its last line is another one")
-        if covered != start + size + 1 or covered > end:
-            raise StaleIndexError("it has another end than the ledger")
-        return Covered(entries, covered)
+
+def _covered(database: sqlite3.Connection, reader: LedgerReader, end: int) -> Covered:
+    found = database.execute(_ASK_COVERED).fetchone()
+    if found is None:
+        return _NOTHING
+    entries, covered, leaf, start, size = found
+    # Threat: the index of another ledger, or of this one before it was restored. The hash
+    # of one line stands for all lines before it, too.
+    if leaf_hash(_line(reader, start, size)) != leaf:
+        raise StaleIndexError("its last line is another one")
+    if covered != start + size + 1 or covered > end:
+        raise StaleIndexError("it has another end than the ledger")
+    return Covered(entries, covered)
 
 
 def _is_ours(path: str) -> bool:
@@ -261,7 +237,7 @@ def _is_ours(path: str) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
 
 
-def _settle_schema(database: "sqlite3.Connection", *, create: bool) -> None:
+def _settle_schema(database: sqlite3.Connection, *, create: bool) -> None:
     found = [sql for (sql,) in database.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
     if not found and create:
         with database:
@@ -275,7 +251,7 @@ def _settle_schema(database: "sqlite3.Connection", *, create: bool) -> None:
         raise StaleIndexError("it has another form")
 
 
-def _store_covered(database: "sqlite3.Connection", reader: LedgerReader, entries: int) -> None:
+def _store_covered(database: sqlite3.Connection, reader: LedgerReader, entries: int) -> None:
     asked = "SELECT start, size FROM line WHERE seq = ?"
     start, size = database.execute(asked, (entries - 1,)).fetchone()
     leaf = leaf_hash(_line(reader, start, size))
@@ -285,7 +261,7 @@ def _store_covered(database: "sqlite3.Connection", reader: LedgerReader, entries
 
 def _build(reader: LedgerReader, seq: int, start: int, end: int) -> Iterator[Row]:
     end = min(end, reader.whole_bytes(start + limits.ledger_indexed_bytes_max))
-    for offset, lines in whole_lines(reader, start, end):
+    for offset, lines in reader.lines(start, end):
         at = offset
         for line in lines:
             row = row_of(line, at)
@@ -333,7 +309,7 @@ def _line(reader: LedgerReader, start: object, size: object) -> bytes:
     return line[:-1]
 
 
-def _fewest(database: "sqlite3.Connection", numbers: Mapping[str, int]) -> str:
+def _fewest(database: sqlite3.Connection, numbers: Mapping[str, int]) -> str:
     kinds = [each for each in _KINDS if each in numbers]
     if len(kinds) < 2:
         return kinds[0] if kinds else ""
@@ -343,11 +319,6 @@ def _fewest(database: "sqlite3.Connection", numbers: Mapping[str, int]) -> str:
         counting = f"SELECT count(*) FROM ({probe})"  # noqa: S608 - as above
         counted[kind] = database.execute(counting, dict(numbers)).fetchone()[0]
     return min(counted, key=counted.__getitem__)
-
-
-def _count(database: "sqlite3.Connection", kind: str, numbers: Mapping[str, int]) -> int:
-    counting = f"SELECT count(*) FROM line WHERE {_KINDS[kind]}"  # noqa: S608 - no value in it
-    return database.execute(counting, dict(numbers)).fetchone()[0]
 
 
 def _where(kind: str, numbers: Mapping[str, int], times: Mapping[str, int]) -> str:
@@ -361,7 +332,7 @@ def _where(kind: str, numbers: Mapping[str, int], times: Mapping[str, int]) -> s
     return " AND ".join(["seq < :before", *parts])
 
 
-def _verify_whole(database: "sqlite3.Connection", low: int, high: int) -> None:
+def _verify_whole(database: sqlite3.Connection, low: int, high: int) -> None:
     """Threat: a row that was taken out would hide its line."""
     counting = "SELECT count(*) FROM line WHERE seq >= ? AND seq < ?"
     if database.execute(counting, (low, high)).fetchone() != (high - low,):
@@ -369,7 +340,7 @@ def _verify_whole(database: "sqlite3.Connection", low: int, high: int) -> None:
 
 
 def _pages(
-    database: "sqlite3.Connection", where: str, given: Mapping[str, int], before: int
+    database: sqlite3.Connection, where: str, given: Mapping[str, int], before: int
 ) -> Iterator[tuple[list[Row], int, int]]:
     count = _ROWS_AT_FIRST
     while True:

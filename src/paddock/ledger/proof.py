@@ -4,8 +4,10 @@ A proof is made for a checkpoint, out of the tree beside the ledger where that i
 the checkpoint's, else out of the lines. What is handed out was verified first.
 """
 
+from collections.abc import Callable
+from contextlib import closing
 from hashlib import sha256
-from typing import Final, NoReturn
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -20,10 +22,11 @@ from paddock.ledger.format.merkle import (
     verify_inclusion,
 )
 from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
-from paddock.ledger.read import LedgerReader, whole_lines
+from paddock.ledger.read import LedgerReader
 from paddock.ledger.segments import LedgerPaths
-from paddock.ledger.tree import opened_tree
+from paddock.ledger.tree import TreeFiles
 
+T = TypeVar("T")
 _HINT: Final = "paddock ledger verify says more"
 
 
@@ -60,25 +63,29 @@ def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionP
         HostError: it cannot be read.
     """
     _require_covered(signed.checkpoint, seq, seq + 1)
-    try:
-        with opened_tree(LedgerPaths(path).folder, create=False) as tree:
-            found = _inclusion(tree, seq, signed)
-    except (LedgerDamagedError, HostError):
-        found = None  # the files beside the ledger are not whole
-    found = found or _inclusion(_leaf_nodes(path, signed.checkpoint), seq, signed)
-    return found or _raise_other(path, signed.checkpoint)
+    return _prove(path, signed, lambda nodes: _inclusion(nodes, seq, signed))
 
 
 def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> ConsistencyProof:
     """Prove that the ledger only grew since it had `old` entries. Raises as `prove_inclusion`."""
     _require_covered(signed.checkpoint, old, old)
+    return _prove(path, signed, lambda nodes: _consistency(nodes, old, signed))
+
+
+def _prove(path: str, signed: SignedCheckpoint, make: Callable[[Nodes], T | None]) -> T:
     try:
-        with opened_tree(LedgerPaths(path).folder, create=False) as tree:
-            found = _consistency(tree, old, signed)
+        with closing(TreeFiles(LedgerPaths(path).folder, create=False)) as tree:
+            found = make(tree)
     except (LedgerDamagedError, HostError):
-        found = None
-    found = found or _consistency(_leaf_nodes(path, signed.checkpoint), old, signed)
-    return found or _raise_other(path, signed.checkpoint)
+        found = None  # the files beside the ledger are not whole
+    found = found or make(_leaf_nodes(path, signed.checkpoint))
+    if found is None:
+        raise LedgerDamagedError(
+            f"the first {signed.checkpoint.size} entries are not those that were signed",
+            where=ascii(path),
+            hint=_HINT,
+        )
+    return found
 
 
 def _inclusion(nodes: Nodes, seq: int, signed: SignedCheckpoint) -> InclusionProof | None:
@@ -103,7 +110,7 @@ def _consistency(nodes: Nodes, old: int, signed: SignedCheckpoint) -> Consistenc
 def _leaf_nodes(path: str, checkpoint: Checkpoint) -> LeafNodes:
     leaves: list[bytes] = []
     with LedgerReader(path) as reader:
-        for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+        for _, lines in reader.lines():
             missing = checkpoint.size - len(leaves)
             leaves += [sha256(b"\0" + line).digest() for line in lines[:missing]]
             if missing <= len(lines):
@@ -121,11 +128,3 @@ def _require_covered(checkpoint: Checkpoint, asked: int, needed: int) -> None:
             f"the checkpoint covers entries 0 to {checkpoint.size - 1}, not {asked}",
             hint="paddock ledger checkpoint makes a newer one",
         )
-
-
-def _raise_other(path: str, checkpoint: Checkpoint) -> NoReturn:
-    raise LedgerDamagedError(
-        f"the first {checkpoint.size} entries are not those that were signed",
-        where=ascii(path),
-        hint=_HINT,
-    )

@@ -5,9 +5,9 @@ not, they are read backwards. Either way every row is parsed strictly and compar
 asked: the same text inside somebody's metadata is no match. A bad line is part of the answer.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, Self, cast
+from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 from msgspec import Struct
 
@@ -15,13 +15,15 @@ from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.line import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
-from paddock.ledger.index import Covered, Index, StaleIndexError
 from paddock.ledger.read import LedgerReader, is_shaped, stands
 from paddock.ledger.segments import LedgerPaths
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.decisions import PATH_CATEGORIES
 from paddock.values.entries import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TOOL_RESULT, Entry
+
+if TYPE_CHECKING:
+    from paddock.ledger.index import Index
 
 # Pure.
 
@@ -98,11 +100,8 @@ class Filter(Struct, frozen=True):
             and (self.path is None or names_path(entry, self.path))
         )
 
-    @property
-    def is_indexed(self) -> bool:
-        return bool(self._texts()) or self.since is not None or self.until is not None
-
-    def _texts(self) -> dict[str, bytes]:
+    def keys(self) -> dict[str, bytes]:
+        """Values as they stand in a wanted line, without their quotes, by what they are."""
         wanted = {
             "type": self.event_type,
             "session": self.session_id,
@@ -110,27 +109,18 @@ class Filter(Struct, frozen=True):
             "agent": self.agent,
             "decision": self.decision,
         }
-        return {kind: encode_text(value) for kind, value in wanted.items() if value is not None}
-
-    def keys(self) -> dict[str, bytes]:
-        """Values as they stand in a wanted line, without their quotes, by what they are."""
-        return {kind: text[1:-1] for kind, text in self._texts().items()}
+        return {
+            kind: encode_text(value)[1:-1] for kind, value in wanted.items() if value is not None
+        }
 
     def needles(self) -> list[bytes]:
-        """Bytes that a wanted line holds."""
-        return [_NAMES[kind] + text for kind, text in self._texts().items()]
-
-    def marks(self) -> list[bytes]:
         """All bytes that a wanted line holds, those that no index knows included."""
         path = b"" if self.path is None else encode_text(self.path)[1:-1]
-        return [*self.needles(), path]
+        return [path, *(b'%b"%b"' % (_NAMES[kind], value) for kind, value in self.keys().items())]
 
-    def span(self) -> tuple[bytes | None, bytes | None]:
-        since, until = self.since, self.until
-        return (
-            None if since is None else _bound(since).encode(),
-            None if until is None else _bound(until).encode(),
-        )
+    def span(self) -> dict[str, bytes]:
+        bounds = {"since": self.since, "until": self.until}
+        return {name: _bound(at).encode() for name, at in bounds.items() if at is not None}
 
 
 _NAMES: Final = {
@@ -189,9 +179,7 @@ def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
     with LedgerReader(path) as reader:
         size = reader.size()
         end = reader.whole_bytes(size)
-        search = _Search(wanted, last)
-        search.run(reader.lines_backwards(end))
-    return search.rows(size - end)
+        return _collect(reader.lines_backwards(end), wanted, last, size - end)
 
 
 class LedgerSearch:
@@ -199,7 +187,7 @@ class LedgerSearch:
 
     def __init__(self, path: str) -> None:
         self._reader = LedgerReader(path)
-        self._index = Index(LedgerPaths(path))
+        self._index: Index | None = None
         self._may_index = True
 
     def __enter__(self) -> Self:
@@ -209,7 +197,8 @@ class LedgerSearch:
         self.close()
 
     def close(self) -> None:
-        self._index.close()
+        if self._index is not None:
+            self._index.close()
         self._reader.close()
 
     def query(self, wanted: Filter, *, last: int | None = None) -> Rows:
@@ -218,83 +207,83 @@ class LedgerSearch:
             raise LedgerDamagedError(
                 "the ledger was replaced by another file", where=ascii(reader.path)
             )
+        if not wanted.keys() and not wanted.span():
+            return self._ask(None, wanted, last)
+        from paddock.ledger.index import Index, StaleIndexError  # noqa: PLC0415 - it loads SQLite
+
+        if self._index is None:
+            self._index = Index(LedgerPaths(reader.path))
         self._may_index = True
-        is_asked = True
         while True:
-            size = reader.size()
-            end = reader.whole_bytes(size)
-            search = _Search(wanted, last)
-            covered = Covered(0, 0)
-            if is_asked and wanted.is_indexed:
-                covered = self._index.covered(reader, end)
             try:
-                search.run(self._lines(wanted, covered, end, is_all=last is None))
+                return self._ask(self._index, wanted, last)
             except StaleIndexError:
                 self._index.remove()
-                is_asked = False
+                return self._ask(None, wanted, last)
             except _IndexedError:
                 continue
-            else:
-                return search.rows(size - end)
 
-    def _lines(
-        self, wanted: Filter, covered: Covered, end: int, *, is_all: bool
+    def _ask(self, index: "Index | None", wanted: Filter, last: int | None) -> Rows:
+        size = self._reader.size()
+        end = self._reader.whole_bytes(size)
+        lines = self._reader.lines_backwards(end)
+        if index is not None:
+            lines = self._indexed_lines(index, wanted, end)
+        return _collect(lines, wanted, last, size - end)
+
+    def _indexed_lines(
+        self, index: "Index", wanted: Filter, end: int
     ) -> Iterator[tuple[int, bytes]]:
         reader = self._reader
+        covered = index.covered(reader, end)
         for offset, line in reader.lines_backwards(end, covered.end):
-            is_far = end - offset > limits.ledger_unindexed_bytes_max
-            if is_far and wanted.is_indexed and self._may_index:
+            if self._may_index and end - offset > limits.ledger_unindexed_bytes_max:
                 # Once, as what is indexed may not come back whole.
                 self._may_index = False
-                if self._index.extend(reader, end):
+                if index.extend(reader, end):
                     raise _IndexedError
             yield offset, line
         if covered.entries:
-            yield from self._index.lines(
-                reader, wanted.keys(), *wanted.span(), covered=covered, is_all=is_all
-            )
+            yield from index.lines(reader, wanted.keys(), wanted.span(), covered)
 
 
 class _IndexedError(Exception):
     """More is indexed than when the search began."""
 
 
-class _Search:
-    def __init__(self, wanted: Filter, last: int | None) -> None:
-        self._wanted = wanted
-        self._marks = wanted.marks()
-        self._last = last
-        self.found: list[StoredEntry] = []
-        self.bad: list[BadRow] = []
-        self.bad_omitted = 0
+def _collect(
+    lines: Iterable[tuple[int, bytes]], wanted: Filter, last: int | None, unfinished_bytes: int
+) -> Rows:
+    found: list[StoredEntry] = []
+    bad: list[BadRow] = []
+    bad_omitted = 0
+    needles = wanted.needles()
+    if last is None or last > 0:
+        for row in _rows(lines, lambda line: all(needle in line for needle in needles)):
+            if isinstance(row, BadRow):
+                if len(bad) < limits.ledger_problems_listed_max:
+                    bad.append(row)
+                else:
+                    bad_omitted += 1
+            elif wanted.matches(row):
+                found.append(row)
+                if len(found) == last:
+                    break
+    return Rows(tuple(reversed(found)), tuple(reversed(bad)), bad_omitted, unfinished_bytes)
 
-    def rows(self, unfinished_bytes: int) -> Rows:
-        found, bad = tuple(reversed(self.found)), tuple(reversed(self.bad))
-        return Rows(found, bad, self.bad_omitted, unfinished_bytes)
 
-    def run(self, lines: Iterable[tuple[int, bytes]]) -> None:
-        if self._last is not None and self._last <= 0:
-            return
-        for offset, line in lines:
-            if is_shaped(line) and not all(mark in line for mark in self._marks):
-                continue
+def _rows(
+    lines: Iterable[tuple[int, bytes]], may_match: Callable[[bytes], bool]
+) -> Iterator[StoredEntry | BadRow]:
+    """Parse lines whose bytes say that they may be wanted, and those that hold no entry.
+
+    A line's JSON has no free space, and inside a text a quote is escaped: the bytes that are
+    looked for stand for nothing else. Every row is then looked at again by whoever asked.
+    """
+    for offset, line in lines:
+        if may_match(line) or not is_shaped(line):
             row = inspect_line(line)
-            if isinstance(row, BadLine):
-                self._note(offset, row)
-            elif self._wanted.matches(row):
-                self.found.append(row)
-                if len(self.found) == self._last:
-                    return
-
-    def _note(self, offset: int, row: BadLine) -> None:
-        if len(self.bad) < limits.ledger_problems_listed_max:
-            self.bad.append(BadRow(offset, row.fault, row.detail))
-        else:
-            self.bad_omitted += 1
-
-
-# The file is read backwards, and a line is parsed only if its bytes name one of the event
-# types. A line that holds no entry is given too: nobody can say what it was.
+            yield BadRow(offset, row.fault, row.detail) if isinstance(row, BadLine) else row
 
 
 def find_decided(
@@ -304,25 +293,19 @@ def find_decided(
 
     A line without the bytes `holding` is not looked at.
     """
-    needles = [f'"event_type":"{name}"'.encode() for name in event_types] or [b""]
-    others = (*wanted.needles(), holding)
+    kinds = [f'"event_type":"{name}"'.encode() for name in event_types] or [b""]
+    needles = (*wanted.needles(), holding)
+
+    def may_match(line: bytes) -> bool:
+        return any(kind in line for kind in kinds) and all(needle in line for needle in needles)
+
     with LedgerReader(path) as reader:
-        for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            if is_shaped(line) and not (
-                any(needle in line for needle in needles)
-                and all(needle in line for needle in others)
+        for row in _rows(reader.lines_backwards(reader.whole_bytes(reader.size())), may_match):
+            if isinstance(row, BadRow) or (
+                (not event_types or row.entry.event_type in event_types) and wanted.matches(row)
             ):
-                continue
-            row = inspect_line(line)
-            if isinstance(row, BadLine):
-                yield BadRow(offset, row.fault, row.detail)
-            elif (not event_types or row.entry.event_type in event_types) and wanted.matches(row):
                 yield row
 
-
-# The file is read backwards. A line is parsed if its bytes say that it may be wanted; a
-# line's JSON has no free space, and inside a text a quote is escaped, so these bytes stand
-# for nothing else. Every row is then parsed strictly and looked at again.
 
 _AGENT = '"agent":"{}"'
 _RESULT = f'"event_type":"{TOOL_RESULT}"'.encode()
@@ -345,14 +328,15 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> FoundEffects:
     intents: list[StoredEntry] = []
     bad: list[BadRow] = []
     agents = [_AGENT.format(name).encode() for name in intents_of]
+
+    def may_match(line: bytes) -> bool:
+        is_intent = _INTENT in line and any(name in line for name in agents)
+        return is_intent or (_RESULT in line and _NO_EFFECTS not in line)
+
     with LedgerReader(path) as reader:
-        for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            is_result = _RESULT in line and _NO_EFFECTS not in line
-            if not is_result and not (_INTENT in line and any(name in line for name in agents)):
-                continue
-            row = inspect_line(line)
-            if isinstance(row, BadLine):
-                bad.append(BadRow(offset, row.fault, row.detail))
+        for row in _rows(reader.lines_backwards(reader.whole_bytes(reader.size())), may_match):
+            if isinstance(row, BadRow):
+                bad.append(row)
             elif row.entry.event_type == TOOL_RESULT and row.entry.metadata.get("effects"):
                 results.append(row)
             elif row.entry.event_type == TOOL_INTENT and row.entry.agent in intents_of:

@@ -21,21 +21,16 @@ from paddock.ledger.format.lines import (
     Genesis,
     StoredEntry,
     inspect_line,
-    parse_genesis,
-    parse_line,
 )
 from paddock.ledger.segments import (
     READING,
     LedgerPaths,
     LedgerText,
-    Segment,
     failing,
-    failure,
-    find_identity,
-    is_identity,
-    list_starts,
+    find_newest,
+    split_lines,
 )
-from paddock.ledger.tail import HeadPage, read_boot, read_page
+from paddock.ledger.tail import HeadFile, HeadPage, Mark, is_file, read_boot
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _LINE_USUAL: Final = 4096
@@ -51,9 +46,25 @@ def read_head(path: str) -> HeadPage | None:
     with failing("the ledger's head file cannot be read", path):
         descriptor = os.open(path, flags)
         try:
-            return read_page(os, descriptor)
+            return HeadFile(os, descriptor).read()
         finally:
             os.close(descriptor)
+
+
+def believable_marks(page: HeadPage, boot: bytes) -> list[Mark]:
+    """Return the marks that the ledger has to agree with, the farthest last.
+
+    A durable one always: all before it was on the disk. An append's while the machine
+    runs on (a boot of zeros is not known): the page cache is what was written, of which
+    a restart may lose what no sync covers.
+    """
+    newest, durable = page.newest, page.durable
+    found = [durable] if durable is not None and durable.entries else []
+    if newest is not None and newest.boot == boot and any(boot):
+        # The elder twin of a torn record may lie before the durable mark.
+        is_last = not found or newest.offset_bytes >= found[0].offset_bytes
+        found.insert(len(found) if is_last else 0, newest)
+    return found
 
 
 class SegmentRange(Struct, frozen=True):
@@ -106,7 +117,7 @@ class LedgerReader:
 
     def keep_up(self) -> bool:
         """Look for segments that were made since; False where the ledger is another one."""
-        if is_identity(os, self.path, self.text.active.identity):
+        if is_file(os, self.path, self.text.active.identity):
             return True
         before = self.text.active
         try:
@@ -114,7 +125,7 @@ class LedgerReader:
         except PaddockError:
             return False
         sealed = self._paths.sealed(before.base)
-        if not is_identity(os, sealed, before.identity):
+        if not is_file(os, sealed, before.identity):
             after.close()
             os.close(after.active.descriptor)
             return False
@@ -142,90 +153,55 @@ class LedgerReader:
             found.append((start, now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns))
         return tuple(found)
 
-    def runs(
-        self, segment: SegmentRange, first: int = 0
-    ) -> Iterator[tuple[int, list[bytes], bool]]:
-        """Runs of lines of one file without LF, the place of the first, and whether an LF follows.
+    def runs(self, segment: SegmentRange) -> Iterator[tuple[int, list[bytes], bool]]:
+        """`split_lines` of one file, as long as it is, whatever the next one's name says."""
 
-        Of a line longer than any can be, as much as shows that, in a run of its own.
-        """
-        longest = limits.entry_bytes_max + 1
-        carry, start, position = b"", first, first
-        while position < segment.size_bytes:
-            chunk = self._read_file(segment, position)
-            if not chunk:
-                break
-            begin, position = position, position + len(chunk)
-            lines = chunk.split(b"\n")
-            if len(carry) < longest:
-                carry += lines[0]
-            if len(lines) == 1:
-                continue
-            if len(carry) < longest:
-                lines[0] = carry
-            else:
-                yield segment.start + start, [carry[:longest]], True
-                start = begin + len(lines.pop(0)) + 1
-            carry = lines.pop()
-            if lines:
-                yield segment.start + start, lines, True
-            start = position - len(carry)
-        if start < segment.size_bytes:
-            yield segment.start + start, [carry[:longest]], False
+        def read(size_bytes: int, offset: int) -> bytes:
+            text = self.text
+            with failing("the ledger cannot be read", self.path):
+                # A sealed one may have been closed meanwhile, for others.
+                is_newest = segment.start == text.active.base
+                opened = text.active.descriptor if is_newest else text.open_sealed(segment.start)
+                return os.pread(opened, size_bytes, offset - segment.start)
 
-    def _read_file(self, segment: SegmentRange, position: int) -> bytes:
-        text = self.text
-        size = min(_CHUNK, segment.size_bytes - position)
+        return split_lines(read, segment.start, segment.end)
+
+    def genesis(self) -> Genesis:
         with failing("the ledger cannot be read", self.path):
-            # A sealed one may have been closed meanwhile, for others.
-            is_newest = segment.start == text.active.base
-            opened = text.active.descriptor if is_newest else text.open_sealed(segment.start)
-            return os.pread(opened, size, position)
+            return self.text.genesis(self.path)
+
+    def lines(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
+        """Runs of lines without LF, each with the place of its first, in order.
+
+        From `start`, where a line begins, up to `end`, where one ends: that of the last one.
+        """
+        end = self.whole_bytes(self.size()) if end is None else end
+        for offset, lines, has_end in split_lines(self.read, start, end):
+            if has_end:
+                yield offset, lines
 
     def _open(self) -> LedgerText:
+        """The newest file with the sealed ones; again where these changed as we looked."""
+        path, text = self.path, None
         for _ in range(_TRIES):
-            found = self._try_open()
-            if found is not None:
-                return found
-        raise HostError("the ledger's files are others at every look", where=ascii(self.path))
-
-    def _try_open(self) -> LedgerText | None:
-        """The newest file with the sealed ones; None where that changed as we looked."""
-        path = self.path
-        try:
-            descriptor = os.open(path, READING)
-        except FileNotFoundError as fault:
-            raise HostError("there is no ledger here", where=ascii(path)) from fault
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be opened", path) from fault
-        text = None
-        try:
-            text = self._join(descriptor)
-        except FileNotFoundError:
-            return None  # a rotation that was taken back
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be opened", path) from fault
-        finally:
-            if text is None:
-                os.close(descriptor)
-        return text
-
-    def _join(self, descriptor: int) -> LedgerText | None:
-        """The open file with the segments before it. Looks at the last of them alone."""
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise HostError("a ledger is a regular file", where=ascii(self.path))
-        identity, base = (status.st_dev, status.st_ino), 0
-        starts = list_starts(os, self._paths)
-        if starts:
-            last = starts[-1]
-            status = os.stat(self._paths.sealed(last))
-            is_same = (status.st_dev, status.st_ino) == identity
-            # A rotation on its way: the file that we have open has its sealed name already.
-            base = last if is_same else last + status.st_size
-        if find_identity(os, self.path) != identity:
-            return None
-        return LedgerText(os, self._paths, starts, Segment(descriptor, base, identity))
+            with failing("the ledger cannot be opened", path):
+                try:
+                    descriptor = os.open(path, READING)
+                except FileNotFoundError as fault:
+                    raise HostError("there is no ledger here", where=ascii(path)) from fault
+                try:
+                    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                        raise HostError("a ledger is a regular file", where=ascii(path))
+                    segment, starts = find_newest(os, self._paths, descriptor)
+                    if is_file(os, path, segment.identity):
+                        text = LedgerText(os, self._paths, starts, segment)
+                        return text
+                except FileNotFoundError:
+                    continue  # a rotation that was taken back
+                finally:
+                    if text is None:
+                        os.close(descriptor)
+        raise HostError("the ledger's files are others at every look", where=ascii(path))
 
     def whole_bytes(self, end: int) -> int:
         """The place after the last LF before `end`."""
@@ -273,16 +249,16 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
             end = _end(reader)
             if end < position:
                 raise LedgerDamagedError("the ledger became shorter", where=ascii(path))
-            while position < end:
-                line = _next_line(reader, position, end)
-                found = inspect_line(line)
-                if isinstance(found, BadLine):
-                    raise LedgerDamagedError(
-                        f"not a ledger line ({found.fault}): {found.detail}",
-                        where=f"{path!a}, byte {position}",
-                    )
-                yield found
-                position += len(line) + 1
+            for _, lines, _ in split_lines(reader.read, position, end):
+                for line in lines:
+                    found = inspect_line(line)
+                    if isinstance(found, BadLine):
+                        raise LedgerDamagedError(
+                            f"not a ledger line ({found.fault}): {found.detail}",
+                            where=f"{path!a}, byte {position}",
+                        )
+                    yield found
+                    position += len(line) + 1
             if not poll():
                 return
             if not reader.keep_up():
@@ -316,18 +292,6 @@ def _end(reader: LedgerReader) -> int:
     return marks.newest.offset_bytes
 
 
-def _next_line(reader: LedgerReader, position: int, end: int) -> bytes:
-    size = limits.ledger_scan_chunk_bytes
-    while True:
-        chunk = reader.read(min(size, end - position), position)
-        found = chunk.find(b"\n")
-        if found >= 0:
-            return chunk[:found]
-        if size > limits.entry_bytes_max or len(chunk) < size:
-            return chunk
-        size *= 4
-
-
 LINE_OPENING: Final = b'{"id":"LED-'
 """Every line begins so."""
 
@@ -337,40 +301,11 @@ def is_shaped(line: bytes) -> bool:
     return line.startswith(LINE_OPENING) and line.endswith(b'"}')
 
 
-def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Runs of lines without their LF, each with the offset of its first, in order.
-
-    From `start`, where a line begins, up to `end`, where one ends. Of a line longer
-    than any can be its beginning is given, as the last of all.
-    """
-    carry, offset, position = b"", start, start
-    while position < end:
-        chunk = reader.read(min(_CHUNK, end - position), position)
-        if not chunk:
-            return
-        position += len(chunk)
-        lines = chunk.split(b"\n")
-        lines[0] = carry + lines[0]
-        carry = lines.pop()
-        if lines:
-            yield offset, lines
-            offset = position - len(carry)
-        if len(carry) > limits.entry_bytes_max:
-            yield offset, [carry]
-            return
-
-
-def read_first(reader: LedgerReader) -> Genesis:
-    for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
-        return parse_genesis(parse_line(lines[0]))
-    raise LedgerDamagedError("the ledger has no first line", where=ascii(reader.path))
-
-
 def find_genesis(path: str) -> Genesis | None:
     """Return what line 0 of a ledger says; None where it says nothing."""
     with LedgerReader(path) as reader:
         try:
-            return read_first(reader)
+            return reader.genesis()
         except LedgerDamagedError:
             return None
 

@@ -1,4 +1,4 @@
-"""Opening a ledger's files: making them, and what to do where the file does not end at its mark.
+"""A ledger's open files: made, rotated, and recovered where they do not end at their mark.
 
 A ledger appears whole: GENESIS is written and synced under another name, then linked to its
 own, then the directory is synced. There is never an empty ledger, so an empty file is damage.
@@ -39,6 +39,7 @@ import os
 import re
 import stat
 import threading
+from contextlib import closing
 from hashlib import sha256
 from typing import Final
 
@@ -51,13 +52,11 @@ from paddock.ledger.format.lines import (
     Genesis,
     StoredEntry,
     inspect_line,
-    parse_genesis,
-    parse_line,
 )
-from paddock.ledger.head import Ballast, FileLock, HeadFile, Waiting
+from paddock.ledger.head import Ballast, FileLock, Waiting, open_head
+from paddock.ledger.read import believable_marks
 from paddock.ledger.segments import (
     APPENDING,
-    ActiveSegment,
     Identity,
     LedgerPaths,
     LedgerText,
@@ -65,20 +64,19 @@ from paddock.ledger.segments import (
     failing,
     failure,
     find_identity,
-    is_identity,
+    find_newest,
     list_starts,
     open_new,
+    split_lines,
     sync_directory,
 )
-from paddock.ledger.tail import NOTHING_DURABLE, HeadPage, Mark
+from paddock.ledger.tail import NOTHING_DURABLE, HeadFile, HeadPage, Mark, is_file, line_before
 from paddock.pattern import lazy_pattern
 from paddock.storage.disk import Disk
 from paddock.values.entries import DIGEST_PREFIX, LEDGER_RECOVERED, Entry
 
-_GENESIS_BYTES_USUAL: Final = 4096
 _PENDING: Final = ".pending"
 _PENDING_NAME: Final = lazy_pattern(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
-_LINE_BYTES_USUAL: Final = 4096
 
 
 class LedgerFiles(Struct):
@@ -86,24 +84,48 @@ class LedgerFiles(Struct):
 
     disk: Disk
     paths: LedgerPaths
-    active: ActiveSegment
     lock: FileLock
     commit_lock: FileLock
     head: HeadFile
-    beside: tuple[tuple[str, Identity], ...]
-    ballast: Ballast
+    segment: Segment
+    """The newest one; another file from rotation to rotation."""
+    starts: list[int]
     genesis: Genesis
+    ballast: Ballast
+    beside: tuple[tuple[str, Identity], ...]
     syncing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the active segment is synced, and while it becomes another one."""
+    """Held while the newest segment is synced, and while it becomes another one."""
     written_bytes: int = 0
     synced_bytes: int = 0
     """All before it was synced through these files."""
     is_poisoned: bool = False
 
+    def text(self) -> LedgerText:
+        """The whole ledger, to be read under the lock; closed by the caller."""
+        return LedgerText(self.disk, self.paths, self.starts, self.segment)
+
     def verify_in_place(self, segment: Segment) -> None:
-        """Refuse if a segment, or what keeps writers apart, is not in its place any more."""
-        self.active.verify_in_place(segment)
+        """Refuse if a segment, or what keeps writers apart, is not in its place any more.
+
+        Threat: a ledger that was moved away or replaced while in use would take acknowledged
+        entries with it.
+        """
+        ledger = self.paths.ledger
+        try:
+            if find_identity(self.disk, ledger) != segment.identity:
+                self.verify_sealed(segment)
+        except OSError as fault:
+            raise LedgerDamagedError(
+                f"the ledger is gone: {fault.strerror}", where=ascii(ledger)
+            ) from fault
         self.verify_beside()
+
+    def verify_sealed(self, segment: Segment) -> None:
+        if not is_file(self.disk, self.paths.sealed(segment.base), segment.identity):
+            raise LedgerDamagedError(
+                "the ledger was replaced by another file while in use",
+                where=ascii(self.paths.ledger),
+            )
 
     def verify_beside(self) -> None:
         """Refuse if what keeps writers apart is not in its place any more.
@@ -112,22 +134,81 @@ class LedgerFiles(Struct):
         file, and two that do not see each other would put aside what the other one wrote.
         """
         for path, identity in self.beside:
-            if not is_identity(self.disk, path, identity):
+            if not is_file(self.disk, path, identity):
                 raise LedgerDamagedError(
                     "the folder beside the ledger was removed or replaced while in use",
                     where=ascii(path),
                     hint="end every process that has the ledger open, and start again",
                 )
 
+    def follow(self) -> None:
+        """Open what is the newest segment by now. The append lock is held."""
+        descriptor = self.disk.open(self.paths.ledger, APPENDING)
+        try:
+            found, starts = _settle(self.disk, self.paths, descriptor, self.head)
+        except BaseException:
+            self.disk.close(descriptor)
+            raise
+        before = self.segment
+        if found.identity == before.identity:
+            # A commit may be on its way through the descriptor that we have.
+            found, before = found._replace(descriptor=before.descriptor), found
+        with self.syncing:
+            self.segment, self.starts = found, starts
+            self.disk.close(before.descriptor)
+
+    def rotate(self, end: int) -> None:
+        """Seal the segment, all of it durable, and go on in a new one that begins at `end`.
+
+        The append lock is held. After a failure `follow` finds out how far it came.
+        """
+        disk, paths, head, before = self.disk, self.paths, self.head, self.segment
+        # Threat: a file that was put in our place would be sealed as ours.
+        self.verify_in_place(before)
+        descriptor = open_new(disk, paths.next, APPENDING)
+        try:
+            disk.sync(descriptor)
+            identity = find_identity(disk, descriptor)
+            head.store_base(None)
+            try:
+                disk.link(None, paths.ledger, None, paths.sealed(before.base))
+            except FileExistsError as fault:
+                raise LedgerDamagedError(
+                    "another file stands where a segment of the ledger belongs",
+                    where=ascii(paths.sealed(before.base)),
+                ) from fault
+            # Were the rename durable and the link not, a power cut would take the full file.
+            sync_directory(disk, paths.parent)
+            disk.replace(None, paths.next, None, paths.ledger)
+            sync_directory(disk, paths.parent)
+            head.store_base(end)
+        except BaseException:
+            disk.close(descriptor)
+            raise
+        with self.syncing:
+            self.segment = Segment(descriptor, end, identity)
+            self.starts = [*self.starts, before.base]
+            # Nobody syncs through the old one any more: all in it is durable.
+            disk.close(before.descriptor)
+
     def close(self) -> None:
         self.ballast.close()
-        for descriptor in (
-            self.active.current.descriptor,
-            self.head.descriptor,
-            self.commit_lock.descriptor,
-            self.lock.descriptor,
-        ):
-            self.disk.close(descriptor)
+        for each in (self.segment, self.head, self.commit_lock, self.lock):
+            self.disk.close(each.descriptor)
+
+
+def _settle(
+    disk: Disk, paths: LedgerPaths, descriptor: int, head: HeadFile
+) -> tuple[Segment, list[int]]:
+    """Take over an open file; finish or take back a rotation that was killed. Under the lock."""
+    segment, starts = find_newest(disk, paths, descriptor)
+    if starts and is_file(disk, paths.sealed(starts[-1]), segment.identity):
+        disk.unlink(None, paths.sealed(starts.pop()))
+    if head.read().base != segment.base:
+        # Whoever made the name may have been killed before it was durable.
+        sync_directory(disk, paths.parent)
+        head.store_base(segment.base)
+    return segment, starts
 
 
 def open_files(
@@ -146,26 +227,30 @@ def open_files(
     try:
         lock = FileLock(disk, paths.lock, waiting)
         opened.append(lock.descriptor)
-        lock.acquire()
-        try:
+        with lock:
             descriptor = _open_ledger(disk, paths, first_body)
             opened.append(descriptor)
             if not stat.S_ISREG(disk.stat(descriptor).st_mode):
                 raise HostError("a ledger is a regular file", where=ascii(paths.ledger))
-            head = HeadFile(disk, paths.head)
+            head = open_head(disk, paths.head)
             opened.append(head.descriptor)
-            active = ActiveSegment(disk, paths, descriptor)
-            active.settle(head)
-            genesis = read_genesis(active.text(), paths.ledger)
-        finally:
-            lock.release()
+            segment, starts = _settle(disk, paths, descriptor, head)
+            with closing(LedgerText(disk, paths, starts, segment)) as text:
+                genesis = text.genesis(paths.ledger)
         commit_lock = FileLock(disk, paths.commit_lock, waiting)
         opened.append(commit_lock.descriptor)
         beside = tuple(
-            (each.path, find_identity(disk, each.descriptor)) for each in (lock, commit_lock, head)
+            (path, find_identity(disk, each.descriptor))
+            for path, each in (
+                (paths.lock, lock),
+                (paths.commit_lock, commit_lock),
+                (paths.head, head),
+            )
         )
         ballast = Ballast(disk, paths.folder)
-        return LedgerFiles(disk, paths, active, lock, commit_lock, head, beside, ballast, genesis)
+        return LedgerFiles(
+            disk, paths, lock, commit_lock, head, segment, starts, genesis, ballast, beside
+        )
     except BaseException as fault:
         for each in opened:
             disk.close(each)
@@ -174,35 +259,13 @@ def open_files(
         raise
 
 
-def read_genesis(text: LedgerText, path: str) -> Genesis:
-    """Return what line 0 says; closes the text."""
-    try:
-        start = text.read(_GENESIS_BYTES_USUAL, 0)
-        if b"\n" not in start:
-            start = text.read(limits.entry_bytes_max + 1, 0)
-    except OSError as fault:
-        raise failure(fault, "the ledger cannot be read", path) from fault
-    finally:
-        text.close()
-    line, end, _ = start.partition(b"\n")
-    if not end:
-        raise LedgerDamagedError(
-            "the ledger has no first line", where=ascii(path), hint="was it emptied?"
-        )
-    return parse_genesis(parse_line(line))
-
-
 def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
     try:
         device = disk.stat(paths.parent).st_dev
         verify_local(_read_mountinfo(), os.major(device), os.minor(device), paths.parent)
         if not may_create:
             disk.stat(paths.ledger)
-        try:
-            disk.make_directory(None, paths.folder, 0o700)
-        except FileExistsError:
-            return
-        sync_directory(disk, paths.parent)
+        _make_directory(disk, paths.folder)
     except FileNotFoundError as fault:
         raise HostError("there is no ledger here", where=ascii(paths.ledger)) from fault
     except OSError as fault:
@@ -259,19 +322,11 @@ def _read_mountinfo() -> str:
         return ""
 
 
-class Tail(Struct, frozen=True):
-    """The end of a ledger file: the mark after its last good line, and the bytes that follow."""
+def find_tail(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> tuple[Mark, int]:
+    """Return the mark after the last good line, and where the bytes end. Under the append lock.
 
-    mark: Mark
-    size_bytes: int
-
-    @property
-    def torn_bytes(self) -> int:
-        return self.size_bytes - self.mark.offset_bytes
-
-
-def find_tail(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Tail:
-    """Return where the good lines end. The append lock is held. Raises: LedgerDamagedError."""
+    Raises: LedgerDamagedError.
+    """
     start = verify_marks(text, page, boot, path)
     with failing("the ledger cannot be read", path):
         size = text.size()
@@ -289,7 +344,7 @@ def find_tail(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Tail:
         (known.generation for known in (page.newest, page.durable) if known), default=0
     )
     # A mark of its own: nothing of an old commit's fate is carried over.
-    return Tail(Mark(generation + 1, mark.entries, mark.offset_bytes, mark.leaf, boot), size)
+    return Mark(generation + 1, mark.entries, mark.offset_bytes, mark.leaf, boot), size
 
 
 def verify_marks(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Mark | None:
@@ -302,7 +357,7 @@ def verify_marks(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Ma
             a mark is not the one that was written there.
         HostError: the disk failed.
     """
-    marks = page.believable(boot)
+    marks = believable_marks(page, boot)
     with failing("the ledger cannot be read", path):
         size = text.size()
         if marks and size < marks[-1].offset_bytes:
@@ -314,7 +369,8 @@ def verify_marks(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Ma
         for mark in marks:
             # Threat: a byte put in or taken out moves every later line; then the
             # end of an acknowledged entry would pass for a torn tail.
-            if leaf_hash(_line_before(text, mark.offset_bytes)) != mark.leaf:
+            line = line_before(text.read, mark.offset_bytes)
+            if line is None or leaf_hash(line) != mark.leaf:
                 raise LedgerDamagedError(
                     "the ledger has another line than was written",
                     where=f"{path!a}, line {mark.entries}, before byte {mark.offset_bytes}",
@@ -323,47 +379,17 @@ def verify_marks(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Ma
     return marks[-1] if marks else None
 
 
-def _line_before(text: LedgerText, end: int) -> bytes:
-    size = _LINE_BYTES_USUAL
-    while True:
-        start = max(0, end - size)
-        piece = text.read(end - start, start)
-        if not piece.endswith(b"\n") or len(piece) < end - start:
-            return b""
-        before = piece.rfind(b"\n", 0, -1)
-        if before >= 0 or start == 0 or len(piece) > limits.entry_bytes_max + 1:
-            return piece[before + 1 : -1]
-        size *= 16
-
-
 def _adopt(text: LedgerText, start: Mark, size: int) -> tuple[Mark, bool]:
+    """Return where the lines end that go on from a mark, and whether a whole other one follows."""
     entries, offset, leaf = start.entries, start.offset_bytes, start.leaf
-    buffered, at = b"", offset
-    while True:
-        end = buffered.find(b"\n")
-        if end < 0:
-            chunk = b""
-            if len(buffered) <= limits.entry_bytes_max and at < size:
-                chunk = text.read(min(limits.ledger_scan_chunk_bytes, size - at), at)
-            if not chunk:
-                end_follows = _holds_end(text, at, size)
-                return start.changed(entries=entries, offset_bytes=offset, leaf=leaf), end_follows
-            at += len(chunk)
-            buffered += chunk
-            continue
-        line, buffered = buffered[:end], buffered[end + 1 :]
-        if not _follows(line, entries, leaf):
-            return start.changed(entries=entries, offset_bytes=offset, leaf=leaf), True
-        entries, offset, leaf = entries + 1, offset + len(line) + 1, leaf_hash(line)
-
-
-def _holds_end(text: LedgerText, at: int, size: int) -> bool:
-    while at < size:
-        chunk = text.read(min(limits.ledger_scan_chunk_bytes, size - at), at)
-        if b"\n" in chunk or not chunk:
-            return bool(chunk)
-        at += len(chunk)
-    return False
+    has_end = False
+    for _, lines, has_end in split_lines(text.read, offset, size):
+        for line in lines:
+            if not has_end or not _follows(line, entries, leaf):
+                found = start.changed(entries=entries, offset_bytes=offset, leaf=leaf)
+                return found, has_end
+            entries, offset, leaf = entries + 1, offset + len(line) + 1, leaf_hash(line)
+    return start.changed(entries=entries, offset_bytes=offset, leaf=leaf), False
 
 
 def _follows(line: bytes, seq: int, prev: str) -> bool:
@@ -372,16 +398,16 @@ def _follows(line: bytes, seq: int, prev: str) -> bool:
     return line.endswith(chain_tail(seq, prev)) and isinstance(inspect_line(line), StoredEntry)
 
 
-def quarantine(disk: Disk, segment: Segment, paths: LedgerPaths, tail: Tail) -> None:
+def quarantine(disk: Disk, segment: Segment, paths: LedgerPaths, end: Mark, size: int) -> None:
     """Copy the torn tail aside, durably, then cut it off. The append lock is held.
 
     Only the newest segment can have one: all before it was durable when it was sealed.
     """
-    start, size = tail.mark.offset_bytes, tail.size_bytes
+    start = end.offset_bytes
     if start < segment.base:
         raise LedgerDamagedError(
             "the ledger has a bad line in a sealed segment",
-            where=f"{paths.ledger!a}, line {tail.mark.entries + 1}, byte {start}",
+            where=f"{paths.ledger!a}, line {end.entries + 1}, byte {start}",
             hint="paddock ledger verify says more",
         )
     draft = os.path.join(paths.torn, "draft")
@@ -463,38 +489,15 @@ def _make_directory(disk: Disk, path: str) -> None:
         disk.make_directory(None, path, 0o700)
     except FileExistsError:
         return
-    sync_directory(disk, os.path.dirname(path))
+    sync_directory(disk, os.path.dirname(path) or ".")
 
 
 NETWORK_FILE_SYSTEMS: Final = frozenset(
-    {
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "fuse.ceph",
-        "fuse.davfs2",
-        "fuse.gcsfuse",
-        "fuse.glusterfs",
-        "fuse.juicefs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.sshfs",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "panfs",
-        "smb3",
-        "smbfs",
-    }
+    (
+        "9p afs beegfs ceph cifs coda fuse.ceph fuse.davfs2 fuse.gcsfuse fuse.glusterfs "
+        "fuse.juicefs fuse.rclone fuse.s3fs fuse.sshfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 "
+        "ocfs2 orangefs panfs smb3 smbfs"
+    ).split()
 )
 
 

@@ -21,16 +21,14 @@ file that they have open as the newest is not there for them.
 import errno
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from msgspec import Struct
-
+from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError, LedgerFullError, PaddockError
+from paddock.ledger.format.lines import Genesis, parse_genesis, parse_line
 
 if TYPE_CHECKING:
-    from paddock.ledger.head import HeadFile
     from paddock.storage.disk import Disk
 
 _EXTENSION: Final = ".jsonl"
@@ -38,21 +36,22 @@ _START_DIGITS: Final = 16
 """So the order of the names is the order of the segments, and all stand before the newest."""
 
 
-class LedgerPaths(Struct, frozen=True):
-    ledger: str
+class LedgerPaths:
+    """Where the files of a ledger are, and what stands in the folder beside it."""
 
-    @property
-    def parent(self) -> str:
-        return os.path.dirname(self.ledger) or "."
-
-    @property
-    def stem(self) -> str:
-        stem, extension = os.path.splitext(self.ledger)
-        return stem if extension == _EXTENSION else self.ledger
-
-    @property
-    def folder(self) -> str:
-        return f"{self.stem}.d"
+    def __init__(self, ledger: str) -> None:
+        self.ledger = ledger
+        self.parent = os.path.dirname(ledger) or "."
+        self.stem = ledger.removesuffix(_EXTENSION)
+        self.folder = f"{self.stem}.d"
+        self.next = f"{self.folder}/next"
+        self.lock = f"{self.folder}/lock"
+        self.commit_lock = f"{self.folder}/slock"
+        """Held while the durable mark is written."""
+        self.head = f"{self.folder}/head"
+        self.index = f"{self.folder}/index.sqlite"
+        self.new = f"{self.folder}/new"
+        self.torn = f"{self.folder}/torn"
 
     def sealed(self, start: int) -> str:
         """A segment that is full, by the place of its first byte in the whole ledger."""
@@ -70,39 +69,11 @@ class LedgerPaths(Struct, frozen=True):
         ]
         return sorted(int(each) for each in digits if each.isdigit() and each.isascii())
 
-    @property
-    def next(self) -> str:
-        return os.path.join(self.folder, "next")
-
-    @property
-    def lock(self) -> str:
-        return os.path.join(self.folder, "lock")
-
-    @property
-    def commit_lock(self) -> str:
-        """Held while the durable mark is written."""
-        return os.path.join(self.folder, "slock")
-
-    @property
-    def head(self) -> str:
-        return os.path.join(self.folder, "head")
-
-    @property
-    def index(self) -> str:
-        return os.path.join(self.folder, "index.sqlite")
-
-    @property
-    def new(self) -> str:
-        return os.path.join(self.folder, "new")
-
-    @property
-    def torn(self) -> str:
-        return os.path.join(self.folder, "torn")
-
 
 APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 READING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _OPEN_SEGMENTS_MAX: Final = 16
+_GENESIS_BYTES_USUAL: Final = 4096
 
 Identity = tuple[int, int]
 """Device and inode: which file, whatever its name."""
@@ -136,12 +107,21 @@ def failure(fault: OSError, what: str, path: str, hint: str = "") -> PaddockErro
     return HostError(f"{what}: {reason}", where=ascii(path), hint=hint)
 
 
-@contextmanager
-def failing(what: str, path: str, hint: str = "") -> Generator[None]:
-    try:
-        yield
-    except OSError as fault:
-        raise failure(fault, what, path, hint) from fault
+class failing:  # noqa: N801 - read as the statement that it is
+    """`with failing(what, path)`: an OSError in there is ours."""
+
+    __slots__ = ("_hint", "_path", "_what")
+
+    def __init__(self, what: str, path: str, hint: str = "") -> None:
+        # No generator: each append comes through here.
+        self._what, self._path, self._hint = what, path, hint
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, fault: BaseException | None, _: object) -> None:
+        if isinstance(fault, OSError):
+            raise failure(fault, self._what, self._path, self._hint) from fault
 
 
 class Segment(NamedTuple):
@@ -184,122 +164,51 @@ def open_new(disk: "Disk", path: str, flags: int = os.O_WRONLY | os.O_CLOEXEC) -
         return disk.open(path, flags, 0o600)
 
 
-def is_identity(disk: Reads, path: str, identity: Identity) -> bool:
-    try:
-        return find_identity(disk, path) == identity
-    except OSError:
-        return False
+def find_newest(disk: Reads, paths: LedgerPaths, descriptor: int) -> tuple[Segment, list[int]]:
+    """Return what is open as the ledger's file, and where the sealed segments begin.
+
+    The last of these is the same file where a rotation is on its way, or was killed.
+    """
+    identity, base = find_identity(disk, descriptor), 0
+    starts = list_starts(disk, paths)
+    if starts:
+        status = disk.stat(paths.sealed(starts[-1]))
+        is_same = (status.st_dev, status.st_ino) == identity
+        base = starts[-1] if is_same else starts[-1] + status.st_size
+    return Segment(descriptor, base, identity), starts
 
 
-class ActiveSegment:
-    """The newest segment of one open ledger; another file from rotation to rotation."""
+def split_lines(
+    read: Callable[[int, int], bytes], start: int, end: int
+) -> Iterator[tuple[int, list[bytes], bool]]:
+    """Runs of lines without LF, the place of the first, and whether an LF follows the last.
 
-    __slots__ = ("_disk", "_paths", "_starts", "current")
-
-    def __init__(self, disk: "Disk", paths: LedgerPaths, descriptor: int) -> None:
-        """Take over the open ledger file. The append lock is held."""
-        self._disk = disk
-        self._paths = paths
-        self._starts: list[int] = []
-        self.current = self._settle(descriptor)
-
-    def settle(self, head: "HeadFile") -> None:
-        """Store where the newest segment begins, if the head says otherwise. Under the lock."""
-        if head.read().base != self.current.base:
-            # Whoever made the name may have been killed before it was durable.
-            sync_directory(self._disk, self._paths.parent)
-            head.store_base(self.current.base)
-
-    def follow(self, head: "HeadFile") -> None:
-        """Open what is the newest segment by now. The append lock is held."""
-        descriptor = self._disk.open(self._paths.ledger, APPENDING)
-        try:
-            found = self._settle(descriptor)
-        except BaseException:
-            self._disk.close(descriptor)
-            raise
-        before = self.current
-        if found.identity == before.identity:
-            # A commit may be on its way through the descriptor that we have.
-            self._disk.close(descriptor)
-            self.current = found._replace(descriptor=before.descriptor)
+    `read` gives so many bytes from a place. `start` is where a line begins. Of a line longer
+    than any can be, as much as shows that, in a run of its own.
+    """
+    longest = limits.entry_bytes_max + 1
+    carry, position = b"", start
+    while position < end:
+        chunk = read(min(limits.ledger_scan_chunk_bytes, end - position), position)
+        if not chunk:
+            break
+        begin, position = position, position + len(chunk)
+        lines = chunk.split(b"\n")
+        if len(carry) < longest:
+            carry += lines[0]
+        if len(lines) == 1:
+            continue
+        if len(carry) < longest:
+            lines[0] = carry
         else:
-            self.current = found
-            self._disk.close(before.descriptor)
-        self.settle(head)
-
-    def rotate(self, head: "HeadFile", end: int) -> None:
-        """Seal the segment, all of it durable, and go on in a new one that begins at `end`.
-
-        The append lock is held. After a failure `follow` finds out how far it came.
-        """
-        disk, paths, before = self._disk, self._paths, self.current
-        # Threat: a file that was put in our place would be sealed as ours.
-        self.verify_in_place(before)
-        descriptor = open_new(disk, paths.next, APPENDING)
-        try:
-            disk.sync(descriptor)
-            identity = find_identity(disk, descriptor)
-            head.store_base(None)
-            try:
-                disk.link(None, paths.ledger, None, paths.sealed(before.base))
-            except FileExistsError as fault:
-                raise LedgerDamagedError(
-                    "another file stands where a segment of the ledger belongs",
-                    where=ascii(paths.sealed(before.base)),
-                ) from fault
-            # Were the rename durable and the link not, a power cut would take the full file.
-            sync_directory(disk, paths.parent)
-            disk.replace(None, paths.next, None, paths.ledger)
-            sync_directory(disk, paths.parent)
-            head.store_base(end)
-        except BaseException:
-            disk.close(descriptor)
-            raise
-        self.current = Segment(descriptor, end, identity)
-        self._starts = [*self._starts, before.base]
-        # Nobody syncs through the old one any more: all in it is durable.
-        disk.close(before.descriptor)
-
-    def verify_in_place(self, segment: Segment) -> None:
-        """Refuse if neither the path nor the segment's sealed name leads to it any more.
-
-        Threat: a ledger that was moved away or replaced while in use would take
-        acknowledged entries with it.
-        """
-        paths = self._paths
-        try:
-            if find_identity(self._disk, paths.ledger) == segment.identity:
-                return
-        except OSError as fault:
-            raise LedgerDamagedError(
-                f"the ledger is gone: {fault.strerror}", where=ascii(paths.ledger)
-            ) from fault
-        self.verify_sealed(segment)
-
-    def verify_sealed(self, segment: Segment) -> None:
-        if not is_identity(self._disk, self._paths.sealed(segment.base), segment.identity):
-            raise LedgerDamagedError(
-                "the ledger was replaced by another file while in use",
-                where=ascii(self._paths.ledger),
-            )
-
-    def text(self) -> "LedgerText":
-        """The whole ledger, to be read under the lock; closed by the caller."""
-        return LedgerText(self._disk, self._paths, self._starts, self.current)
-
-    def _settle(self, descriptor: int) -> Segment:
-        disk, paths = self._disk, self._paths
-        identity = find_identity(disk, descriptor)
-        starts = self._starts = list_starts(disk, paths)
-        if not starts:
-            return Segment(descriptor, 0, identity)
-        last = starts[-1]
-        status = disk.stat(paths.sealed(last))
-        if (status.st_dev, status.st_ino) == identity:
-            disk.unlink(None, paths.sealed(last))
-            return Segment(descriptor, last, identity)
-        return Segment(descriptor, last + status.st_size, identity)
+            yield start, [carry[:longest]], True
+            start = begin + len(lines.pop(0)) + 1
+        carry = lines.pop()
+        if lines:
+            yield start, lines, True
+        start = position - len(carry)
+    if start < end:
+        yield start, [carry[:longest]], False
 
 
 class LedgerText:
@@ -336,7 +245,7 @@ class LedgerText:
             if not piece:
                 raise LedgerDamagedError(
                     f"a segment of the ledger lacks bytes from {offset} on",
-                    where=ascii(self._path(start)),
+                    where=ascii(self._paths.sealed(start)),
                     hint="paddock ledger verify says more; compare with a backup",
                 )
             pieces.append(piece)
@@ -345,13 +254,25 @@ class LedgerText:
             pieces.append(self._disk.pread(self.active.descriptor, end - base, 0))
         return b"".join(pieces)
 
+    def genesis(self, path: str) -> Genesis:
+        """Return what line 0 says. Raises: LedgerDamagedError: nothing; OSError."""
+        start = self.read(_GENESIS_BYTES_USUAL, 0)
+        if b"\n" not in start:
+            start = self.read(limits.entry_bytes_max + 1, 0)
+        line, end, _ = start.partition(b"\n")
+        if not end:
+            raise LedgerDamagedError(
+                "the ledger has no first line", where=ascii(path), hint="was it emptied?"
+            )
+        return parse_genesis(parse_line(line))
+
     def starts(self) -> list[int]:
         return [*self._starts, self.active.base]
 
     @property
     def sealed(self) -> list[tuple[int, str]]:
         """Where each sealed segment begins in the whole, and its file."""
-        return [(start, self._path(start)) for start in self._starts]
+        return [(start, self._paths.sealed(start)) for start in self._starts]
 
     def floor(self, end: int) -> int:
         """Where the segment begins that holds the byte before `end`: no need to read below it."""
@@ -373,13 +294,10 @@ class LedgerText:
         if at == 0:
             raise LedgerDamagedError(
                 f"the ledger's bytes before {starts[0]} are missing",
-                where=f"{self._path(starts[0])!a} and before",
+                where=f"{self._paths.sealed(starts[0])!a} and before",
                 hint="restore the segment that is missing from a backup",
             )
         return starts[at - 1], starts[at]
-
-    def _path(self, start: int) -> str:
-        return self._paths.sealed(start)
 
     def open_sealed(self, start: int) -> int:
         descriptor = self._opened.get(start)
@@ -387,7 +305,7 @@ class LedgerText:
             return descriptor
         if len(self._opened) >= _OPEN_SEGMENTS_MAX:
             self._disk.close(self._opened.pop(next(iter(self._opened))))
-        path = self._path(start)
+        path = self._paths.sealed(start)
         try:
             descriptor = self._opened[start] = self._disk.open(path, READING)
         except FileNotFoundError as fault:

@@ -26,19 +26,23 @@ import struct
 import time
 from zlib import crc32
 
-from paddock.ledger.format.line import PREV_OF_GENESIS, TAIL_BYTES_MAX, chain_lines, leaf_hash
+from paddock.ledger.format.line import (
+    LINE_BYTES_MAX,
+    PREV_OF_GENESIS,
+    TAIL_BYTES_MAX,
+    chain_lines,
+    leaf_hash,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Protocol
 
-    class Preads(Protocol):
-        def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
-
-    class EndDisk(Preads, Protocol):
+    class EndDisk(Protocol):
         """What changes the end of a ledger: `posix`, or a `storage.disk.Disk`."""
 
+        def pread(self, fd: int, size_bytes: int, offset: int, /) -> bytes: ...
         def write(self, fd: int, content: bytes, /) -> int: ...
         def pwrite(self, fd: int, content: bytes, offset: int, /) -> int: ...
         def ftruncate(self, fd: int, size_bytes: int, /) -> None: ...
@@ -60,10 +64,17 @@ _PAGE_BYTES = _BASE_OFFSET + _BASE.size
 # generation, entries, offset, leaf, boot, twelve bytes that mean nothing any more, poisoned
 _RECORD = struct.Struct("<QQQ32s16s12xB")
 _CRC = struct.Struct("<I")
-_LINE_BYTES = 65_536
-"""Of the line before a mark, what is read to compare it; a longer one is declined."""
-_TRIES = 40
-_PAUSE_S = 0.002
+_RANK = struct.Struct("<Q8xQ60xB")
+"""Of two records the one with the greater counts: its generation, offset, and poisoned."""
+_LINE_BYTES_USUAL = 4096
+_LOCK_TIMEOUT_S = 0.08
+_TAKE = fcntl.LOCK_EX | fcntl.LOCK_NB
+_TRIES_AT_ONCE = 20
+"""Longer than a lock is held: a holder that runs on another processor is done by then."""
+_YIELD_MAX_S = 2e-3
+"""Less than a time slice: programs that only compute get it each time, where they run besides."""
+_SLEEP_MIN_S = 20e-6
+_SLEEP_MAX_S = 2e-3
 _OPEN = posix.O_RDWR | posix.O_CLOEXEC | posix.O_NOFOLLOW
 _REGULAR, _KIND = 0o100000, 0o170000
 
@@ -76,24 +87,7 @@ class AppendFailedError(Exception):
     """The entry is not acknowledged; the text says why."""
 
 
-class _Record:
-    __slots__ = ()
-
-    @property
-    def record(self) -> "tuple[object, ...]":
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}{self.record}"
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.record == other.record
-
-    def __hash__(self) -> int:
-        return hash(self.record)
-
-
-class Mark(_Record):
+class Mark:
     """A place between two lines, with what has to stand before it.
 
     `generation` counts appends and never goes down; `entries` and `offset_bytes` are those
@@ -126,55 +120,29 @@ class Mark(_Record):
     def changed(self, **changes: "Any") -> "Mark":
         return Mark(**{name: getattr(self, name) for name in self.__slots__} | changes)
 
-    def outranks(self, other: "Mark") -> bool:
-        """Whether it counts before the other of a pair."""
-        mine = (self.generation, self.offset_bytes, self.is_poisoned)
-        return mine >= (other.generation, other.offset_bytes, other.is_poisoned)
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mark) and self.record == other.record
+
+    def __hash__(self) -> int:
+        return hash(self.record)
 
 
 NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
 """The beginning of the file: what a durable mark says that never knew a sync."""
 
 
-class HeadPage(_Record):
+class HeadPage:
     """What the head file says; None where both slots are torn or were never written.
 
-    `durable_slot` is where the older, or no, durable mark stands: the next one goes there.
     `base` is None while it changes, or where it is not known.
     """
 
-    __slots__ = ("base", "durable", "durable_slot", "newest")
+    __slots__ = ("base", "durable", "newest")
 
-    def __init__(
-        self,
-        newest: Mark | None,
-        durable: Mark | None,
-        durable_slot: int,
-        base: int | None = None,
-    ) -> None:
+    def __init__(self, newest: Mark | None, durable: Mark | None, base: int | None = None) -> None:
         self.newest = newest
         self.durable = durable
-        self.durable_slot = durable_slot
         self.base = base
-
-    @property
-    def record(self) -> "tuple[Mark | None, Mark | None, int, int | None]":
-        return self.newest, self.durable, self.durable_slot, self.base
-
-    def believable(self, boot: bytes) -> list[Mark]:
-        """The marks that the ledger has to agree with, the farthest last.
-
-        A durable one always: all before it was on the disk. An append's while the machine
-        runs on (a boot of zeros is not known): the page cache is what was written, of which
-        a restart may lose what no sync covers.
-        """
-        newest, durable = self.newest, self.durable
-        found = [durable] if durable is not None and durable.entries else []
-        if newest is not None and newest.boot == boot and any(boot):
-            # The elder twin of a torn record may lie before the durable mark.
-            is_last = not found or newest.offset_bytes >= found[0].offset_bytes
-            found.insert(len(found) if is_last else 0, newest)
-        return found
 
 
 def encode_mark(mark: Mark) -> bytes:
@@ -192,86 +160,99 @@ def decode_mark(page: bytes, at: int = 0) -> Mark | None:
 
 
 def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
-    first, second = decode_mark(page, at), decode_mark(page, at + _SECTOR)
-    if second is None or (first is not None and first.outranks(second)):
-        return first, 0 if first is None else 1
-    return second, 0
+    """Return what a pair of slots says, and the slot that the next record goes to."""
+    first, second = at, at + _SECTOR
+    newer = int(_RANK.unpack_from(page, second) > _RANK.unpack_from(page, first))
+    for slot in (newer, 1 - newer):
+        mark = decode_mark(page, at + slot * _SECTOR)
+        if mark is not None:
+            return mark, 1 - slot
+    return None, 0
 
 
-def read_page(disk: "Preads", head: int) -> HeadPage:
-    """Reading needs no lock: a torn record is no record. Raises: OSError."""
-    page = disk.pread(head, _PAGE_BYTES, 0)
-    newest, _ = find_pair(page, 0)
-    durable, slot = find_pair(page, _DURABLE)
-    base = None
-    record = page[_BASE_OFFSET:]
-    if len(record) == _BASE.size:
-        start, crc = _BASE.unpack(record)
-        base = start if crc32(record[:8]) == crc and start != _MOVING else None
-    return HeadPage(newest, durable, slot, base)
+class HeadFile:
+    """The head file, open. Its methods raise OSError."""
+
+    __slots__ = ("_disk", "descriptor")
+
+    def __init__(self, disk: "EndDisk", descriptor: int) -> None:
+        self._disk = disk
+        self.descriptor = descriptor
+
+    def read(self) -> HeadPage:
+        """Reading needs no lock: a torn record is no record."""
+        page = self._read(0, _PAGE_BYTES)
+        start, crc = _BASE.unpack_from(page, _BASE_OFFSET)
+        is_known = start != _MOVING and crc == crc32(page[_BASE_OFFSET : _BASE_OFFSET + 8])
+        newest, durable = find_pair(page, 0)[0], find_pair(page, _DURABLE)[0]
+        return HeadPage(newest, durable, start if is_known else None)
+
+    def read_durable(self) -> tuple[Mark | None, int]:
+        """Return the durable mark, and the slot that the next one goes to."""
+        return find_pair(self._read(_DURABLE, 2 * _SECTOR), 0)
+
+    def store_base(self, base: int | None) -> None:
+        """Where the newest segment begins; None while that changes. The append lock is held."""
+        start = _MOVING if base is None else base
+        self._store(_BASE.pack(start, crc32(start.to_bytes(8, "little"))), _BASE_OFFSET)
+
+    def store_newest(self, mark: Mark) -> None:
+        """An append's mark, into the slot that its predecessor does not use."""
+        self._store(encode_mark(mark), _SECTOR * (mark.generation % 2))
+
+    def store_durable(self, mark: Mark, slot: int) -> None:
+        self._store(encode_mark(mark), _DURABLE + _SECTOR * slot)
+
+    def raise_durable(self, mark: Mark, boot: bytes) -> bool:
+        """Say that all before the mark is on the disk: no later start may find less.
+
+        The commit lock is held. False where somebody's sync has failed: nothing is raised any more.
+        """
+        durable, slot = self.read_durable()
+        if is_poisoned(durable, boot):
+            return False
+        if durable is None or durable.offset_bytes < mark.offset_bytes:
+            self.store_durable(mark, slot)
+        return True
+
+    def poison(self, boot: bytes) -> None:
+        """Have nobody acknowledge anything until this machine restarts. The commit lock is held."""
+        durable, slot = self.read_durable()
+        poisoned = (durable or NOTHING_DURABLE).changed(is_poisoned=True, boot=boot)
+        self.store_durable(poisoned, slot)
+
+    def _read(self, offset: int, size_bytes: int) -> bytes:
+        # Of a file that was cut, what is missing is no record.
+        return self._disk.pread(self.descriptor, size_bytes, offset).ljust(size_bytes, b"\0")
+
+    def _store(self, record: bytes, offset: int) -> None:
+        if self._disk.pwrite(self.descriptor, record, offset) != len(record):
+            raise OSError("it was written in part")
 
 
-def store_base(disk: "EndDisk", head: int, base: int | None) -> None:
-    """Where the newest segment begins; None while that changes. The append lock is held."""
-    start = _MOVING if base is None else base
-    _store(disk, head, _BASE.pack(start, crc32(start.to_bytes(8, "little"))), _BASE_OFFSET)
-
-
-def store_newest(disk: "EndDisk", head: int, mark: Mark) -> None:
-    """An append's mark, into the slot that its predecessor does not use."""
-    _store(disk, head, encode_mark(mark), _SECTOR * (mark.generation % 2))
-
-
-def store_durable(disk: "EndDisk", head: int, mark: Mark, slot: int) -> None:
-    _store(disk, head, encode_mark(mark), _DURABLE + _SECTOR * slot)
-
-
-def _store(disk: "EndDisk", head: int, record: bytes, offset: int) -> None:
-    if disk.pwrite(head, record, offset) != len(record):
-        raise OSError("it was written in part")
+def chain(before: Mark, bodies: "Sequence[bytes]") -> tuple[bytes, Mark]:
+    """Return the lines of an append behind a mark, and the mark after them."""
+    lines, leaf = chain_lines(bodies, before.entries, before.leaf)
+    entries, offset = before.entries + len(bodies), before.offset_bytes + len(lines)
+    return lines, Mark(before.generation + 1, entries, offset, leaf, before.boot)
 
 
 def put_lines(
-    disk: "EndDisk", file: int, head: int, base: int, before: Mark, bodies: "Sequence[bytes]"
-) -> Mark:
-    """Chain lines and write them behind a mark, then store the next mark. The lock is held.
+    disk: "EndDisk", file: int, head: HeadFile, start: int, lines: bytes, after: Mark
+) -> None:
+    """Write lines at the end of a file, which is `start`, then store the next mark. Under the lock.
 
     What fails half-way is cut back; where that fails too, the next append finds the end in the
     wrong place, and recovers. Raises: OSError.
     """
-    data, leaf = chain_lines(bodies, before.entries, before.leaf)
-    rest = data
+    rest = lines
     try:
         while rest:
             rest = rest[disk.write(file, rest) :]
     except BaseException:
-        disk.ftruncate(file, before.offset_bytes - base)
+        disk.ftruncate(file, start)
         raise
-    entries, offset = before.entries + len(bodies), before.offset_bytes + len(data)
-    after = Mark(before.generation + 1, entries, offset, leaf, before.boot)
-    store_newest(disk, head, after)
-    return after
-
-
-def raise_durable(disk: "EndDisk", head: int, mark: Mark, boot: bytes) -> bool:
-    """Say that all before the mark is on the disk: no later start may find less.
-
-    The commit lock is held. False where somebody's sync has failed: nothing is raised any more.
-    """
-    page = read_page(disk, head)
-    durable = page.durable
-    if is_poisoned(durable, boot):
-        return False
-    if durable is None or durable.offset_bytes < mark.offset_bytes:
-        store_durable(disk, head, mark, page.durable_slot)
-    return True
-
-
-def poison(disk: "EndDisk", head: int, boot: bytes) -> None:
-    """Have nobody acknowledge anything until the machine starts anew. The commit lock is held."""
-    page = read_page(disk, head)
-    poisoned = (page.durable or NOTHING_DURABLE).changed(is_poisoned=True, boot=boot)
-    store_durable(disk, head, poisoned, page.durable_slot)
+    head.store_newest(after)
 
 
 def is_poisoned(durable: Mark | None, boot: bytes) -> bool:
@@ -290,6 +271,58 @@ def read_boot() -> bytes:
         return bytes.fromhex(text.strip().replace("-", ""))[:16].ljust(16, b"\0")
     except (OSError, ValueError):
         return bytes(16)
+
+
+def line_before(read: "Callable[[int, int], bytes]", end: int) -> bytes | None:
+    """Return the line whose LF stands before a place; None where there is no LF."""
+    size = _LINE_BYTES_USUAL
+    while True:
+        start = max(0, end - size)
+        piece = read(end - start, start)
+        if not piece.endswith(b"\n") or len(piece) < end - start:
+            return None
+        before = piece.rfind(b"\n", 0, -1)
+        if before >= 0 or start == 0 or len(piece) > LINE_BYTES_MAX + 1:
+            return piece[before + 1 : -1]
+        size *= 16
+
+
+def wait_for_lock(
+    lock: "Callable[[int, int], None]",
+    descriptor: int,
+    timeout_s: float,
+    monotonic: "Callable[[], float]" = time.monotonic,
+    sleep: "Callable[[float], None]" = time.sleep,
+) -> bool:
+    """Take a flock(2); False where another has it all the time. Raises: OSError."""
+    tries, pause, before = _TRIES_AT_ONCE, _SLEEP_MIN_S, monotonic()
+    deadline = before + timeout_s
+    while True:
+        try:
+            lock(descriptor, _TAKE)
+        except BlockingIOError:
+            if tries:
+                # The holder may wait for this processor, and is done sooner than a sleep.
+                posix.sched_yield()
+        else:
+            return True
+        if tries:
+            before, since = monotonic(), before
+            tries = tries - 1 if before - since <= _YIELD_MAX_S else 0
+        if not tries:
+            if monotonic() >= deadline:
+                return False
+            sleep(pause)
+            pause = min(pause * 1.5, _SLEEP_MAX_S)
+
+
+def is_file(disk: "EndDisk", path: str, identity: tuple[int, int]) -> bool:
+    """Whether a path leads to the file of this device and inode."""
+    try:
+        status = disk.stat(path)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == identity
 
 
 # --- one entry, where all is plain ---------------------------------------------------------
@@ -314,20 +347,16 @@ class _Files:
 
     def verify_in_place(self, disk: "EndDisk") -> None:
         """Refuse if others who append see other files. Raises: AppendFailedError; OSError."""
-        lock, file, head, commit = (_identity(disk, each) for each in self.held)
-        if _identity(disk, self.ledger) != file:
-            # It may have been full, and have another name since.
-            sealed = f"{self.ledger.removesuffix('.jsonl')}.{self.base:016}.jsonl"
-            try:
-                is_sealed = _identity(disk, sealed) == file
-            except OSError:
-                is_sealed = False
-            if not is_sealed:
-                raise AppendFailedError("the ledger was replaced while in use")
+        status = [disk.stat(each) for each in self.held]
+        lock, file, head, commit = ((each.st_dev, each.st_ino) for each in status)
+        # It may have been full, and have another name since.
+        sealed = f"{self.ledger.removesuffix('.jsonl')}.{self.base:016}.jsonl"
+        if not is_file(disk, self.ledger, file) and not is_file(disk, sealed, file):
+            raise AppendFailedError("the ledger was replaced while in use")
         # Threat: who removes the folder has the next writer make another lock and another head.
-        beside = [_identity(disk, f"{self.folder}/{name}") for name in ("lock", "slock", "head")]
-        if beside != [lock, commit, head]:
-            raise AppendFailedError("the folder beside the ledger was replaced while in use")
+        for name, identity in (("lock", lock), ("slock", commit), ("head", head)):
+            if not is_file(disk, f"{self.folder}/{name}", identity):
+                raise AppendFailedError("the folder beside the ledger was replaced while in use")
 
 
 def append_plain(
@@ -348,39 +377,41 @@ def append_plain(
         try:
             before = _prepare(files, identity, len(body))
         except OSError as fault:
-            raise NotPlainError(f"the ledger cannot be looked at: {_why(fault)}") from None
+            raise NotPlainError(f"the ledger cannot be read: {fault.strerror or fault}") from None
         try:
             _put_plain(disk, files, before, body)
         except NotPlainError:
             raise AppendFailedError("another process does not finish its commit") from None
         except OSError as fault:
-            raise AppendFailedError(f"the ledger failed: {_why(fault)}") from fault
+            raise AppendFailedError(f"the ledger failed: {fault.strerror or fault}") from fault
     finally:
         files.close()
 
 
 def _put_plain(disk: "EndDisk", files: _Files, before: Mark, body: bytes) -> None:
-    lock, file, head, commit = files.held
-    after = put_lines(disk, file, head, files.base, before, [body])
+    lock, file, descriptor, commit = files.held
+    head = HeadFile(disk, descriptor)
+    lines, after = chain(before, [body])
+    put_lines(disk, file, head, before.offset_bytes - files.base, lines, after)
     fcntl.flock(lock, fcntl.LOCK_UN)
     try:
         disk.fdatasync(file)
     except OSError:
         # Never tried again: the pages may be gone and count as clean.
         _take(commit, COMMIT_TIMEOUT_S)
-        poison(disk, head, after.boot)
+        head.poison(after.boot)
         raise
     # Threat: a copy was put in our place, and what others append to it is not synced by us.
     files.verify_in_place(disk)
     _take(commit, COMMIT_TIMEOUT_S)
-    if not raise_durable(disk, head, after, after.boot):
+    if not head.raise_durable(after, after.boot):
         raise AppendFailedError("the disk failed to store ledger entries")
 
 
 def _prepare(files: _Files, identity: tuple[int, int], size: int) -> Mark:
     """Open all, take the lock, and return the mark to append after. Raises: NotPlainError."""
     lock = files.open(f"{files.folder}/lock")
-    _take(lock, _TRIES * _PAUSE_S)
+    _take(lock, _LOCK_TIMEOUT_S)
     file = files.open(files.ledger, _OPEN | posix.O_APPEND | posix.O_NONBLOCK)
     status = posix.fstat(file)
     if (status.st_dev, status.st_ino) != identity or status.st_mode & _KIND != _REGULAR:
@@ -389,7 +420,7 @@ def _prepare(files: _Files, identity: tuple[int, int], size: int) -> Mark:
     files.open(f"{files.folder}/slock", _OPEN | posix.O_CREAT)
     if status.st_size + size + TAIL_BYTES_MAX > SEGMENT_BYTES:
         raise NotPlainError("the ledger's file is full")
-    page, boot = read_page(posix, head), read_boot()
+    page, boot = HeadFile(posix, head).read(), read_boot()
     newest, durable, base = page.newest, page.durable, page.base
     if base is None:
         raise NotPlainError("it is not known where the ledger's file begins")
@@ -402,9 +433,15 @@ def _prepare(files: _Files, identity: tuple[int, int], size: int) -> Mark:
     end, synced = newest.offset_bytes, durable.offset_bytes
     if not base < synced <= end or base + status.st_size != end:
         raise NotPlainError("the ledger does not end at its mark")
+
+    def read(size_bytes: int, offset: int) -> bytes:
+        return posix.pread(file, size_bytes, offset)
+
     # Threat: a byte put in or taken out moves every later line.
     for mark in [newest] if synced == end else [newest, durable]:
-        _compare_line(file, mark.offset_bytes - base, mark.leaf)
+        line = line_before(read, mark.offset_bytes - base)
+        if line is None or leaf_hash(line) != mark.leaf:
+            raise NotPlainError("the line before a mark is another one")
     try:
         names = posix.listdir(f"{files.folder}/torn")
     except FileNotFoundError:
@@ -415,34 +452,7 @@ def _prepare(files: _Files, identity: tuple[int, int], size: int) -> Mark:
     return newest
 
 
-def _compare_line(file: int, end: int, leaf: str) -> None:
-    start = max(0, end - _LINE_BYTES)
-    piece = posix.pread(file, end - start, start)
-    before = piece.rfind(b"\n", 0, -1)
-    if not piece.endswith(b"\n") or (before < 0 and start):
-        raise NotPlainError("the line before a mark is long, or has no end")
-    if leaf_hash(piece[before + 1 : -1]) != leaf:
-        raise NotPlainError("the line before a mark is another one")
-
-
 def _take(lock: int, timeout_s: float) -> None:
     """Take a lock, which is given up with its descriptor. Raises: NotPlainError."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise NotPlainError("the ledger is locked") from None
-            time.sleep(_PAUSE_S / 4)
-        else:
-            return
-
-
-def _identity(disk: "EndDisk", path: "str | int") -> tuple[int, int]:
-    status = disk.stat(path)
-    return status.st_dev, status.st_ino
-
-
-def _why(fault: OSError) -> str:
-    return fault.strerror or str(fault)
+    if not wait_for_lock(fcntl.flock, lock, timeout_s):
+        raise NotPlainError("the ledger is locked")

@@ -15,8 +15,8 @@ synced: who uses them compares with something signed, or makes them anew.
 import os
 import re
 import stat
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,7 +29,7 @@ from paddock.ledger.format.line import PREV_OF_GENESIS, chain_tail
 from paddock.ledger.format.lines import BadLine, inspect_line
 from paddock.ledger.format.merkle import HASH_BYTES, Growing, node_hash, root_of
 from paddock.ledger.format.notes import Checkpoint
-from paddock.ledger.read import LINE_OPENING, LedgerReader, whole_lines
+from paddock.ledger.read import LINE_OPENING, LedgerReader
 from paddock.ledger.segments import READING, LedgerPaths, failing, failure
 from paddock.pattern import lazy_pattern
 
@@ -75,10 +75,6 @@ class TreeFiles:
         while self._descriptors:
             os.close(self._descriptors.pop())
 
-    def forget(self) -> None:
-        """Take nothing of it for true: it is made anew."""
-        self.edge = START
-
     def node(self, level: int, index: int) -> bytes:
         file, above = divmod(level, _TILE_LEVELS)
         row = self._row(file, index << above, 1 << above)
@@ -97,7 +93,7 @@ class TreeFiles:
         edge = self.edge
         growing = Growing.resume(self, edge.size)
         prev, seq, offset = edge.leaf, edge.size, edge.offset_bytes
-        for at, lines in whole_lines(reader, edge.offset_bytes, end.offset_bytes):
+        for at, lines in reader.lines(edge.offset_bytes, end.offset_bytes):
             leaves: list[bytes] = []
             for line in lines:
                 if not line.endswith(chain_tail(seq, prev)) or not line.startswith(LINE_OPENING):
@@ -106,8 +102,12 @@ class TreeFiles:
                         where=f"{reader.path!a}, line {seq + 1}",
                         hint="paddock ledger verify says more",
                     )
-                if seq >= signed:
-                    _require_entry(reader, seq, line)
+                if seq >= signed and isinstance(found := inspect_line(line), BadLine):
+                    raise LedgerDamagedError(
+                        f"the ledger has a line that holds no entry: {found.detail}",
+                        where=f"{reader.path!a}, line {seq + 1}",
+                        hint="paddock ledger verify says more",
+                    )
                 digest = _LEAF.copy()
                 digest.update(line)
                 leaves.append(digest.digest())
@@ -208,33 +208,6 @@ def _clear(path: str) -> None:
         os.unlink(path)
 
 
-def _require_entry(reader: LedgerReader, seq: int, line: bytes) -> None:
-    found = inspect_line(line)
-    if isinstance(found, BadLine):
-        raise LedgerDamagedError(
-            f"the ledger has a line that holds no entry: {found.detail}",
-            where=f"{reader.path!a}, line {seq + 1}",
-            hint="paddock ledger verify says more",
-        )
-
-
-@contextmanager
-def opened_tree(folder: str, *, create: bool = True) -> Generator[TreeFiles]:
-    tree = TreeFiles(folder, create=create)
-    try:
-        yield tree
-    finally:
-        tree.close()
-
-
-def tree_root(tree: TreeFiles, size: int) -> bytes | None:
-    """The root that the files give for so many entries; None where they do not reach."""
-    try:
-        return root_of(tree, size)
-    except LedgerDamagedError:
-        return None
-
-
 def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, int] | None:
     """The first entry that is not the one signed, and where its line begins.
 
@@ -242,11 +215,11 @@ def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, i
     None where they are not, or cannot be read.
     """
     try:
-        with opened_tree(LedgerPaths(reader.path).folder, create=False) as tree:
-            if tree_root(tree, checkpoint.size) != checkpoint.root:
+        with closing(TreeFiles(LedgerPaths(reader.path).folder, create=False)) as tree:
+            if root_of(tree, checkpoint.size) != checkpoint.root:
                 return None
             seq = 0
-            for offset, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+            for offset, lines in reader.lines():
                 known = tree.leaves(seq, min(len(lines), checkpoint.size - seq))
                 for line, leaf in zip(lines, known, strict=False):
                     if sha256(b"\0" + line).digest() != leaf:

@@ -14,6 +14,7 @@ from binascii import hexlify
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from hashlib import sha256
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -39,7 +40,7 @@ from paddock.ledger.format.notes import (
     parse_note,
 )
 from paddock.ledger.ports import Head
-from paddock.ledger.read import LINE_OPENING, LedgerReader, read_first, whole_lines
+from paddock.ledger.read import LINE_OPENING, LedgerReader, believable_marks
 from paddock.ledger.tree import checkpoints_folder, find_departure, read_notes
 from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
 
@@ -192,13 +193,12 @@ def verify(
     """
     with LedgerReader(path) as reader:
         page = reader.marks()
-        reader.keep_up()  # they may stand in a segment that was made since
-        marks = [] if page is None else page.believable(reader.boot())
+        marks = [] if page is None else believable_marks(page, reader.boot())
         beside = read_notes(checkpoints_folder(path))
         kept = [Held(f"checkpoints/{name}", note, is_outside=False) for name, note in beside]
         opened: list[_Opened] = []
         try:
-            opened = _open_all([*kept, *held], VerifierKey.parse(read_first(reader).public_key))
+            opened = _open_all([*kept, *held], VerifierKey.parse(reader.genesis().public_key))
         except LedgerDamagedError:
             since = None  # the pass over the lines says what is wrong with line 0
         outside = max((each.size for each in opened if each.held.is_outside), default=0)
@@ -228,9 +228,6 @@ _CALLS: Final = frozenset({_INTENT, _RESULT})
 _EVENT_END: Final = _EVENT_AT + _KIND_CHARS
 _CALLER: Final = b',"session_id":'
 _METADATA: Final = b',"metadata":{'
-
-_Open = tuple[int, bytes, "_Open | None"]
-"""An intent without a result: its number, its line, and an earlier one of the same call."""
 
 
 class _Pass:
@@ -263,8 +260,8 @@ class _Pass:
         self._roots: dict[int, bytes] = {}
         self._places: dict[int, tuple[int, int, str]] = {}
         """Of the sizes wanted: where the last line begins and ends, and its hash."""
-        self._intents: dict[bytes, _Open] = {}
-        """By the bytes that name session, agent and call."""
+        self._intents: dict[bytes, list[tuple[int, bytes]]] = {}
+        """Those without a result, each its number and its line, by the bytes that name the call."""
         self._unread: list[Unanswered] = []  # of files that are not read again
         self._memory: Remembered | None = None
         self._since = since if since is not None and self._resume(since) else None
@@ -308,7 +305,7 @@ class _Pass:
             start = self._places[covered][1]
         return not any(
             isinstance(inspect_line(line), BadLine)
-            for _, lines in whole_lines(self._reader, start, self._offset)
+            for _, lines in self._reader.lines(start, self._offset)
             for line in lines
         )
 
@@ -336,7 +333,7 @@ class _Pass:
             return False
         self._growing, self._offset, self._prev = growing, since.offset_bytes, since.leaf
         self._lines = self._seq = self._entries = since.size
-        self._head, self._genesis = Head(since.size - 1, since.leaf), read_first(self._reader)
+        self._head, self._genesis = Head(since.size - 1, since.leaf), self._reader.genesis()
         self._unread = list(since.intents)
         self._note_place()  # a checkpoint may end just where reading begins
         return True
@@ -487,11 +484,11 @@ class _Pass:
     def _note_call(self, seq: int, line: bytes, kind: bytes) -> None:
         caller = _caller(line)
         if kind == _INTENT:
-            self._intents[caller] = (seq, line, self._intents.get(caller))
+            self._intents.setdefault(caller, []).append((seq, line))
         elif caller in self._intents:
-            before = self._intents.pop(caller)[2]
-            if before is not None:
-                self._intents[caller] = before
+            self._intents[caller].pop()
+            if not self._intents[caller]:
+                del self._intents[caller]
         elif self._unread and isinstance(row := inspect_line(line), StoredEntry):
             # It may be that of an intent which stands in a file that was not read again.
             key = (row.entry.session_id, row.entry.agent, row.entry.call_id)
@@ -502,16 +499,13 @@ class _Pass:
 
     def _unanswered(self) -> tuple[Unanswered, ...]:
         found = list(self._unread)
-        for newest in self._intents.values():
-            open_: _Open | None = newest
-            while open_ is not None:
-                seq, line, open_ = open_
-                row = inspect_line(line)
-                if isinstance(row, StoredEntry):
-                    entry, tool = row.entry, row.entry.metadata.get("tool", "")
-                    shown = tool if isinstance(tool, str) else ""
-                    key = (entry.session_id, entry.agent, entry.call_id)
-                    found.append(Unanswered(seq, *key, shown))
+        for seq, line in chain.from_iterable(self._intents.values()):
+            row = inspect_line(line)
+            if isinstance(row, StoredEntry):
+                entry, tool = row.entry, row.entry.metadata.get("tool", "")
+                shown = tool if isinstance(tool, str) else ""
+                key = (entry.session_id, entry.agent, entry.call_id)
+                found.append(Unanswered(seq, *key, shown))
         return tuple(sorted(found, key=lambda intent: intent.seq))
 
     # A ledger that was cut off, put back to an old copy, or made anew from some line on

@@ -25,8 +25,8 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PathError, TextError, UsageError
-from paddock.ledger.format.encoding import EntryRefusedError, encode_body
 from paddock.ledger.format.line import ID_BYTES, format_id, format_timestamp
+from paddock.ledger.format.lines import EntryRefusedError, encode_body
 from paddock.packages.installed import InstalledSet, read_installed
 from paddock.packages.ledger import PackageLog, Record, find_deviations, replay
 from paddock.packages.manifest import manifest_path, receipt_path

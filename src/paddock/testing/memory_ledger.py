@@ -9,9 +9,15 @@ from collections.abc import Callable, Sequence
 
 from paddock import limits
 from paddock.errors import HostError, PaddockError
-from paddock.ledger.format.encoding import EntryRefusedError, encode_body
 from paddock.ledger.format.line import ID_BYTES, chain_line, format_id, format_timestamp, leaf_hash
-from paddock.ledger.format.lines import Genesis, StoredEntry, VerifierKey, parse_line
+from paddock.ledger.format.lines import (
+    EntryRefusedError,
+    Genesis,
+    StoredEntry,
+    VerifierKey,
+    encode_body,
+    parse_line,
+)
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.values.entries import Entry
 

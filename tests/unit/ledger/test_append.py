@@ -9,7 +9,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
-from paddock.ledger.format.encoding import EntryRefusedError
+from paddock.ledger.format.lines import EntryRefusedError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.storage.disk import Disk
@@ -221,7 +221,7 @@ def test_no_descriptor_outlives_an_exec(path):
         close_fds=False,
     )
 
-    assert str(ledger._files.active.current.descriptor) not in eval(shown.stdout)[3:]
+    assert str(ledger._files.segment.descriptor) not in eval(shown.stdout)[3:]
 
 
 def test_a_closed_ledger_appends_nothing(path):

@@ -4,9 +4,9 @@ from zlib import crc32
 import pytest
 
 from paddock.errors import HostError
-from paddock.ledger.head import HeadFile
-from paddock.ledger.read import read_head
-from paddock.ledger.tail import HeadPage, Mark, decode_mark, encode_mark, store_durable
+from paddock.ledger.head import open_head
+from paddock.ledger.read import believable_marks, read_head
+from paddock.ledger.tail import HeadPage, Mark, decode_mark, encode_mark
 from paddock.storage.disk import Disk
 
 BOOT = b"b" * 16
@@ -16,18 +16,26 @@ SECOND = Mark(2, 3, 300, "cd" * 32, BOOT)
 
 @pytest.fixture
 def head(tmp_path):
-    opened = HeadFile(Disk(), os.path.join(tmp_path, "head"))
+    opened = open_head(Disk(), os.path.join(tmp_path, "head"))
     yield opened
     os.close(opened.descriptor)
 
 
+def marks_of(page):
+    return page.newest, page.durable
+
+
+def path_of(head):
+    return os.readlink(f"/proc/self/fd/{head.descriptor}")
+
+
 def again(head):
-    return read_head(head.path)
+    return read_head(path_of(head))
 
 
 def test_a_new_head_file_says_nothing_and_has_its_full_size(head):
-    assert head.read() == HeadPage(None, None, 0)
-    assert os.path.getsize(head.path) == 4096
+    assert marks_of(head.read()) == (None, None)
+    assert os.path.getsize(path_of(head)) == 4096
 
 
 def test_the_newest_mark_counts(head):
@@ -52,15 +60,15 @@ def test_a_torn_mark_leaves_its_predecessor(head):
 def test_durable_marks_take_turns(head):
     for generation in range(1, 6):
         mark = FIRST.changed(generation=generation)
-        store_durable(os, head.descriptor, mark, head.read().durable_slot)
+        head.store_durable(mark, head.read_durable()[1])
         assert head.read().durable == mark
         assert again(head).durable == mark
 
 
 def test_a_poisoned_mark_outranks_the_one_that_it_repeats(head):
-    store_durable(os, head.descriptor, FIRST, 0)
+    head.store_durable(FIRST, 0)
     poisoned = FIRST.changed(is_poisoned=True)
-    store_durable(os, head.descriptor, poisoned, head.read().durable_slot)
+    head.store_durable(poisoned, head.read_durable()[1])
 
     assert head.read().durable.is_poisoned
     assert again(head).durable.is_poisoned
@@ -86,35 +94,35 @@ def test_what_an_earlier_writer_put_into_a_record_besides_is_no_matter():
 
 def test_a_head_file_that_was_cut_says_nothing(head):
     head.store_newest(FIRST)
-    os.truncate(head.path, 10)
+    os.truncate(path_of(head), 10)
 
-    assert again(head) == HeadPage(None, None, 0)
+    assert marks_of(again(head)) == (None, None)
 
 
 def test_a_mark_in_a_head_file_that_was_cut_is_kept_when_it_is_made_whole(head):
     head.store_newest(SECOND)
-    os.truncate(head.path, len(encode_mark(SECOND)))
+    os.truncate(path_of(head), len(encode_mark(SECOND)))
 
-    whole = HeadFile(Disk(), head.path)
+    whole = open_head(Disk(), path_of(head))
 
-    assert whole.read() == HeadPage(SECOND, None, 0)
-    assert os.path.getsize(head.path) == 4096
+    assert marks_of(whole.read()) == (SECOND, None)
+    assert os.path.getsize(path_of(head)) == 4096
     os.close(whole.descriptor)
 
 
 def test_the_marks_that_can_be_believed_come_in_the_order_of_their_place():
     poisoned = Mark(0, 0, 0, "00" * 32, BOOT, is_poisoned=True)
     pages = {
-        "both": HeadPage(SECOND, FIRST, 0),
-        "elder twin": HeadPage(FIRST, SECOND, 0),
-        "append alone": HeadPage(SECOND, None, 0),
-        "commit alone": HeadPage(None, FIRST, 0),
-        "none": HeadPage(None, None, 0),
-        "before any commit": HeadPage(SECOND, poisoned, 0),
+        "both": HeadPage(SECOND, FIRST),
+        "elder twin": HeadPage(FIRST, SECOND),
+        "append alone": HeadPage(SECOND, None),
+        "commit alone": HeadPage(None, FIRST),
+        "none": HeadPage(None, None),
+        "before any commit": HeadPage(SECOND, poisoned),
     }
 
     def found(boot):
-        return {name: page.believable(boot) for name, page in pages.items()}
+        return {name: believable_marks(page, boot) for name, page in pages.items()}
 
     assert found(BOOT) == {
         "both": [FIRST, SECOND],
@@ -137,19 +145,19 @@ def test_the_marks_that_can_be_believed_come_in_the_order_of_their_place():
 def test_where_the_boot_is_not_known_no_append_mark_is_believed():
     unknown = SECOND.changed(boot=bytes(16))
 
-    assert HeadPage(unknown, FIRST, 0).believable(bytes(16)) == [FIRST]
+    assert believable_marks(HeadPage(unknown, FIRST), bytes(16)) == [FIRST]
 
 
 def test_a_link_is_not_followed_to_a_head_file(tmp_path):
     os.symlink("elsewhere", tmp_path / "head")
 
     with pytest.raises(HostError, match="cannot be opened"):
-        HeadFile(Disk(), os.path.join(tmp_path, "head"))
+        open_head(Disk(), os.path.join(tmp_path, "head"))
 
     assert not os.path.lexists(tmp_path / "elsewhere")
 
 
-@pytest.mark.parametrize("read", [lambda path: HeadFile(Disk(), path).read(), read_head])
+@pytest.mark.parametrize("read", [lambda path: open_head(Disk(), path).read(), read_head])
 def test_a_pipe_in_its_place_is_an_error_and_no_wait(tmp_path, read):
     path = os.path.join(tmp_path, "head")
     os.mkfifo(path)

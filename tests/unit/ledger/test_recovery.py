@@ -9,8 +9,8 @@ import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format.line import chain_tail, leaf_hash
+from paddock.ledger.head import open_head
 from paddock.ledger.query import Filter, query
-from paddock.ledger.read import read_head
 from paddock.ledger.segments import LedgerPaths
 from paddock.ledger.verify import verify
 from paddock.storage.disk import Disk
@@ -302,8 +302,10 @@ def wipe(path, *slots):
 
 def newest_slots(path):
     """Which slots hold the newest append's record and the newest commit's."""
-    page = read_head(os.path.join(os.path.dirname(path), "x.d", "head"))
-    return page.newest.generation % 2, 3 - page.durable_slot
+    head = open_head(Disk(), os.path.join(os.path.dirname(path), "x.d", "head"))
+    newest, (_, next_slot) = head.read().newest, head.read_durable()
+    os.close(head.descriptor)
+    return newest.generation % 2, 3 - next_slot
 
 
 DAMAGES = {

@@ -9,9 +9,8 @@ from paddock.errors import ConfigError, HostError, LedgerDamagedError
 from paddock.ledger.checkpoint import AutoCheckpoint, Pace, matters
 from paddock.ledger.format.line import leaf_hash
 from paddock.ledger.format.notes import Checkpoint, open_note
-from paddock.ledger.head import HeadFile
+from paddock.ledger.head import open_head
 from paddock.ledger.signing import create_key
-from paddock.ledger.tail import store_durable
 from paddock.ledger.tree import TreeFiles, checkpoints_folder, read_notes
 from paddock.ledger.verify import Held, verify
 from paddock.storage.disk import Disk
@@ -289,14 +288,14 @@ def test_a_line_that_holds_no_entry_is_not_signed_whatever_the_head_file_says(se
     sealed.append(5)
     last = sealed.lines()[-1].replace(b'"reason":', b'"reason":"x","reason":')
     sealed.write([*sealed.lines()[:-1], last])
-    head = HeadFile(Disk(), str(sealed.folder / "x.d" / "head"))
+    head = open_head(Disk(), str(sealed.folder / "x.d" / "head"))
     durable = head.read().durable
     forged = durable.changed(
         offset_bytes=os.path.getsize(sealed.path),
         leaf=leaf_hash(last),
         generation=durable.generation + 1,
     )
-    store_durable(os, head.descriptor, forged, head.read().durable_slot)
+    head.store_durable(forged, head.read_durable()[1])
     os.close(head.descriptor)
 
     with pytest.raises(LedgerDamagedError, match="the key 'reason' is given twice"):

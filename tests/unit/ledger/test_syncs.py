@@ -8,9 +8,8 @@ import threading
 import pytest
 
 from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
-from paddock.ledger.head import FileLock, HeadFile, Waiting
+from paddock.ledger.head import FileLock, Waiting, open_head
 from paddock.ledger.read import read_head
-from paddock.ledger.tail import store_durable
 from paddock.storage.disk import Disk
 from tests.support.children import start
 from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
@@ -285,11 +284,11 @@ def test_a_sealed_file_is_not_closed_under_a_sync_of_it(path):
 def test_a_mark_that_no_writer_makes_is_passed_over(path):
     ledger = open_ledger(path)
     pending = ledger.write([note("one")])
-    head = HeadFile(Disk(), beside(path, "head"))
+    head = open_head(Disk(), beside(path, "head"))
     page = head.read()
     # Of the same number and not as far.
     beyond = page.durable.changed(generation=page.newest.generation)
-    store_durable(os, head.descriptor, beyond, 0)
+    head.store_durable(beyond, 0)
 
     pending.wait()
 

@@ -28,7 +28,6 @@ from paddock.ledger.format.notes import (
     parse_checkpoint,
     parse_note,
 )
-from paddock.ledger.index import is_wrong
 from paddock.ledger.proof import (
     ConsistencyProof,
     InclusionProof,
@@ -159,6 +158,8 @@ def _audited(
 
 
 def _wrong_index(path: Path) -> list[PaddockError]:
+    from paddock.ledger.index import is_wrong
+
     index = LedgerPaths(str(path)).index
     try:
         if not is_wrong(str(path)):

@@ -57,9 +57,10 @@ class Growing:
     def resume(cls, nodes: Nodes, size: int) -> "Growing":
         found = cls()
         found.size = size
-        for level in range(size.bit_length()):
-            has = size >> level & 1
-            found._edge.append(nodes.node(level, (size >> level) - 1) if has else None)
+        found._edge = [
+            nodes.node(level, (size >> level) - 1) if size >> level & 1 else None
+            for level in range(size.bit_length())
+        ]
         return found
 
     @classmethod

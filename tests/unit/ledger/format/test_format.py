@@ -7,7 +7,6 @@ import pytest
 
 from paddock import limits
 from paddock.errors import InternalError
-from paddock.ledger.format.encoding import EntryRefusedError, encode_body
 from paddock.ledger.format.line import (
     chain_line,
     encode_text,
@@ -15,6 +14,7 @@ from paddock.ledger.format.line import (
     format_timestamp,
     leaf_hash,
 )
+from paddock.ledger.format.lines import EntryRefusedError, encode_body
 from paddock.values.entries import Entry, Shared
 
 ID = "LED-" + "0" * 32

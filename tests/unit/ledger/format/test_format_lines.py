@@ -4,9 +4,15 @@ import pytest
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format.encoding import encode_body
 from paddock.ledger.format.line import chain_line
-from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line, parse_line
+from paddock.ledger.format.lines import (
+    BadLine,
+    LineFault,
+    StoredEntry,
+    encode_body,
+    inspect_line,
+    parse_line,
+)
 from paddock.values.entries import Entry
 
 ID = "LED-" + "0" * 32

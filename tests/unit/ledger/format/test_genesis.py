@@ -1,9 +1,8 @@
 import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.format.encoding import encode_body
 from paddock.ledger.format.line import chain_line
-from paddock.ledger.format.lines import Genesis, VerifierKey, parse_genesis, parse_line
+from paddock.ledger.format.lines import Genesis, VerifierKey, encode_body, parse_genesis, parse_line
 from paddock.values.entries import Entry
 
 KEY = VerifierKey("paddock.test/x", bytes(range(32)))

@@ -11,9 +11,8 @@ import shutil
 import pytest
 
 from paddock.errors import ConfigError, HostError
-from paddock.ledger.format.encoding import encode_body
 from paddock.ledger.format.line import chain_line, chain_tail, leaf_hash
-from paddock.ledger.format.lines import LineFault
+from paddock.ledger.format.lines import LineFault, encode_body
 from paddock.ledger.format.merkle import Growing
 from paddock.ledger.format.notes import Checkpoint
 from paddock.ledger.verify import ChainFault, Held, verify

@@ -9,9 +9,8 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.ledger.format.encoding import encode_body
 from paddock.ledger.format.line import chain_line, leaf_hash
-from paddock.ledger.format.lines import LineFault
+from paddock.ledger.format.lines import LineFault, encode_body
 from paddock.ledger.verify import ChainFault, Unanswered, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import GENESIS, INTENT, RESULT, note, open_ledger

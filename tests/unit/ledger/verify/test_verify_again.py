@@ -18,7 +18,7 @@ SEGMENT = 5_000
 
 
 def append(sealed, entries):
-    ledger = LedgerFile.open(
+    ledger = LedgerFile(
         sealed.path, create=None, clock=lambda: 0.0, randomness=os.urandom, segment_bytes=SEGMENT
     )
     for entry in entries:
