@@ -13,7 +13,7 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.checkpoint import set_aside_notes, store_note
 from paddock.ledger.format.notes import SignedCheckpoint
-from paddock.ledger.signing import ProgramEnd, failed, run_command
+from paddock.ledger.signing import NoteProgram, ProgramEnd, failed, run_command
 from paddock.ledger.tree import read_notes
 from paddock.storage.atomic import make_directories, read_file, replace_file
 
@@ -47,14 +47,11 @@ class Anchor(Protocol):
 
 
 class DirectoryAnchor:
-    __slots__ = ("_folder",)
+    __slots__ = ("_folder", "where")
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    @property
-    def where(self) -> str:
-        return f"the directory {str(self._folder)!a}"
+        self.where = f"the directory {str(folder)!a}"
 
     def read(self) -> list[str]:
         return [note for _, note in read_notes(self._folder)]
@@ -76,7 +73,7 @@ class GitAnchor:
     attributes name, and a note that one of them changed is none any more.
     """
 
-    __slots__ = ("_environment", "_file", "_name", "_repository")
+    __slots__ = ("_environment", "_file", "_name", "_repository", "where")
 
     def __init__(self, repository: Path, name: str, environment: Sequence[tuple[str, str]]) -> None:
         """`repository` may be a directory in one; `name` is the file's, below `paddock/` there."""
@@ -84,10 +81,7 @@ class GitAnchor:
         self._name = f"paddock/{name}.checkpoint"
         self._file = repository / self._name
         self._environment = dict(environment)
-
-    @property
-    def where(self) -> str:
-        return f"the git repository {str(self._repository)!a}"
+        self.where = f"the git repository {str(repository)!a}"
 
     def read(self) -> list[str]:
         # Threat: who loses a branch or an object makes git fail. That there is no note says
@@ -173,32 +167,20 @@ class CommandAnchor:
     The note comes on its standard input; `read` prints the newest note, or nothing.
     """
 
-    __slots__ = ("_command", "_environment", "_origin")
+    __slots__ = ("_program", "where")
 
     def __init__(
         self, command: Sequence[str], origin: str, environment: Sequence[tuple[str, str]]
     ) -> None:
-        self._command = tuple(command)
-        self._origin = origin
-        self._environment = dict(environment)
-
-    @property
-    def where(self) -> str:
-        return f"the command {self._command[0]!a}"
+        self.where = f"the command {command[0]!a}"
+        self._program = NoteProgram(command, origin, dict(environment), self.where, _HINT)
 
     def read(self) -> list[str]:
-        note = self._ask("read", b"")
+        note = self._program.ask("read")
         return [note] if note else []
 
     def store(self, signed: SignedCheckpoint) -> None:
-        self._ask("store", signed.note.encode())
+        self._program.ask("store", signed.note)
 
     def accept_rollback(self, signed: SignedCheckpoint) -> None:
-        self._ask("accept-rollback", signed.note.encode())
-
-    def _ask(self, what: str, given: bytes) -> str:
-        command = (*self._command, what, self._origin)
-        done = run_command(command, given, self._environment, self.where)
-        if done.returncode != 0:
-            raise failed(self.where, done, _HINT)
-        return done.stdout[: limits.checkpoint_note_bytes_max + 1].decode(errors="replace")
+        self._program.ask("accept-rollback", signed.note)

@@ -9,8 +9,6 @@ signer remembers shows it, as long as that lies out of reach of whoever did it.
 import os
 import stat
 from base64 import b64encode
-from binascii import Error as Base64Error
-from binascii import a2b_base64
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,7 +17,7 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
-from paddock.ledger.format.lines import ALGORITHM_ED25519, VerifierKey, is_key_name
+from paddock.ledger.format.lines import ALGORITHM_ED25519, VerifierKey, is_key_name, split_key
 from paddock.ledger.format.merkle import verify_consistency
 from paddock.ledger.format.notes import (
     Checkpoint,
@@ -100,19 +98,10 @@ def load_key(path: str, *, if_missing: str = "") -> SigningKey:
 
 
 def _parse_key(text: str, path: str) -> SigningKey:
-    name, _, rest = text.removeprefix(_PREFIX).removesuffix("\n").partition("+")
-    key_id, _, encoded = rest.partition("+")
-    try:
-        decoded = a2b_base64(encoded, strict_mode=True)
-    except (Base64Error, ValueError):
-        decoded = b""
-    if (
-        text.startswith(_PREFIX)
-        and is_key_name(name)
-        and len(decoded) == 1 + _SEED_BYTES
-        and decoded[:1] == ALGORITHM_ED25519
-    ):
-        key = make_key(name, decoded[1:])
+    found = split_key(text.removeprefix(_PREFIX).removesuffix("\n"))
+    if text.startswith(_PREFIX) and found is not None:
+        name, key_id, seed = found
+        key = make_key(name, seed)
         if key.verifier.key_id.hex() == key_id:
             return key
     raise ConfigError("not an Ed25519 key of a ledger", where=ascii(path))
@@ -259,6 +248,23 @@ def failed(where: str, done: ProgramEnd, hint: str) -> HostError:
     return HostError(f"it failed with {done.returncode}: {said!a}", where=where, hint=hint)
 
 
+class NoteProgram(Struct, frozen=True):
+    """A program of the user's configuration, run as `COMMAND… ACTION ORIGIN`; answers a note."""
+
+    command: Sequence[str]
+    origin: str
+    environment: Mapping[str, str]
+    where: str
+    hint: str
+
+    def ask(self, action: str, given: str = "") -> str:
+        command = (*self.command, action, self.origin)
+        done = run_command(command, given.encode(), self.environment, self.where)
+        if done.returncode != 0:
+            raise failed(self.where, done, self.hint)
+        return done.stdout[: limits.checkpoint_note_bytes_max + 1].decode(errors="replace")
+
+
 # It is run as `PROGRAM… ACTION ORIGIN`:
 #
 #     key      prints the verifier key of that origin; makes the key where there is none
@@ -275,42 +281,33 @@ _PROGRAM_HINT: Final = "the user's configuration names it: [ledger] signer"
 
 
 class ProgramSigner:
-    __slots__ = ("_command", "_environment", "_origin", "_verifier")
+    __slots__ = ("_program", "_verifier")
 
     def __init__(self, command: Sequence[str], origin: str, environment: Mapping[str, str]) -> None:
-        self._command = tuple(command)
-        self._origin = origin
-        self._environment = dict(environment)
+        where = f"the signer {command[0]!a}"
+        self._program = NoteProgram(command, origin, environment, where, _PROGRAM_HINT)
         self._verifier: VerifierKey | None = None
 
     @property
     def verifier(self) -> VerifierKey:
         if self._verifier is None:
-            self._verifier = VerifierKey.parse(self._ask("key", "").strip())
+            self._verifier = VerifierKey.parse(self._program.ask("key").strip())
         return self._verifier
 
     def last(self) -> SignedCheckpoint | None:
-        note = self._ask("last", "")
+        note = self._program.ask("last")
         return open_note(note, self.verifier) if note else None
 
     def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
         hashes = "".join(f"{each.hex()}\n" for each in proof)
-        signed = open_note(self._ask("sign", wanted.text + hashes), self.verifier)
+        signed = open_note(self._program.ask("sign", wanted.text + hashes), self.verifier)
         if signed.checkpoint != wanted:
             raise HostError(
                 "the signer signed something else",
-                where=ascii(self._command[0]),
+                where=ascii(self._program.command[0]),
                 hint=_PROGRAM_HINT,
             )
         return signed
 
     def forget(self) -> None:
-        self._ask("forget", "")
-
-    def _ask(self, action: str, given: str) -> str:
-        command = (*self._command, action, self._origin)
-        where = f"the signer {self._command[0]!a}"
-        done = run_command(command, given.encode(), self._environment, where)
-        if done.returncode != 0:
-            raise failed(where, done, _PROGRAM_HINT)
-        return done.stdout[: limits.checkpoint_note_bytes_max + 1].decode(errors="replace")
+        self._program.ask("forget")
