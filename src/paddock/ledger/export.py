@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import HostError, UsageError
@@ -34,12 +34,14 @@ class LeftOutLines(Struct, frozen=True):
 Row = bytes | LeftOutLines
 
 
-class Exported(Struct):
-    rows: list[Row] = field(default_factory=list[Row])
-    lines: int = 0
-    shown: int = 0
-    bad: int = 0
-    torn_bytes: int = 0
+class Exported(Struct, frozen=True):
+    """A page's rows, how many lines there are, how many of them it shows, and how many are bad."""
+
+    rows: list[Row]
+    lines: int
+    shown: int
+    bad: int
+    torn_bytes: int
 
 
 class ExportedLines:
@@ -74,62 +76,40 @@ def export_page(
 
     What is left out never reaches over one of the checkpoints' `sizes`.
     """
-    found = _Choice(wanted, last)
+    # More than a page holds is refused, before there are so many.
+    most = None if last is None else min(last, limits.export_page_entries_max + 1)
+    matched: deque[tuple[int, bytes]] = deque(maxlen=most)
+    kept: dict[int, bytes] = {}
+    leaves, kept_bytes = bytearray(), 0
     with LedgerReader(path) as reader:
         size = reader.size()
-        for line in _whole_lines(reader):
-            found.take(line)
+        for place, line in enumerate(_whole_lines(reader)):
+            leaves += sha256(_LEAF + line).digest()
+            found = _judged(line, wanted) if place else None
+            if found is None:
+                kept[place] = line
+            elif found:
+                if len(matched) == most:
+                    kept_bytes -= len(matched[0][1])
+                matched.append((place, line))
+            if place and found is not False:
+                kept_bytes += len(line)
+                _require_room(len(matched) + len(kept) - 1, kept_bytes)
         torn = size - reader.whole_bytes(size)
-    exported = Exported(lines=found.count, bad=len(found.bad), torn_bytes=torn)
-    shown = found.shown()
-    exported.shown = len(shown)
-    cuts = sorted({*(size for size in sizes if size < found.count), found.count})
-    exported.rows = list(_rows(found.leaves, shown, cuts))
-    return exported
+    count = len(leaves) // HASH_BYTES
+    shown = dict(sorted({**kept, **dict(matched)}.items()))
+    cuts = sorted({*(size for size in sizes if size < count), count})
+    rows = list(_rows(leaves, shown, cuts))
+    return Exported(rows, count, len(shown), max(0, len(kept) - 1), torn)
 
 
-class _Choice:
-    def __init__(self, wanted: Filter | None, last: int | None) -> None:
-        self._wanted = wanted
-        # More than a page holds is refused, before there are so many.
-        most = None if last is None else min(last, limits.export_page_entries_max + 1)
-        self._matched: deque[tuple[int, bytes]] = deque(maxlen=most)
-        self._bytes = 0
-        self.count = 0
-        self.leaves = bytearray()
-        self.first: bytes | None = None
-        self.bad: dict[int, bytes] = {}
-
-    def take(self, line: bytes) -> None:
-        self.leaves += sha256(_LEAF + line).digest()
-        place = self.count
-        self.count += 1
-        if place == 0:
-            self.first = line
-            return
-        found = _judged(line, self._wanted)
-        if found is None:
-            self.bad[place] = line
-            self._count(len(line))
-        elif found:
-            if len(self._matched) == self._matched.maxlen:
-                self._count(-len(self._matched[0][1]))
-            self._matched.append((place, line))
-            self._count(len(line))
-
-    def _count(self, size_bytes: int) -> None:
-        self._bytes += size_bytes
-        entries = len(self._matched) + len(self.bad)
-        if entries >= limits.export_page_entries_max or self._bytes > limits.export_page_bytes_max:
-            raise UsageError(
-                f"a page holds {limits.export_page_entries_max} entries and "
-                f"{limits.export_page_bytes_max} bytes, and this would be more",
-                hint="choose with --last, --since or --session, or export as jsonl",
-            )
-
-    def shown(self) -> dict[int, bytes]:
-        first = {} if self.first is None else {0: self.first}
-        return dict(sorted({**first, **self.bad, **dict(self._matched)}.items()))
+def _require_room(entries: int, size_bytes: int) -> None:
+    if entries >= limits.export_page_entries_max or size_bytes > limits.export_page_bytes_max:
+        raise UsageError(
+            f"a page holds {limits.export_page_entries_max} entries and "
+            f"{limits.export_page_bytes_max} bytes, and this would be more",
+            hint="choose with --last, --since or --session, or export as jsonl",
+        )
 
 
 def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
