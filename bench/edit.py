@@ -19,7 +19,9 @@ from pathlib import Path
 from paddock.storage.disk import Disk
 from paddock.storage.history import History
 from paddock.storage.notes import CallMark
-from paddock.workspace import Pieces, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.read import Pieces
+from paddock.workspace.single import edit_file
 
 SIZES = {"10 kB": 10_000, "1 MB": 1_000_000, "100 MB": 100_000_000}
 ROUNDS = {"10 kB": 600, "1 MB": 120, "100 MB": 9}
@@ -77,10 +79,10 @@ class Editing:
     def __call__(self, old: str, new: str) -> None:
         swap = Swap(old.encode(), new.encode())
         if self.history is None:
-            self.workspace.edit_file(self.path, swap)
+            edit_file(self.workspace, self.path, swap)
             return
         with self.history.running(CallMark("CALL-1", "str_replace", "main", "SES-1")) as running:
-            self.workspace.edit_file(self.path, swap)
+            edit_file(self.workspace, self.path, swap)
         self.history.recorded(running)
 
 

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 
 PATH = "one/two/three/four/file.txt"
 ROUNDS = 400

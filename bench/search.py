@@ -35,7 +35,8 @@ from paddock.tools.grep import grep_tool
 from paddock.tools.listing import find_tool, ls_tool
 from paddock.tools.spec import Ports, ToolOutput
 from paddock.values.decisions import Agent
-from paddock.workspace import ROOT, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.paths import ROOT
 from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.content import search_content
 from paddock.workspace.search.program import ripgrep

@@ -22,7 +22,10 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
-from paddock.workspace import Openat2Resolution, Pieces, WalkResolution, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.read import Pieces
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
 from tests.support.children import kill_after, start
 from tests.support.disks import DISKS, temporaries, tree
 
@@ -55,12 +58,13 @@ def write_for_ever(workspace: Workspace, seed: int) -> None:
         turn = chance.randrange(1 << 30)
         body = chance.randbytes(16) * (chance.choice(SIZES) // 16 + 1)
         target = workspace.resolve_write
-        workspace.write_file(target(f"a/b/always{turn % 2}"), sealed(body))
-        workspace.edit_file(target("a/edited"), Longer())
-        workspace.write_file(target("top"), sealed(body))
-        fresh = workspace.write_file(target(f"new{turn % 9}/deep/file{turn}"), sealed(body)).path
-        workspace.move(workspace.resolve_entry(str(fresh)), target(f"moved/{fresh.name}"))
-        workspace.delete(workspace.resolve_entry(f"moved/{fresh.name}"))
+        write_file(workspace, target(f"a/b/always{turn % 2}"), sealed(body))
+        edit_file(workspace, target("a/edited"), Longer())
+        write_file(workspace, target("top"), sealed(body))
+        fresh, moved = f"new{turn % 9}/deep/file{turn}", f"moved/file{turn}"
+        write_file(workspace, target(fresh), sealed(body))
+        move_entry(workspace, workspace.resolve_entry(fresh), target(moved))
+        delete_entry(workspace, workspace.resolve_entry(moved))
 
 
 class Rounds:
@@ -75,7 +79,7 @@ class Rounds:
         self.wrong: list[str] = []
         with Workspace.open(root) as workspace:
             for name in self.ALWAYS:
-                workspace.write_file(workspace.resolve_write(name), sealed(b"first"))
+                write_file(workspace, workspace.resolve_write(name), sealed(b"first"))
 
     def play(self, number: int) -> None:
         resolution = (Openat2Resolution, WalkResolution)[number % 2]()

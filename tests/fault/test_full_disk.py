@@ -9,7 +9,9 @@ import pytest
 
 from paddock.errors import ReadOnlyPathError, StorageFullError
 from paddock.storage.disk import Disk
-from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.single import write_file
 from tests.support.disks import NamedOnlyDisk, mounted_tmpfs, tree
 
 OLD = b"old\n" * 1000
@@ -34,21 +36,21 @@ def test_a_write_to_a_full_disk_is_refused_and_leaves_no_trace(small_disk, resol
     with Workspace.open(str(small_disk), resolution(), disk_type()) as workspace:
         for name in ("a/old", "a/new", "b/c/new"):
             with pytest.raises(StorageFullError, match="no space"):
-                workspace.write_file(workspace.resolve_write(name), TOO_MUCH)
+                write_file(workspace, workspace.resolve_write(name), TOO_MUCH)
             assert tree(small_disk) == {"a": None, "a/old": OLD}
         assert os.statvfs(small_disk).f_bfree == free
         # The same act succeeds where it fits.
-        workspace.write_file(workspace.resolve_write("b/c/new"), b"fits")
+        write_file(workspace, workspace.resolve_write("b/c/new"), b"fits")
     assert tree(small_disk)["b/c/new"] == b"fits"
 
 
 @pytest.mark.needs("root")
 def test_a_disk_without_inodes_left_is_told_as_full(tmp_path):
     with mounted_tmpfs(tmp_path, "nr_inodes=6"), Workspace.open(str(tmp_path)) as workspace:
-        workspace.write_file(workspace.resolve_write("a/b/c"), b"fits")
+        write_file(workspace, workspace.resolve_write("a/b/c"), b"fits")
         before = tree(tmp_path)
         with pytest.raises(StorageFullError):
-            workspace.write_file(workspace.resolve_write("d/e/f/g"), b"does not")
+            write_file(workspace, workspace.resolve_write("d/e/f/g"), b"does not")
         assert tree(tmp_path) == before
 
 
@@ -60,12 +62,12 @@ def test_a_read_only_file_system_is_told_as_such_for_new_and_old_files(tmp_path)
         with Workspace.open(str(tmp_path)) as workspace:
             for name in ("old", "new"):
                 with pytest.raises(ReadOnlyPathError) as refused:
-                    workspace.write_file(workspace.resolve_write(name), b"x")
+                    write_file(workspace, workspace.resolve_write(name), b"x")
                 said = f"cannot write '{name}': the file system is read-only"
                 assert (refused.value.message, refused.value.hint) == (said, "use another path")
         subprocess.run(["mount", "-o", "remount,rw", str(tmp_path)], check=True)
         with Workspace.open(str(tmp_path)) as workspace:
-            workspace.write_file(workspace.resolve_write("old"), b"x")
+            write_file(workspace, workspace.resolve_write("old"), b"x")
         assert tree(tmp_path)["old"] == b"x"
 
 
@@ -78,10 +80,10 @@ def test_a_file_larger_than_the_process_may_write_is_refused_and_leaves_no_trace
             resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
             for name in ("old", "new", "d/new"):
                 with pytest.raises(StorageFullError, match="larger than this host"):
-                    workspace.write_file(workspace.resolve_write(name), TOO_MUCH)
+                    write_file(workspace, workspace.resolve_write(name), TOO_MUCH)
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             assert tree(tmp_path) == {"old": OLD}
-            workspace.write_file(workspace.resolve_write("new"), TOO_MUCH)
+            write_file(workspace, workspace.resolve_write("new"), TOO_MUCH)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)

@@ -20,7 +20,9 @@ from paddock.storage.history import History
 from paddock.storage.notes import CallMark
 from paddock.testing.failing_disk import Death, FailingDisk, Moment, StepFault
 from paddock.values.entries import digest_of
-from paddock.workspace import Pieces, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.read import Pieces
+from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
 from tests.support.children import end_of
 from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
 
@@ -43,26 +45,26 @@ class Change(Struct, frozen=True, dict=True):
 
 
 CHANGES = (
-    Change("create", lambda w: w.write_file(w.resolve_write("b/new"), b"new\n"), None, "b/new"),
+    Change("create", lambda w: write_file(w, w.resolve_write("b/new"), b"new\n"), None, "b/new"),
     Change(
-        "overwrite", lambda w: w.write_file(w.resolve_write("a/small"), b"new\n"), SMALL, "a/small"
+        "overwrite", lambda w: write_file(w, w.resolve_write("a/small"), b"new\n"), SMALL, "a/small"
     ),
     Change(
         "overwrite large",
-        lambda w: w.write_file(w.resolve_write("a/large"), b"new\n"),
+        lambda w: write_file(w, w.resolve_write("a/large"), b"new\n"),
         LARGE,
         "a/large",
     ),
-    Change("edit", lambda w: w.edit_file(w.resolve_write("a/small"), Shout()), SMALL, "a/small"),
+    Change("edit", lambda w: edit_file(w, w.resolve_write("a/small"), Shout()), SMALL, "a/small"),
     Change(
         "move",
-        lambda w: w.move(w.resolve_entry("a/small"), w.resolve_write("a/moved")),
+        lambda w: move_entry(w, w.resolve_entry("a/small"), w.resolve_write("a/moved")),
         None,
         "a/small",
     ),
-    Change("delete", lambda w: w.delete(w.resolve_entry("a/small")), SMALL, "a/small"),
-    Change("delete large", lambda w: w.delete(w.resolve_entry("a/large")), LARGE, "a/large"),
-    Change("delete link", lambda w: w.delete(w.resolve_entry("link")), b"a/small", "link"),
+    Change("delete", lambda w: delete_entry(w, w.resolve_entry("a/small")), SMALL, "a/small"),
+    Change("delete large", lambda w: delete_entry(w, w.resolve_entry("a/large")), LARGE, "a/large"),
+    Change("delete link", lambda w: delete_entry(w, w.resolve_entry("link")), b"a/small", "link"),
 )
 EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
 KINDS = pytest.mark.parametrize(

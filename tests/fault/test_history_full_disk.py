@@ -9,6 +9,7 @@ from paddock.storage.history import History
 from paddock.storage.notes import CallMark
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
+from paddock.workspace.single import delete_entry, write_file
 from tests.support.disks import mounted_tmpfs, tree
 
 OLD = os.urandom(200_000)
@@ -43,9 +44,9 @@ def test_what_has_no_room_in_the_history_is_not_replaced(small_disk, tmp_path, a
 
         def do() -> None:
             if act == "delete":
-                workspace.delete(workspace.resolve_entry(name))
+                delete_entry(workspace, workspace.resolve_entry(name))
             else:
-                workspace.write_file(workspace.resolve_write(name), b"new")
+                write_file(workspace, workspace.resolve_write(name), b"new")
 
         with pytest.raises(StorageFullError, match="no space"):
             do()

@@ -5,7 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from paddock.workspace import Openat2Resolution, Pieces, WalkResolution, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.listing import list_directory
+from paddock.workspace.read import Pieces
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.single import edit_file, write_file
 from tests.support.children import start
 from tests.support.disks import temporaries
 
@@ -33,8 +37,8 @@ def root(tmp_path):
 
 
 def edit(workspace: Workspace, number: int) -> None:
-    receipt = workspace.edit_file(workspace.resolve_write("a/file"), Done(number))
-    assert receipt.version != receipt.version_before
+    receipt = edit_file(workspace, workspace.resolve_write("a/file"), Done(number))
+    assert receipt.doing.after != receipt.doing.before
 
 
 def failures_of_threads(act: Callable[[int], object]) -> list[BaseException]:
@@ -91,9 +95,9 @@ def test_forked_children_that_share_the_parents_workspace_lose_no_edit(root):
 def test_parallel_creations_below_one_missing_directory_all_land(root):
     def create(number: int) -> None:
         path = workspace.resolve_write(f"new/deep/{number % 5}/file{number}")
-        workspace.write_file(path, b"%d" % number)
+        write_file(workspace, path, b"%d" % number)
 
     with Workspace.open(root) as workspace:
         assert failures_of_threads(create) == []
-        found = workspace.list_directory(workspace.resolve_read("new"), 3, 1000)
+        found = list_directory(workspace, workspace.resolve_read("new"), 3, 1000)
     assert sum(entry.size_bytes > 0 for entry in found.entries) == EDITS

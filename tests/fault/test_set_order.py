@@ -7,6 +7,7 @@ import pytest
 from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk
 from paddock.testing.failing_disk import FailingDisk
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import File, Folder, content, lay_out, open_bench, seen
@@ -91,5 +92,5 @@ def test_names_appear_phase_by_phase_whatever_their_order_in_the_tree(tmp_path):
         ]
         refs = [WriteFile(at(".git/HEAD"), content(b"x"), Absent())]
         refs += [WriteFile(at(".git/refs/main"), content(b"x"), Absent())]
-        bench.workspace.commit([objects, refs], bench.objects, bench.journal)
+        commit_changes(bench.workspace, [objects, refs], bench.objects, bench.journal)
     assert disk.appeared == ["x", "y", "HEAD", "main"]

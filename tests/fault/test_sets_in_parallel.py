@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError, PathExistsError, PathNotFoundError
-from paddock.workspace import Openat2Resolution, WalkResolution
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -16,6 +15,8 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.paths import unchecked_path as at
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.single import move_entry, write_file
 from tests.support.changes import (
     Bench,
     File,
@@ -59,17 +60,17 @@ def sets(bench: Bench, number: int) -> int:
 def writes(bench: Bench, number: int) -> int:
     for turn in range(TURNS):
         path = name_in(FOLDERS[turn % len(FOLDERS)], f"own{number}")
-        bench.workspace.write_file(bench.workspace.resolve_write(path), b"%d" % turn)
+        write_file(bench.workspace, bench.workspace.resolve_write(path), b"%d" % turn)
     return TURNS
 
 
 def moves(bench: Bench, number: int) -> int:
     here = name_in(FOLDERS[0], f"moved{number}")
-    bench.workspace.write_file(bench.workspace.resolve_write(here), b"moved")
+    write_file(bench.workspace, bench.workspace.resolve_write(here), b"moved")
     for turn in range(TURNS):
         there = name_in(FOLDERS[(turn + 1) % len(FOLDERS)], f"moved{number}")
         workspace = bench.workspace
-        workspace.move(workspace.resolve_entry(here), workspace.resolve_write(there))
+        move_entry(workspace, workspace.resolve_entry(here), workspace.resolve_write(there))
         here = there
     return TURNS
 
@@ -131,7 +132,7 @@ def test_a_process_that_edits_a_file_in_the_middle_makes_the_set_give_way(base):
     with open_bench(base) as mine, open_bench(base) as theirs:
         believed = seen(mine.root, "a/shared")
         workspace = theirs.workspace
-        receipt = workspace.write_file(workspace.resolve_write("a/shared"), b"theirs")
+        receipt = write_file(workspace, workspace.resolve_write("a/shared"), b"theirs")
         before = model_of(mine.root)
         changes = [
             WriteFile(at("b/shared"), content(b"mine"), seen(mine.root, "b/shared")),
@@ -141,6 +142,6 @@ def test_a_process_that_edits_a_file_in_the_middle_makes_the_set_give_way(base):
             mine.commit(*changes)
         assert model_of(mine.root) == before
         mine.commit(
-            changes[0], WriteFile(at("a/shared"), content(b"mine"), AtVersion(receipt.version))
+            changes[0], WriteFile(at("a/shared"), content(b"mine"), AtVersion(receipt.doing.after))
         )
         assert model_of(mine.root)["a/shared"].content == b"mine"

@@ -10,6 +10,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
 from paddock.workspace import Workspace
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import Absent, MakeDirectory, WriteFile
 from paddock.workspace.paths import unchecked_path as at
 from tests.support.changes import File, content, lay_out, model_of, seen
@@ -34,7 +35,7 @@ def opened(tree, plane):
         ObjectStore.open(str(plane / "objects"), bytes_max=10**9) as objects,
         Journal.open(str(plane / "journal"), Disk()) as journal,
     ):
-        yield lambda *changes: workspace.commit([changes], objects, journal)
+        yield lambda *changes: commit_changes(workspace, [changes], objects, journal)
 
 
 @pytest.mark.needs("root")

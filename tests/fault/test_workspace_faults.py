@@ -10,7 +10,9 @@ from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.testing.failing_disk import Death, FailingDisk, Moment, StepFault
-from paddock.workspace import Pieces, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.read import Pieces
+from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
 from tests.support.children import end_of
 from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
 
@@ -39,32 +41,32 @@ BEFORE: dict[str, object] = {
 CHANGES = (
     Change(
         "create",
-        lambda w: w.write_file(w.resolve_write("a/new.txt"), b"new\n"),
+        lambda w: write_file(w, w.resolve_write("a/new.txt"), b"new\n"),
         {"a/new.txt": b"new\n"},
     ),
     Change(
         "create deep",
-        lambda w: w.write_file(w.resolve_write("b/c/d/new.txt"), b"new\n"),
+        lambda w: write_file(w, w.resolve_write("b/c/d/new.txt"), b"new\n"),
         {"b/c": None, "b/c/d": None, "b/c/d/new.txt": b"new\n"},
     ),
     Change(
         "overwrite",
-        lambda w: w.write_file(w.resolve_write("a/old.txt"), b"new\n" * 500),
+        lambda w: write_file(w, w.resolve_write("a/old.txt"), b"new\n" * 500),
         {"a/old.txt": b"new\n" * 500},
     ),
     Change(
         "edit",
-        lambda w: w.edit_file(w.resolve_write("a/old.txt"), Shout()),
+        lambda w: edit_file(w, w.resolve_write("a/old.txt"), Shout()),
         {"a/old.txt": b"OLD\n" * 1000},
     ),
     Change(
         "move",
-        lambda w: w.move(w.resolve_entry("a/old.txt"), w.resolve_write("b/c/moved.txt")),
+        lambda w: move_entry(w, w.resolve_entry("a/old.txt"), w.resolve_write("b/c/moved.txt")),
         {"b/c": None, "b/c/moved.txt": b"old\n" * 1000},
         ("a/old.txt",),
     ),
-    Change("delete", lambda w: w.delete(w.resolve_entry("a/old.txt")), {}, ("a/old.txt",)),
-    Change("delete link", lambda w: w.delete(w.resolve_entry("link")), {}, ("link",)),
+    Change("delete", lambda w: delete_entry(w, w.resolve_entry("a/old.txt")), {}, ("a/old.txt",)),
+    Change("delete link", lambda w: delete_entry(w, w.resolve_entry("link")), {}, ("link",)),
 )
 DISKS = (FailingDisk, FailingNamedOnlyDisk)
 

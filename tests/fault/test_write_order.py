@@ -8,6 +8,7 @@ from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk
 from paddock.testing.failing_disk import FailingDisk
 from paddock.workspace import Workspace
+from paddock.workspace.single import write_file
 from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
 
 NAMING = {"link_open", "move_new", "exchange", "replace"}
@@ -37,7 +38,7 @@ def test_content_is_synced_before_it_has_a_name_and_the_name_before_success(
     (tmp_path / "old.txt").write_bytes(b"old")
     disk = disk_type()
     with Workspace.open(str(tmp_path), disk=disk) as workspace:
-        workspace.write_file(workspace.resolve_write(name), b"new")
+        write_file(workspace, workspace.resolve_write(name), b"new")
 
     steps = [step for step in disk.steps if step in NAMING | {"write", "sync"}]
     named = [at for at, step in enumerate(steps) if step in NAMING]
@@ -54,9 +55,9 @@ def test_a_file_that_appeared_in_the_last_moment_is_put_back(tmp_path: Path):
         path = workspace.resolve_write("file.txt")
 
         with pytest.raises(FileChangedError):
-            workspace.write_file(path, b"ours")
+            write_file(workspace, path, b"ours")
         assert tree(tmp_path) == {"file.txt": b"theirs"}
 
-        workspace.write_file(path, b"ours")
+        write_file(workspace, path, b"ours")
     assert tree(tmp_path) == {"file.txt": b"ours"}
     assert temporaries(tmp_path) == []

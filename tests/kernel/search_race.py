@@ -34,7 +34,8 @@ from paddock.kernel.files import RENAME_EXCHANGE, renameat2
 from paddock.tools.grep import grep_dev_tool, grep_tool
 from paddock.tools.listing import find_tool, ls_tool
 from paddock.tools.spec import Ports
-from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
 from paddock.workspace.search import names
 from paddock.workspace.search.program import ripgrep
 from tests.support.shown import Shows

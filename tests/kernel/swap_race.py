@@ -29,7 +29,10 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 
 from paddock.errors import PaddockError
 from paddock.kernel.files import RENAME_EXCHANGE, renameat2
-from paddock.workspace import Openat2Resolution, Pieces, WalkResolution, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.read import Pieces
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
 from tests.support.users import become_plain_user, give_to_plain_user
 
 ACTS = ("view", "create", "edit", "move", "delete")
@@ -131,21 +134,21 @@ class Fenced:
         return BAIT in self.workspace.read_all(self.workspace.resolve_read(path), 10_000).content
 
     def create(self, path: str) -> bool:
-        self.workspace.write_file(self.workspace.resolve_write(path), INSIDE)
+        write_file(self.workspace, self.workspace.resolve_write(path), INSIDE)
         return False
 
     def edit(self, path: str) -> bool:
         change = Replace()
-        self.workspace.edit_file(self.workspace.resolve_write(path), change)
+        edit_file(self.workspace, self.workspace.resolve_write(path), change)
         return change.saw_outside
 
     def move(self, path: str, to: str) -> bool:
         place = self.workspace.resolve_write(to)
-        self.workspace.move(self.workspace.resolve_entry(path), place)
+        move_entry(self.workspace, self.workspace.resolve_entry(path), place)
         return False
 
     def delete(self, path: str) -> bool:
-        self.workspace.delete(self.workspace.resolve_entry(path))
+        delete_entry(self.workspace, self.workspace.resolve_entry(path))
         return False
 
 

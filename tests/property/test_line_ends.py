@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.workspace import ROOT
+from paddock.workspace.paths import ROOT
 from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.content import search_content
 from tests.property.test_search_agrees_with_ripgrep import Tree

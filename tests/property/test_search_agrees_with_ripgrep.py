@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from paddock import limits
 from paddock.errors import InvalidPatternError
-from paddock.workspace import ROOT, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.paths import ROOT
 from paddock.workspace.search import names
 from paddock.workspace.search.asked import Regex, Wanted
 from paddock.workspace.search.content import search_content
@@ -82,7 +83,7 @@ class Tree:
 
     def walked(self):
         terms = WalkTerms(NEVER, honours_ignore=True, glob=EVERYTHING)
-        walk = Walk(self.workspace.tree, ROOT, terms, Until())
+        walk = Walk(self.workspace, ROOT, terms, Until())
         try:
             return list(walk.paths())
         finally:
@@ -137,7 +138,7 @@ def test_names_are_the_same_whether_we_walk_or_ripgrep_does(tree, glob):
         return
     with tree:
         walked = search_names(tree.workspace, Shows(), ROOT, compiled, 5_000)
-        listed = names._Listed(tree.workspace.tree, ROOT, compiled, Until())
+        listed = names._Listed(tree.workspace, ROOT, compiled, Until())
         assert listed.first(Shows(), 5_000) == walked
 
 

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock import limits
-from paddock.workspace import Openat2Resolution, WalkResolution, WindowLimits, Workspace
+from paddock.workspace import WindowLimits, Workspace
+from paddock.workspace.listing import list_directory
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.single import delete_entry, write_file
 
 NAMES = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="/"),
@@ -32,19 +35,19 @@ def workspace(request):
 def test_what_is_written_is_read_again(workspace, name, folder, content, newer):
     text = f"{folder}/{name}"
     for wanted in (content, newer):
-        receipt = workspace.write_file(workspace.resolve_write(text), wanted)
+        receipt = write_file(workspace, workspace.resolve_write(text), wanted)
         found = workspace.read_all(workspace.resolve_read(text), limits.content_bytes_max)
         version = "sha256:" + hashlib.sha256(wanted).hexdigest()
-        assert (found.content, found.version, receipt.version) == (wanted, version, version)
-        assert receipt.path.relative == text
+        assert (found.content, found.version, receipt.doing.after) == (wanted, version, version)
+        assert receipt.doing.path == text
     assert [entry.path.name for entry in listed(workspace, folder)] == [name]
-    workspace.delete(workspace.resolve_entry(text))
-    workspace.delete(workspace.resolve_entry(folder))
+    delete_entry(workspace, workspace.resolve_entry(text))
+    delete_entry(workspace, workspace.resolve_entry(folder))
     assert listed(workspace, ".") == ()
 
 
 def listed(workspace, folder: str):
-    return workspace.list_directory(workspace.resolve_read(folder), 1, 100).entries
+    return list_directory(workspace, workspace.resolve_read(folder), 1, 100).entries
 
 
 @pytest.mark.needs("openat2")
@@ -54,9 +57,10 @@ def test_a_window_is_the_slice_of_all_lines(workspace, lines, closed, first, cou
     expected = content.split(b"\n")
     if not expected[-1]:
         expected.pop()
-    path = workspace.write_file(workspace.resolve_write("lines"), content).path
+    write_file(workspace, workspace.resolve_write("lines"), content)
+    path = workspace.resolve_read("lines")
     with workspace.open_file(path) as file:
         window = file.window(first, count, WindowLimits(10_000, 10_000))
-    workspace.delete(workspace.resolve_entry("lines"))
+    delete_entry(workspace, workspace.resolve_entry("lines"))
     assert [line.content for line in window.lines] == expected[first - 1 : first - 1 + count]
     assert (window.lines_total, window.cut_by_bytes) == (len(expected), False)

@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.errors import PaddockError
-from paddock.workspace import Openat2Resolution, Pieces, WalkResolution, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.listing import list_directory
+from paddock.workspace.read import Pieces
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
 from tests.support.disks import tree
 
 NAMES = ["a", "b", "file", "to_dir", "to_file", "out", "out_file", "loop", "up", "missing", "é"]
@@ -94,11 +98,11 @@ def test_whatever_is_asked_for_nothing_outside_changes_or_is_read(ground, text, 
     for workspace in ground.workspaces:
         for act in (
             lambda w: w.read_all(w.resolve_read(text), 1000).content,
-            lambda w: w.list_directory(w.resolve_read(text), 3, 100),
-            lambda w: w.write_file(w.resolve_write(text), b"written"),
-            lambda w: w.edit_file(w.resolve_write(text), Append()),
-            lambda w: w.move(w.resolve_entry(text), w.resolve_write(other)),
-            lambda w: w.delete(w.resolve_entry(text)),
+            lambda w: list_directory(w, w.resolve_read(text), 3, 100),
+            lambda w: write_file(w, w.resolve_write(text), b"written"),
+            lambda w: edit_file(w, w.resolve_write(text), Append()),
+            lambda w: move_entry(w, w.resolve_entry(text), w.resolve_write(other)),
+            lambda w: delete_entry(w, w.resolve_entry(text)),
         ):
             found = attempt(lambda act=act, workspace=workspace: act(workspace))
             assert found != BAIT

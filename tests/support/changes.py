@@ -14,6 +14,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
 from paddock.workspace import Workspace
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
     BytesContent,
@@ -21,7 +22,6 @@ from paddock.workspace.changes import (
     MakeLink,
     RemoveDirectory,
     RemoveFile,
-    Seen,
     SetMetadata,
     StagedChange,
     StoredContent,
@@ -30,6 +30,7 @@ from paddock.workspace.changes import (
 from paddock.workspace.metadata import status_from
 from paddock.workspace.paths import unchecked_path as at
 from paddock.workspace.resolve import Resolution
+from paddock.workspace.states import Seen
 
 BYTES_MAX = 1_000_000_000
 MODIFIED_NS = 1_700_000_000_000_000_000
@@ -170,7 +171,7 @@ class Bench(Struct, dict=True):
         return self.base / "ws"
 
     def commit(self, *changes: StagedChange):
-        return self.workspace.commit([changes], self.objects, self.journal, label="C-1")
+        return commit_changes(self.workspace, [changes], self.objects, self.journal, label="C-1")
 
     def become(self, model: Model):
         return self.commit(*changes_to(self.root, model))

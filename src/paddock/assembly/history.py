@@ -31,7 +31,6 @@ from paddock.tools.spec import Change
 from paddock.values.calls import Json
 from paddock.values.entries import CONTENT_ERASED, DIGEST_PREFIX, TOOL_RESULT, Entry
 from paddock.workspace import Workspace
-from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from paddock.workspace.resolve import detect_resolution
 
 JOURNAL: Final = "journal"
@@ -46,22 +45,19 @@ def look_at_history(project: Project) -> SeenStore:
     return SeenStore.look(str(project.layout.objects))
 
 
-def settle_sets(project: Project) -> tuple[Recovered, ...]:
-    """Complete, or undo, every set that a killed process left. Raises: ConfigError, HostError."""
+def settle_sets(project: Project) -> tuple[str, ...]:
+    """Complete, or undo, every set that a killed process left; what a person is to be told of it.
+
+    Raises: ConfigError, HostError.
+    """
     directory = project.layout.objects / JOURNAL
     if not directory.is_dir() or not any(directory.iterdir()):
         return ()
+    from paddock.workspace.recover import recover  # noqa: PLC0415 - somebody was killed
+
     with open_journal(project) as journal:
-        return recover(journal, Disk(), detect_resolution())
-
-
-def notices_of(found: Sequence[Recovered]) -> tuple[str, ...]:
-    """What a person is to be told of sets that a killed process left, and that left something."""
-    return tuple(
-        f"a set of changes that was cut short {'waits' if is_waiting else 'left something'}: {why}"
-        for is_waiting, why in ((each.settled is RecoveredSet.WAITING, each.why) for each in found)
-        if why
-    )
+        found = recover(journal, Disk(), detect_resolution())
+    return tuple(each.notice for each in found if each.why)
 
 
 def open_journal(project: Project) -> Journal:

@@ -19,7 +19,6 @@ from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.history import (
     PlaneEarlier,
-    notices_of,
     open_blobs,
     open_history,
     open_journal,
@@ -287,7 +286,7 @@ def open_runtime(
     be asked, what was asked is kept in the inbox. `progress` hears of commands while they run,
     `on_directory` where their shell ended. Raises: UsageError, ConfigError, HostError.
     """
-    notices = (*project.notices, *notices_of(settle_sets(project)))
+    notices = (*project.notices, *settle_sets(project))
     lineage = project.agents.lineage(project.agent_named(agent))
     note_agents(project, lineage)
     session = session_id or new_session_id()

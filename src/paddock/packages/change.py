@@ -46,11 +46,11 @@ from paddock.storage.disk import Disk
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
     BytesContent,
-    EntryState,
     MakeDirectory,
     MakeLink,
     RemoveDirectory,
@@ -59,8 +59,10 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
+from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import EntryKind
 from paddock.workspace.recover import RecoveredSet, recover
+from paddock.workspace.states import EntryState, entry_state
 
 
 class Decided(Enum):
@@ -127,7 +129,7 @@ def _stands(depot: Depot, transaction: Transaction) -> bool:
 
 def _is_done(depot: Depot, change: PathChange) -> bool:
     try:
-        state = depot.workspace.entry_state(depot.workspace.resolve_entry(change.path))
+        state = entry_state(depot.workspace, depot.workspace.resolve_entry(change.path))
     except PathError:
         return False  # it leads elsewhere by now
     return _is_after(change, state)
@@ -153,14 +155,14 @@ def complete(depot: Depot, transaction: Transaction) -> str:
 
 def _write_receipt(depot: Depot, transaction: Transaction, content: bytes) -> None:
     entry = depot.workspace.resolve_entry(receipt_path(transaction.package_id))
-    state = depot.workspace.entry_state(entry)
+    state = entry_state(depot.workspace, entry)
     version = digest_of(content)
     if state is not None and state.version == version:
         return
     old = Absent() if state is None else AtVersion(state.version or "")
     write = WriteFile(entry.path, BytesContent(content), old, FILE_MODE, overrides_read_only=True)
     label = f"{transaction.id}-receipt"
-    depot.workspace.commit([[write]], depot.objects, depot.journal, label=label)
+    commit_changes(depot.workspace, [[write]], depot.objects, depot.journal, label=label)
 
 
 def undo(depot: Depot, transaction: Transaction) -> tuple[str, ...]:
@@ -169,8 +171,12 @@ def undo(depot: Depot, transaction: Transaction) -> tuple[str, ...]:
     for change in transaction.changes:
         undoing.add(change)
     undoing.directories(transaction)
-    depot.workspace.commit(
-        [undoing.changes], depot.objects, depot.journal, label=f"{transaction.id}-undo"
+    commit_changes(
+        depot.workspace,
+        [undoing.changes],
+        depot.objects,
+        depot.journal,
+        label=f"{transaction.id}-undo",
     )
     end(depot)
     return tuple(undoing.changed_since)
@@ -208,7 +214,7 @@ class _Undoing:
     def add(self, change: PathChange) -> None:
         """One path back, unless it is as before already, or somebody's by now."""
         entry = self._workspace.resolve_entry(change.path)
-        state = self._workspace.entry_state(entry)
+        state = entry_state(self._workspace, entry)
         before = change.before
         if _is_before(before, state):
             return
@@ -235,7 +241,7 @@ class _Undoing:
                 gone.add(made)
 
     def _held(self, directory: WorkspacePath) -> Iterator[str]:
-        listing = self._workspace.list_directory(directory, 1, limits.change_set_paths_max)
+        listing = list_directory(self._workspace, directory, 1, limits.change_set_paths_max)
         return (each.path.relative for each in listing.entries)
 
     def _back(self, entry: EntryPath, before: Before, state: EntryState | None) -> StagedChange:
@@ -373,7 +379,9 @@ def carry_out(depot: Depot, transaction: Transaction, swap: Swap) -> None:
     """Tell of the change, then make it, as one set. Raised: it did not happen, or is settled."""
     depot.attic.write(transaction)
     try:
-        depot.workspace.commit([swap.changes], depot.objects, depot.journal, label=transaction.id)
+        commit_changes(
+            depot.workspace, [swap.changes], depot.objects, depot.journal, label=transaction.id
+        )
     except (TextError, PathError) as failure:
         settle(depot)
         raise HostError(

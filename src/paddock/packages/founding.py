@@ -78,6 +78,7 @@ from paddock.values.entries import (
     PACKAGE_SET_SIGNED,
     Entry,
 )
+from paddock.workspace.apply import commit_changes
 
 #     OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED of each package, PACKAGE_SET_SIGNED
 #
@@ -355,7 +356,9 @@ class _Founder:
         if swap.changes:
             label = f"founding-{what}"
             depot = self._depot
-            depot.workspace.commit([swap.changes], depot.objects, depot.journal, label=label)
+            commit_changes(
+                depot.workspace, [swap.changes], depot.objects, depot.journal, label=label
+            )
 
 
 def _require_sound(founding: Founding) -> None:

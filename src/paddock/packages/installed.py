@@ -39,8 +39,8 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
-from paddock.workspace.changes import EntryState
 from paddock.workspace.paths import EntryKind, is_temporary_name
+from paddock.workspace.states import EntryState, entry_state
 
 FORMAT: Final = 1
 _MODES: Final = {"644": FILE_MODE, "755": PROGRAM_MODE}
@@ -352,7 +352,7 @@ def check_package(package: InstalledPackage, workspace: Workspace) -> tuple[Fail
 
 def file_problem(package: InstalledPackage, path: str, workspace: Workspace) -> str:
     try:
-        state = workspace.entry_state(workspace.resolve_entry(path))
+        state = entry_state(workspace, workspace.resolve_entry(path))
     except PaddockError as error:
         return error.message
     return _difference(package, path, state)

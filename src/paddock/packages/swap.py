@@ -32,7 +32,6 @@ from paddock.workspace.changes import (
     Absent,
     AtVersion,
     BytesContent,
-    EntryState,
     MakeDirectory,
     RemoveDirectory,
     RemoveFile,
@@ -40,7 +39,9 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
+from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import EntryKind
+from paddock.workspace.states import EntryState, entry_state
 
 DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
@@ -155,7 +156,7 @@ class Swap(Struct):
     def _look(self, path: str) -> tuple[EntryPath, EntryState | None]:
         try:
             entry = self.workspace.resolve_entry(path)
-            state = self.workspace.entry_state(entry)
+            state = entry_state(self.workspace, entry)
         except SpecialFileError as error:
             raise OwnershipRefusedError([Failure(path, error.message)]) from error
         except PathError as error:
@@ -215,10 +216,10 @@ class Swap(Struct):
             if any(path.startswith(f"{directory}/") for path in kept):
                 continue
             entry = self.workspace.resolve_entry(directory)
-            listing = self.workspace.list_directory(entry.path, 1, _ENTRIES_MAX)
+            listing = list_directory(self.workspace, entry.path, 1, _ENTRIES_MAX)
             if any(each.path.relative not in gone for each in listing.entries):
                 continue
-            state = self.workspace.entry_state(entry)
+            state = entry_state(self.workspace, entry)
             mode = DIRECTORY_MODE if state is None else state.mode
             self.changes.append(RemoveDirectory(entry.path))
             self.removed.append(RemovedDirectory(directory, mode))

@@ -5,6 +5,7 @@ plane's owner (mode 0600), and ledgers hold only the digest.
 """
 
 import json
+from functools import partial
 from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta, Struct
@@ -37,7 +38,7 @@ from paddock.tools.spec import Effects, Ports, RefusedPath, Tool, ToolOutput, To
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.values.entries import digest_of_json
-from paddock.workspace.apply import NotingWitness
+from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
     ChangeReceipt,
     MakeDirectory,
@@ -242,12 +243,13 @@ class CommitParked(Struct, frozen=True):
         del plan
         running = current_call()
         try:
-            receipt = ports.workspace.commit(
+            receipt = commit_changes(
+                ports.workspace,
                 self.parked.phases,
                 self.history.store,
                 self.journal,
                 label="" if running is None else running.mark.call_id,
-                witness=NotingWitness(self.history),
+                witness=partial(note_changes, self.history),
                 condition=self._footing(ports),
             )
         except _CHANGED as error:
@@ -260,7 +262,7 @@ class CommitParked(Struct, frozen=True):
         return self._told(receipt)
 
     def _footing(self, ports: Ports) -> Footing:
-        tree, parked, store = ports.workspace.tree, self.parked, self.history.store
+        tree, parked, store = ports.workspace, self.parked, self.history.store
         return Footing(tree.root_fd, parked.phases, store, self.git, parked.above, tree.resolution)
 
     def _told(self, receipt: ChangeReceipt) -> ToolOutput:

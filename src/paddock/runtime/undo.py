@@ -8,6 +8,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, field
@@ -20,15 +21,14 @@ from paddock.storage.notes import DoingEntry
 from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, result_schema
-from paddock.tools.effects import change_json, change_of_move, changes_of, within_entry
+from paddock.tools.effects import change_json, change_of_doing, changes_of, within_entry
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, Workspace, WorkspacePath, WritePath
-from paddock.workspace.apply import NotingWitness
+from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
-    EntryState,
     MakeDirectory,
     MakeLink,
     Old,
@@ -39,8 +39,10 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
+from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import escapes_root, join_parts, parse_asked
-from paddock.workspace.single import DIRECTORY_VERSION
+from paddock.workspace.single import DIRECTORY_VERSION, move_entry
+from paddock.workspace.states import EntryState, entry_seen, entry_state
 
 # A path is taken back only if what the call left still stands there, which the set checks
 # again under its locks: each change says at which version the path must be.
@@ -157,7 +159,7 @@ class UndoTree(Struct, frozen=True):
 
 def state_at(workspace: Workspace, path: str) -> EntryState | None:
     """What stands there now. Raises: PathError where the path leads elsewhere now."""
-    return workspace.entry_state(workspace.resolve_entry(path))
+    return entry_state(workspace, workspace.resolve_entry(path))
 
 
 def _stands(change: Change, now: EntryState | None) -> bool:
@@ -207,7 +209,7 @@ class UndoPlan(Struct):
         path = self.left.path(change.path)
         if change.kind == "mode":
             workspace = self.left.workspace
-            seen = workspace.entry_seen(workspace.resolve_entry(change.path))
+            seen = entry_seen(workspace, workspace.resolve_entry(change.path))
             if seen is not None:
                 # The set compares with what is seen here, so this must be what the call left.
                 if change.mode_after not in {None, seen.status.permissions}:
@@ -261,7 +263,7 @@ class UndoPlan(Struct):
         state = self.left.state(directory)
         if state is None or state.kind.value != "directory":
             return False
-        listing = self.left.workspace.list_directory(path, 1, _ENTRIES_MAX)
+        listing = list_directory(self.left.workspace, path, 1, _ENTRIES_MAX)
         return not listing.missing and all(e.path.relative in gone for e in listing.entries)
 
     def _stage(self, operation: str, change: StagedChange) -> None:
@@ -360,12 +362,13 @@ class Undo(Struct, frozen=True):
     def _commit(self, plan: UndoPlan, ports: Ports) -> list[Change]:
         if not plan.staged:
             return []
-        receipt = ports.workspace.commit(
+        receipt = commit_changes(
+            ports.workspace,
             [plan.staged],
             self.history.store,
             self.journal,
             label=self.call.call_id,
-            witness=NotingWitness(self.history),
+            witness=partial(note_changes, self.history),
         )
         return changes_of(receipt.changes)
 
@@ -397,8 +400,8 @@ def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -
 
 def _move(moved: _Move, ports: Ports) -> Change:
     version = moved.version or DIRECTORY_VERSION
-    receipt = ports.workspace.move(moved.entry, moved.to, if_version=version)
-    return change_of_move(receipt)
+    receipt = move_entry(ports.workspace, moved.entry, moved.to, if_version=version)
+    return change_of_doing(receipt.doing)
 
 
 def describe(change: Change) -> str:

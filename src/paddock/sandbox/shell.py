@@ -174,7 +174,7 @@ class SandboxShell:
                 f"{what} needs the backend 'stage', which does not work on this host",
                 hint="paddock doctor says why, and what to do",
             )
-        root_fd = self._ground.place.workspace.tree.root_fd
+        root_fd = self._ground.place.workspace.root_fd
         if enforced.backend == STAGE and (gaps := gaps_over(root_fd)):
             enforced = replace(enforced, gaps=(*enforced.gaps, *gaps))
         if enforced.backend != STAGE:
@@ -323,7 +323,7 @@ class SandboxShell:
         return self._fence.added(replace(outcome, is_staged=False), prepared, held.end)
 
     def _hold(self, prepared: PreparedLine, observed: Observed) -> HeldEnd:
-        fd = self._ground.place.workspace.tree.root_fd
+        fd = self._ground.place.workspace.root_fd
         request = _request(prepared)
         if prepared.enforced.backend != LANDLOCK:
             return run_unheld(request, fd, prepared.enforced, observed)

@@ -110,7 +110,7 @@ class StagedCommand:
             held.callback(os.close, upper_fd)
             if git is not None:
                 self._join(git, upper_fd, held)
-            tree = self._place.workspace.tree
+            tree = self._place.workspace
             self._layers: OpenLayers | None = OpenLayers(upper_fd, tree.root_fd, tree.resolution)
             self._differences = self._look(self._layers)
             self._held = held.pop_all()
@@ -131,7 +131,7 @@ class StagedCommand:
 
     def _join(self, git: OpenedGit, upper_fd: int, held: ExitStack) -> None:
         with host_error("the changes of a command cannot be read"):
-            root_fd = self._place.workspace.tree.root_fd
+            root_fd = self._place.workspace.root_fd
             is_joined, self._refused = git.join(self._stage, upper_fd, root_fd)
             self._index_problem = git.land_index(upper_fd) if is_joined else ""
         if is_joined:
@@ -238,7 +238,7 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
 
 def _run_once(room: Room, request: CommandRequest, observed: Observed) -> StagedCommand | None:
     """None where it was not started: what it was to be shown has changed."""
-    root_fd = room.place.workspace.tree.root_fd
+    root_fd = room.place.workspace.root_fd
     survey = room.index.survey(root_fd)
     if survey.closed != request.plan.hidden:
         request = replace(request, plan=replace(request.plan, hidden=survey.closed))

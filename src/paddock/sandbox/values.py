@@ -29,7 +29,7 @@ from paddock.policy.settings import (
 from paddock.sandbox.host.host_facts import GitOutside, shared
 from paddock.values.calls import Json
 from paddock.values.decisions import HELD_WHOLE, Action, AgentChain, Held
-from paddock.workspace.changes import ChangedPath
+from paddock.workspace.states import ChangedPath
 
 
 class GitConfig(Struct, frozen=True):

@@ -19,48 +19,11 @@ from paddock.text.edit import require_text
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Change, Ports, StoredEffects, pinned
 from paddock.values.calls import Json
-from paddock.workspace import (
-    DeleteReceipt,
-    EntryPath,
-    EntryVersion,
-    MoveReceipt,
-    WorkspacePath,
-    WritePath,
-    WriteReceipt,
-)
-from paddock.workspace.apply import doing_of_path
-from paddock.workspace.changes import ChangedPath
+from paddock.workspace import EntryVersion, WorkspacePath, WritePath
+from paddock.workspace.states import ChangedPath, doing_of_path
 
 _KINDS: Final[frozenset[DoingKind]] = frozenset(get_args(DoingKind))
 _ENTRIES: Final[frozenset[DoingEntry]] = frozenset(get_args(DoingEntry))
-
-
-def change_of_write(receipt: WriteReceipt, kind: DoingKind) -> Change:
-    made = tuple(directory.relative for directory in receipt.created_directories)
-    return Change(receipt.path.relative, kind, receipt.version_before, receipt.version, made=made)
-
-
-def change_of_move(receipt: MoveReceipt) -> Change:
-    return Change(
-        receipt.path.relative,
-        "moved",
-        receipt.version,
-        receipt.version,
-        to=receipt.to.relative,
-        entry=receipt.kind.value,
-        made=tuple(directory.relative for directory in receipt.created_directories),
-    )
-
-
-def change_of_delete(receipt: DeleteReceipt) -> Change:
-    return Change(
-        receipt.path.relative,
-        "deleted",
-        receipt.version_before,
-        None,
-        entry=receipt.kind.value,
-        mode=receipt.mode_before,
-    )
 
 
 def change_of_path(row: ChangedPath) -> Change | None:
@@ -198,14 +161,6 @@ IF_VERSION_OR_ABSENT: Final = (
 )
 
 
-def pinned_entry(wanted: str | EntryVersion | None, entry: EntryPath, ports: Ports) -> EntryVersion:
-    """Raises: FileChangedError where the caller wants another version; as `Workspace.delete`."""
-    with telling_what_changed(wanted, entry.path, ports):
-        found = ports.workspace.entry_version(entry)
-        pinned(_plain(wanted), found.version, entry.path)
-    return found
-
-
 def pinned_file(if_version: str | None, path: WritePath, ports: Ports) -> str:
     """Raises: FileChangedError where the caller wants another version; as `Workspace.version`."""
     with telling_what_changed(if_version, path.real, ports):
@@ -254,13 +209,13 @@ def telling_what_changed(
     try:
         yield
     except PathNotFoundError as error:
-        plain = _plain(wanted)
+        plain = plain_version(wanted)
         if plain is None or plain == ABSENT:
             raise
         hint = "it was moved or deleted meanwhile; list the files"
         raise _refusal_of_absence(plain, path, hint) from error
     except FileChangedError as error:
-        plain = _plain(wanted)
+        plain = plain_version(wanted)
         difference = "" if plain is None else _difference(plain, path, ports)
         if not difference:
             raise
@@ -269,7 +224,7 @@ def telling_what_changed(
         raise FileChangedError(error.message, where=error.where, hint=hint) from error
 
 
-def _plain(wanted: str | EntryVersion | None) -> str | None:
+def plain_version(wanted: str | EntryVersion | None) -> str | None:
     return wanted.version if isinstance(wanted, EntryVersion) else wanted
 
 

@@ -93,7 +93,7 @@ class Grep:
             path,
             EVERYTHING
             if arguments.glob is None
-            else compile_glob(arguments.glob, ports.workspace.tree.root_names),
+            else compile_glob(arguments.glob, ports.workspace.root_names),
             Wanted(regex, arguments.context, arguments.limit, "literal"),
             (*path_actions("search", "grep", path), *viewing_actions(path, ports)),
         )
@@ -255,7 +255,7 @@ class GrepDev:
         wanted = Wanted(Regex(arguments.pattern), arguments.context_lines, arguments.max_results)
         actions = (*path_actions("search", "grep", path), *viewing_actions(path, ports))
         return GrepPlan(
-            path, compile_glob(arguments.glob, ports.workspace.tree.root_names), wanted, actions
+            path, compile_glob(arguments.glob, ports.workspace.root_names), wanted, actions
         )
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:

@@ -32,15 +32,9 @@ from paddock.tools.search_rows import (
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec, path_actions
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
-from paddock.workspace import (
-    DirectoryEntry,
-    EntryKind,
-    Listing,
-    ReadPath,
-    Workspace,
-    WorkspacePath,
-    first_entries,
-)
+from paddock.workspace import EntryKind, ReadPath, Workspace, WorkspacePath
+from paddock.workspace.listing import first_entries, list_directory
+from paddock.workspace.paths import DirectoryEntry, Listing
 from paddock.workspace.search.globs import SearchGlob, compile_glob
 from paddock.workspace.search.until import Until
 
@@ -113,9 +107,7 @@ class Ls:
 
     def run(self, plan: LsPlan, ports: Ports) -> ToolOutput:
         try:
-            page = first_entries(
-                ports.workspace.tree, plan.path, plan.limit, ShownEntries(ports.shown)
-            )
+            page = first_entries(ports.workspace, plan.path, plan.limit, ShownEntries(ports.shown))
         except PathNotADirectoryError:
             raise PathNotADirectoryError(
                 f"Not a directory: {quote(plan.path.asked.relative)}", hint="use view for a file"
@@ -193,7 +185,8 @@ def view_directory(
     workspace: Workspace, path: ReadPath, offset: int, limit: int, shown: Shown
 ) -> tuple[str, dict[str, Json]]:
     """Return what `view` shows of a directory, and the details that go with it."""
-    listing = workspace.list_directory(
+    listing = list_directory(
+        workspace,
         path,
         limits.view_directory_depth,
         min(limit, limits.view_directory_entries_max),
@@ -289,7 +282,7 @@ class ListFiles:
         about = _Wanted(plan.glob, ports.shown)
         try:
             # All of them: only a close look tells a link that leads out, and the count is real.
-            listing = ports.workspace.list_directory(plan.path, plan.depth, _EVERY_ENTRY, about)
+            listing = list_directory(ports.workspace, plan.path, plan.depth, _EVERY_ENTRY, about)
         except (PathNotFoundError, PathNotADirectoryError) as error:
             raise type(error)(
                 f"directory not found: {quote(plan.path.asked.relative)}",
@@ -439,7 +432,7 @@ class Find:
 
     def resolve(self, arguments: FindArguments, ports: Ports) -> FindPlan:
         path = ports.workspace.resolve_read(arguments.path)
-        glob = compile_glob(arguments.pattern, ports.workspace.tree.root_names)
+        glob = compile_glob(arguments.pattern, ports.workspace.root_names)
         return FindPlan(path, glob, arguments.limit, path_actions("search", "find", path))
 
     def run(self, plan: FindPlan, ports: Ports) -> ToolOutput:

@@ -15,14 +15,31 @@ from paddock.tools.arguments import (
 )
 from paddock.tools.effects import (
     IF_VERSION,
-    change_of_delete,
-    change_of_move,
-    pinned_entry,
+    change_of_doing,
+    plain_version,
     telling_what_changed,
 )
-from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec, absolute, path_actions
+from paddock.tools.spec import (
+    Effects,
+    Ports,
+    Tool,
+    ToolOutput,
+    ToolSpec,
+    absolute,
+    path_actions,
+    pinned,
+)
 from paddock.values.decisions import Action
 from paddock.workspace import EntryPath, EntryVersion, WritePath
+from paddock.workspace.single import delete_entry, entry_version, move_entry
+
+
+def pinned_entry(wanted: str | EntryVersion | None, entry: EntryPath, ports: Ports) -> EntryVersion:
+    """Raises: FileChangedError where the caller wants another version; as `delete_entry`."""
+    with telling_what_changed(wanted, entry.path, ports):
+        found = entry_version(ports.workspace, entry)
+        pinned(plain_version(wanted), found.version, entry.path)
+    return found
 
 
 class MoveFileArguments(ArgumentType):
@@ -68,7 +85,7 @@ class MoveFile:
 
     def run(self, plan: MoveFilePlan, ports: Ports) -> ToolOutput:
         with telling_what_changed(plan.if_version, plan.entry.path, ports):
-            receipt = ports.workspace.move(plan.entry, plan.to, if_version=plan.if_version)
+            receipt = move_entry(ports.workspace, plan.entry, plan.to, if_version=plan.if_version)
         source, target = plan.entry.path, plan.to.real
         details = {
             "path": absolute(ports.workspace, source),
@@ -78,7 +95,7 @@ class MoveFile:
             "error": None,
         }
         said = f"moved {show_name(source.relative)} to {show_name(target.relative)}"
-        return ToolOutput(said, details, (change_of_move(receipt),))
+        return ToolOutput(said, details, (change_of_doing(receipt.doing),))
 
 
 MOVE_FILE: Final = ToolSpec(
@@ -125,7 +142,7 @@ class DeleteFile:
 
     def run(self, plan: DeleteFilePlan, ports: Ports) -> ToolOutput:
         with telling_what_changed(plan.if_version, plan.entry.path, ports):
-            receipt = ports.workspace.delete(plan.entry, if_version=plan.if_version)
+            receipt = delete_entry(ports.workspace, plan.entry, if_version=plan.if_version)
         path = plan.entry.path
         details = {
             "path": absolute(ports.workspace, path),
@@ -134,7 +151,7 @@ class DeleteFile:
             "error": None,
         }
         return ToolOutput(
-            f"deleted {show_name(path.relative)}", details, (change_of_delete(receipt),)
+            f"deleted {show_name(path.relative)}", details, (change_of_doing(receipt.doing),)
         )
 
 

@@ -44,9 +44,8 @@ from paddock.tools.arguments import (
     result_schema,
     written_schema,
 )
-from paddock.tools.effects import IF_VERSION, change_of_write, pinned_file, telling_what_changed
+from paddock.tools.effects import IF_VERSION, change_of_doing, pinned_file, telling_what_changed
 from paddock.tools.spec import (
-    Change,
     Effects,
     Ports,
     Tool,
@@ -56,7 +55,9 @@ from paddock.tools.spec import (
     path_actions,
 )
 from paddock.values.decisions import Action
-from paddock.workspace import Pieces, WritePath, WriteReceipt
+from paddock.workspace import WritePath
+from paddock.workspace.read import Pieces
+from paddock.workspace.single import Receipt, edit_file
 
 _WITHOUT_CR = (
     "it stands there with other line ends: write newlines without CR, which match any line end"
@@ -237,7 +238,7 @@ class StrReplace:
         may_view = ports.shown.may_view(plan.path.real.relative)
         edit = Replacement(name, plan.old, plan.new, _WORDING, may_view=may_view)
         with telling_what_changed(plan.if_version, plan.path.real, ports):
-            receipt = ports.workspace.edit_file(plan.path, edit, if_version=plan.if_version)
+            receipt = edit_file(ports.workspace, plan.path, edit, if_version=plan.if_version)
         spliced = edit.spliced
         snippet = "[its neighbourhood is not yours to view]"
         if may_view and spliced is not None:
@@ -248,12 +249,13 @@ class StrReplace:
             "action": "edited",
             "content_snippet": snippet,
             "bytes_written": receipt.bytes_written,
-            "version": receipt.version,
+            "version": receipt.doing.after,
             "success": True,
             "error": None,
         }
-        change = Change(plan.path.real.relative, "edited", receipt.version_before, receipt.version)
-        return ToolOutput("\n".join(said), details, (change,), receipt.bytes_written)
+        return ToolOutput(
+            "\n".join(said), details, (change_of_doing(receipt.doing),), receipt.bytes_written
+        )
 
 
 STR_REPLACE: Final = ToolSpec(
@@ -340,13 +342,13 @@ class EditFileDev:
             "replacements": replacements,
             "bytes_before": receipt.bytes_before,
             "bytes_after": receipt.bytes_written,
-            "version": receipt.version,
+            "version": receipt.doing.after,
         }
-        changes = (change_of_write(receipt, "edited"),)
+        changes = (change_of_doing(receipt.doing),)
         return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
 
 
-def _replace(plan: EditFileDevPlan, ports: Ports) -> tuple[WriteReceipt, int]:
+def _replace(plan: EditFileDevPlan, ports: Ports) -> tuple[Receipt, int]:
     name = plan.path.asked.relative
     # Threat: an agent that may edit a file and not view it would read it in the answer.
     may_view = ports.shown.may_view(plan.path.real.relative)
@@ -355,10 +357,10 @@ def _replace(plan: EditFileDevPlan, ports: Ports) -> tuple[WriteReceipt, int]:
         everywhere = ReplacementOfAll(
             name, plan.old, plan.new, _WORDING_EDIT_FILE_DEV, may_view=may_view
         )
-        receipt = workspace.edit_file(path, everywhere, if_version=version)
+        receipt = edit_file(workspace, path, everywhere, if_version=version)
         return receipt, everywhere.count
     once = Replacement(name, plan.old, plan.new, _WORDING_EDIT_FILE_DEV, may_view=may_view)
-    return workspace.edit_file(path, once, if_version=version), 1
+    return edit_file(workspace, path, once, if_version=version), 1
 
 
 EDIT_FILE_DEV: Final = ToolSpec(

@@ -436,7 +436,7 @@ def _resolve_directory(cwd: str, ports: Ports) -> str:
     except PathError as error:
         raise InvalidPathError(f"cwd: {error.message}", hint=error.hint) from error
     is_named = path.is_root or ports.shown.is_shown(path.relative)
-    if not is_named or not is_directory(ports.workspace.tree, path):
+    if not is_named or not is_directory(ports.workspace, path):
         raise _no_directory(cwd)
     return path.relative
 

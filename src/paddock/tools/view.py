@@ -38,13 +38,7 @@ from paddock.tools.spec import (
 )
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
-from paddock.workspace import (
-    OpenFile,
-    ReadPath,
-    Window,
-    WindowLimits,
-    Workspace,
-)
+from paddock.workspace import OpenFile, ReadPath, Window, WindowLimits, Workspace
 from paddock.workspace.read import WindowLine, whole_characters
 
 ALL_LINES: Final = 2**62

@@ -29,7 +29,7 @@ from paddock.tools.arguments import (
 from paddock.tools.effects import (
     ABSENT,
     IF_VERSION_OR_ABSENT,
-    change_of_write,
+    change_of_doing,
     pinned_version,
     refusal_of_presence,
     telling_what_changed,
@@ -37,7 +37,8 @@ from paddock.tools.effects import (
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec, absolute, path_actions
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
-from paddock.workspace import Expected, Workspace, WritePath, WriteReceipt, version_of
+from paddock.workspace import Workspace, WritePath, version_of
+from paddock.workspace.single import Expected, Receipt, write_file
 
 
 def write_whole(
@@ -47,7 +48,7 @@ def write_whole(
     if_version: str | None,
     *,
     create_parents: bool = True,
-) -> WriteReceipt:
+) -> Receipt:
     """Put `content` at `path`, in place of what has the version `if_version`.
 
     Raises: ToolError; then the old content stands. FileChangedError says what changed.
@@ -60,8 +61,13 @@ def write_whole(
         expected = Expected.ANYTHING
     with telling_what_changed(if_version, path.real, ports):
         try:
-            return ports.workspace.write_file(
-                path, content, if_version=version, expected=expected, create_parents=create_parents
+            return write_file(
+                ports.workspace,
+                path,
+                content,
+                if_version=version,
+                expected=expected,
+                create_parents=create_parents,
             )
         except PathExistsError:
             if expected is not Expected.ABSENT:
@@ -114,10 +120,10 @@ def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
 
 
 def _output(
-    plan: CreateFilePlan, receipt: WriteReceipt, before: bytes | None, ports: Ports
+    plan: CreateFilePlan, receipt: Receipt, before: bytes | None, ports: Ports
 ) -> ToolOutput:
     name = plan.path.asked.relative
-    action = "created" if receipt.created else "overwritten"
+    action = receipt.doing.kind
     snippet = _snippet(plan, receipt, before)
     said = [f"{action} {show_name(name)} ({len(plan.content)} bytes)"]
     said += [f"[{note}]" for note in receipt.notes]
@@ -128,19 +134,19 @@ def _output(
         "action": action,
         "content_snippet": snippet,
         "bytes_written": receipt.bytes_written,
-        "version": receipt.version,
+        "version": receipt.doing.after,
         "success": True,
         "error": None,
     }
-    changes = (change_of_write(receipt, action),)
+    changes = (change_of_doing(receipt.doing),)
     return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
 
 
-def _snippet(plan: CreateFilePlan, receipt: WriteReceipt, before: bytes | None) -> str:
-    if receipt.created:
+def _snippet(plan: CreateFilePlan, receipt: Receipt, before: bytes | None) -> str:
+    if receipt.doing.before is None:
         return snippet_of_head(plan.content)
     # Only a diff against what was really replaced is shown.
-    if before is None or version_of(before) != receipt.version_before:
+    if before is None or version_of(before) != receipt.doing.before:
         return "[no diff: the replaced content is too large, no text, or not yours to view]"
     if before == plan.content:
         return "[the new content is the same as the old]"
@@ -219,18 +225,18 @@ class WriteFileDev:
         return _output_write_file_dev(plan, receipt)
 
 
-def _output_write_file_dev(plan: WriteFileDevPlan, receipt: WriteReceipt) -> ToolOutput:
-    action = "created" if receipt.created else "overwritten"
+def _output_write_file_dev(plan: WriteFileDevPlan, receipt: Receipt) -> ToolOutput:
+    action = receipt.doing.kind
     name = show_name(plan.path.asked.relative)
     said = [f"{action} {name} ({receipt.bytes_written} bytes)"]
     said += [f"[{note}]" for note in receipt.notes]
     details = {
         "path": plan.given,
         "bytes_written": receipt.bytes_written,
-        "created_dirs": bool(receipt.created_directories),
-        "version": receipt.version,
+        "created_dirs": bool(receipt.doing.made),
+        "version": receipt.doing.after,
     }
-    changes = (change_of_write(receipt, action),)
+    changes = (change_of_doing(receipt.doing),)
     return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
 
 
@@ -352,7 +358,7 @@ def _first_free(workspace: Workspace, name: str, number: int) -> int:
     return number
 
 
-def _write_new(workspace: Workspace, path: str, content: bytes) -> WriteReceipt | None:
+def _write_new(workspace: Workspace, path: str, content: bytes) -> Receipt | None:
     """The receipt of a new file, or None where the name is taken by now."""
     entry = workspace.resolve_entry(path)
     if entry.exists:
@@ -360,13 +366,13 @@ def _write_new(workspace: Workspace, path: str, content: bytes) -> WriteReceipt 
     # Not by resolve_write, which follows a link that takes the place meanwhile.
     place = WritePath(entry.path, entry.path, exists=False)
     try:
-        return workspace.write_file(place, content, expected=Expected.ABSENT)
+        return write_file(workspace, place, content, expected=Expected.ABSENT)
     except PathExistsError:
         return None
 
 
-def _output_write_output(receipt: WriteReceipt) -> ToolOutput:
-    path = receipt.path.relative
+def _output_write_output(receipt: Receipt) -> ToolOutput:
+    path = receipt.doing.path
     shown = show_name(path)
     said = [
         f"Wrote {shown} ({receipt.bytes_written} bytes). Use the path {shown} to read it back.",
@@ -375,9 +381,9 @@ def _output_write_output(receipt: WriteReceipt) -> ToolOutput:
     details: dict[str, Json] = {
         "path": path,
         "bytes_written": receipt.bytes_written,
-        "version": receipt.version,
+        "version": receipt.doing.after,
     }
-    changes = (change_of_write(receipt, "created"),)
+    changes = (change_of_doing(receipt.doing),)
     return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
 
 

@@ -15,18 +15,20 @@ Killed at any moment, the next to open the journal settles it; see `recover`.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.errors import HostError, PaddockError
-from paddock.storage.disk import sync_file_systems
+from paddock.errors import HostError, PaddockError, PathNotAFileError
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import digest_of_file, sync_file_systems
 from paddock.storage.history import History, current_call
 from paddock.storage.journal import (
     TOKEN_CHARS,
+    EntryMark,
     Intent,
     Journal,
     JournalEntry,
@@ -37,113 +39,278 @@ from paddock.storage.journal import (
     SwapStep,
 )
 from paddock.storage.locks import identity_of
-from paddock.storage.notes import Doing
 from paddock.storage.objects import ObjectStore
+from paddock.text.show import quote
 from paddock.workspace.build import Drafts
 from paddock.workspace.changes import (
-    UNWITNESSED,
-    ChangedPath,
+    Absent,
+    AtVersion,
     ChangePlan,
     ChangeReceipt,
     Condition,
-    EntryState,
+    Creation,
     Phases,
+    RemovedBranch,
+    RemoveFile,
     SetMetadata,
     SwapPlan,
-    Witness,
     plan_changes,
 )
-from paddock.workspace.exchange import BoundStep, bind, held_in, mark_of, remove_any
-from paddock.workspace.failures import converting
-from paddock.workspace.metadata import FileStatus, status_at
-from paddock.workspace.paths import ROOT, WorkspacePath, set_name
-from paddock.workspace.places import Site, changed
-from paddock.workspace.preflight import Looked, Preflight, conflict, state_of
+from paddock.workspace.exchange import (
+    BoundStep,
+    HeldTree,
+    bind,
+    held_in,
+    mark_of,
+    reading,
+    remove_any,
+    sight_of,
+)
+from paddock.workspace.failures import changed, conflict, converting
+from paddock.workspace.metadata import FileStatus, require_writable, status_at
+from paddock.workspace.paths import ROOT, WorkspacePath, child_of, set_name
+from paddock.workspace.places import lock
 from paddock.workspace.recover import clean_all, left_note, recover, undo_all
 from paddock.workspace.resolve import PASS_DIRECTORY, beside_of, without_beside
+from paddock.workspace.states import (
+    ChangedPath,
+    EntryState,
+    Seen,
+    doing_of_path,
+    state_at,
+    state_of,
+)
+from paddock.workspace.workspace import Workspace
 
 _NINE_BITS: Final = 0o777
+_Told = Callable[[Sequence[ChangedPath]], object]
 
 
-class SetName(Struct, frozen=True):
-    real_root: str
-    label: str
-
-
-def commit(
-    site: Site,
+def commit_changes(
+    workspace: Workspace,
     phases: Phases,
     objects: ObjectStore,
     journal: Journal,
-    about: SetName,
-    witness: Witness = UNWITNESSED,
+    *,
+    label: str = "",
+    witness: _Told | None = None,
     condition: Condition | None = None,
 ) -> ChangeReceipt:
-    """Make the changes; what a crash left of other sets of this journal is settled first.
+    """Make many changes, all of them or none; what a crash left of other sets is settled first.
 
-    `witness` is told of every path before any of them changes; `condition` is asked under the
-    locks. Whatever is raised, nothing has changed, but for a HostError that says that the set
-    could not be put back: then the recovery does it.
+    `label` is what the recovery calls the set if we are killed: the id of the call.
+    `witness` is told of every path before any of them changes, and where it raises, none does;
+    `condition` is asked under the locks.
+
+    Raises: as `write_file` (FileChangedError: not what the set believes);
+        InternalError: the changes contradict each other;
+        HostError: also where the set could not be put back, and then the recovery does it.
     """
-    recover(journal, site.disk, without_beside(site.resolution))
+    recover(journal, workspace.disk, without_beside(workspace.resolution))
     plan = plan_changes(phases)
     directories = plan.directories()
     if not directories:
         return ChangeReceipt(())
     if condition is not None:
         directories = tuple(dict.fromkeys((*directories, *condition.directories())))
-    with converting(directories[0], "write"), site.lock(*directories) as fds, objects.held():
+    with converting(directories[0], "write"), lock(workspace, *directories) as fds, objects.held():
         held = dict(zip(directories, fds, strict=True))
         if condition is not None:
             condition.verify()
-        work = _Commit(site, plan, held, Preflight(objects), witness)
+        looked = _Look(plan, held, objects)
         try:
-            work.look()
+            looked.look()
         finally:
             objects.sync()  # also of a refused set: until then nobody can prune the store
         entry = journal.new_entry()
+        drafts = Drafts(workspace.disk, objects)
         try:
-            return work.run(entry, about, Drafts(site.disk, objects))
+            return _Commit(workspace, plan, held, looked, entry, drafts).run(label, witness)
         finally:
             entry.release()
 
 
-class _Commit(Struct):
-    site: Site
+def note_changes(history: History, rows: Sequence[ChangedPath]) -> None:
+    """Note a set that a call makes, with one sync: so a killed call is found and undone.
+
+    Raises: StorageFullError, HostError.
+    """
+    running = current_call()
+    doings = [doing for row in rows if (doing := doing_of_path(row)) is not None]
+    if running is not None and doings:
+        history.note_all(running, doings)
+
+
+# The first look: is everything that a set is about to change what the set believes? Nothing is
+# changed by it but the store, which gets what will be replaced. So a set that is refused here has
+# left no trace in the tree.
+
+_States = dict[WorkspacePath, EntryState]
+_Statuses = dict[WorkspacePath, FileStatus]
+
+
+class _Replaced(Struct, frozen=True):
+    status: FileStatus
+    mark: EntryMark
+    sight: str
+    """See `sight_of`: for the last look before it gives way."""
+
+
+class _Look(Struct):
     plan: ChangePlan
     fds: dict[WorkspacePath, int]
-    looked: Preflight
-    witness: Witness
-    old: dict[WorkspacePath, Looked] = field(default_factory=dict[WorkspacePath, Looked])
-    in_place: dict[WorkspacePath, FileStatus] = field(
-        default_factory=dict[WorkspacePath, FileStatus]
-    )
+    objects: ObjectStore
+    before: _States = field(default_factory=_States)
+    replaced: dict[WorkspacePath, _Replaced] = field(default_factory=dict[WorkspacePath, _Replaced])
+    in_place: _Statuses = field(default_factory=_Statuses)
+    kept: set[WorkspacePath] = field(default_factory=set[WorkspacePath])
+    conflicts: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
     def look(self) -> None:
         for swap in self.plan.swaps:
             with converting(swap.path, "look at"):
-                found = self.looked.at_swap(swap, self.fds[swap.path.parent])
-            if found is not None:
-                self.old[swap.path] = found
+                self._swap(swap, self.fds[swap.path.parent])
         for change in self.plan.metadata:
             with converting(change.path, "look at"):
-                status = self.looked.at_metadata(change, self.fds[change.path.parent])
-            if status is not None:
-                self.in_place[change.path] = status
-        self.looked.require_no_conflict()
+                self._metadata(change, self.fds[change.path.parent])
+        if self.conflicts:
+            raise conflict(self.conflicts)
 
-    def run(self, entry: JournalEntry, about: SetName, drafts: Drafts) -> ChangeReceipt:
-        token = entry.name[:TOKEN_CHARS]
+    def _swap(self, plan: SwapPlan, dir_fd: int) -> None:
+        path, held = plan.path, HeldTree()
+        status = status_at(dir_fd, path.name)
+        change = None if plan.created is None else plan.created.change
+        is_new = plan.removed is None and (change is None or isinstance(change.old, Absent))
+        if status is None or is_new:
+            if is_new is not (status is None):
+                self.conflicts.append(path)
+            return
+        if plan.removed is not None:
+            self._branch(plan.removed, dir_fd, status, len(path.parts), held)
+        elif change is not None and not isinstance(change.old, Absent):
+            self._entry(change, change.old, dir_fd, status)
+        sight = held.sight() if status.is_directory else sight_of(status)
+        self.replaced[path] = _Replaced(status, mark_of(status, held.digest()), sight)
+
+    def _metadata(self, change: SetMetadata, dir_fd: int) -> None:
+        path = change.path
+        status = status_at(dir_fd, path.name)
+        if status is None:
+            self.conflicts.append(path)
+            return
+        if status.is_link:
+            raise PathNotAFileError(
+                f"{quote(path.relative)} is a link, which has no permissions",
+                hint="change what it leads to",
+            )
+        self._state(path, change.old, dir_fd, status, keeps=False)
+        self.in_place[path] = status
+
+    def _branch(
+        self, branch: RemovedBranch, dir_fd: int, status: FileStatus, below: int, held: HeldTree
+    ) -> None:
+        change, path = branch.change, branch.path
+        if isinstance(change, RemoveFile):
+            self._entry(change, change.old, dir_fd, status)
+            return
+        if not status.is_directory or (change.old is not None and not _fits(change.old, status)):
+            self.conflicts.append(path)
+            return
+        self.before[path] = state_of(status, None)
+        expected = {child.path.name: child for child in branch.children}
+        with reading(dir_fd, path.name, path) as (fd, names):
+            # Threat: a file that somebody put there meanwhile would go with the directory.
+            self.conflicts.extend(child_of(path, name) for name in expected.keys() ^ set(names))
+            for child in (expected[name] for name in names if name in expected):
+                found = status_at(fd, child.path.name)
+                if found is None:
+                    self.conflicts.append(child.path)
+                    continue
+                held.add(child.path, found, below)
+                self._branch(child, fd, found, below, held)
+
+    def _entry(
+        self, change: Creation | RemoveFile, old: Seen | AtVersion, dir_fd: int, status: FileStatus
+    ) -> None:
+        path = change.path
+        if status.is_directory:
+            self.conflicts.append(path)
+            return
+        if status.is_regular and not change.overrides_read_only:
+            require_writable(path, status, dir_fd)
+        state = self._state(path, old, dir_fd, status, keeps=change.keeps_old)
+        if state.link_text is not None:
+            self.objects.put_bytes(os.fsencode(state.link_text))
+
+    def _state(
+        self,
+        path: WorkspacePath,
+        old: Seen | AtVersion,
+        dir_fd: int,
+        status: FileStatus,
+        *,
+        keeps: bool,
+    ) -> EntryState:
+        read = None
+        if keeps and status.is_regular:
+            read = self._keep
+            self.kept.add(path)
+        elif old.version is not None:
+            read = digest_of_file
+        state = self.before[path] = state_at(path, dir_fd, status, read)
+        is_expected = old.version in (None, state.version)
+        if not is_expected or (isinstance(old, Seen) and not _fits(old, status)):
+            self.conflicts.append(path)
+        return state
+
+    def _keep(self, fd: int, size_bytes: int) -> str:
+        del size_bytes
+        return self.objects.put_file(fd)
+
+    def rows(self, after: _States) -> tuple[ChangedPath, ...]:
+        before = self.before
+        paths = sorted(before.keys() | after.keys(), key=lambda path: os.fsencode(path.relative))
+        return tuple(
+            ChangedPath(path, before.get(path), after.get(path), path in self.kept)
+            for path in paths
+        )
+
+
+def _fits(old: Seen, status: FileStatus) -> bool:
+    seen = old.status
+    is_same = (
+        seen.is_same_entry(status)
+        if status.is_directory
+        else seen.content_mark == status.content_mark
+    )
+    return is_same and seen.mode == status.mode
+
+
+class _Commit(Struct):
+    workspace: Workspace
+    plan: ChangePlan
+    fds: dict[WorkspacePath, int]
+    looked: _Look
+    entry: JournalEntry
+    drafts: Drafts
+
+    @property
+    def token(self) -> str:
+        return self.entry.name[:TOKEN_CHARS]
+
+    def run(self, label: str, witness: _Told | None) -> ChangeReceipt:
+        entry = self.entry
         try:
-            entry.begin(self._intent(about, token))
-            steps = self._build(token, drafts)
-            self.witness.will_change(self._rows({**drafts.after, **self._expected()}))
+            entry.begin(self._intent(label))
+            steps = self._build()
+            if witness is not None:
+                witness(self.looked.rows({**self.drafts.after, **self._expected()}))
             self._sync()
             entry.commit(steps)
         except BaseException:
-            self._give_up(entry, token)
+            self._give_up()
             raise
-        bound = self._bind(token, steps)
+        bound = self._bind(steps)
         try:
             for step in bound:
                 with converting(step.path, "write"):
@@ -151,43 +318,38 @@ class _Commit(Struct):
             self._require_directories_in_place()
             self._sync()
         except BaseException as failure:
-            self._put_back(entry, bound, failure)
+            self._put_back(bound, failure)
             raise
-        drafts.notes += self._finish(entry, bound, token)
-        return self._receipt(drafts)
+        self._finish(bound)
+        return self._receipt()
 
-    def _intent(self, about: SetName, token: str) -> Intent:
-        inode = os.fstat(self.site.root_fd).st_ino
-        directories = tuple(path.relative for path in self.fds)
-        beside = beside_of(self.site.resolution)
+    def _intent(self, label: str) -> Intent:
+        root, beside = self.workspace, beside_of(self.workspace.resolution)
         second = None
         if beside is not None:
             second = SecondRoot(beside.name, beside.real_root, os.fstat(beside.fd).st_ino)
-        return Intent(about.real_root, inode, token, directories, about.label, second)
+        inode = os.fstat(root.root_fd).st_ino
+        directories = tuple(path.relative for path in self.fds)
+        return Intent(root.real_root, inode, self.token, directories, label, second)
 
-    def _build(self, token: str, drafts: Drafts) -> tuple[Step, ...]:
-        steps: list[Step] = []
-        for number, swap in enumerate(self.plan.swaps):
-            steps.append(self._swap_step(swap, number, token, drafts))
-        steps += [self._metadata_step(change) for change in self.plan.metadata]
-        return tuple(steps)
+    def _build(self) -> tuple[Step, ...]:
+        swaps = [self._swap_step(number, swap) for number, swap in enumerate(self.plan.swaps)]
+        return (*swaps, *map(self._metadata_step, self.plan.metadata))
 
-    def _swap_step(self, swap: SwapPlan, number: int, token: str, drafts: Drafts) -> SwapStep:
-        path, old = swap.path, self.old.get(swap.path)
-        new = None
+    def _swap_step(self, number: int, swap: SwapPlan) -> SwapStep:
+        path, old, new = swap.path, self.looked.replaced.get(swap.path), None
         if swap.created is not None:
-            dir_fd, draft = self.fds[path.parent], set_name(token, 2 * number)
+            dir_fd, draft = self.fds[path.parent], set_name(self.token, 2 * number)
             replaced = None if old is None else old.status
-            status = drafts.build(swap.created, dir_fd, draft, replaced)
+            status = self.drafts.build(swap.created, dir_fd, draft, replaced)
             with converting(path, "write"):
                 held = held_in(dir_fd, draft, path).digest() if status.is_directory else ""
             new = mark_of(status, held)
-        return SwapStep(
-            path.parent.relative, path.name, number, None if old is None else old.mark, new
-        )
+        mark = None if old is None else old.mark
+        return SwapStep(path.parent.relative, path.name, number, mark, new)
 
     def _metadata_step(self, change: SetMetadata) -> MetadataStep:
-        path, status = change.path, self.in_place[change.path]
+        path, status = change.path, self.looked.in_place[change.path]
         old_mode = status.mode & 0o7777
         mode = (
             old_mode if change.mode is None else old_mode & ~_NINE_BITS | change.mode & _NINE_BITS
@@ -201,152 +363,88 @@ class _Commit(Struct):
             Metadata(mode, change.modified_ns if sets_time else None),
         )
 
-    def _give_up(self, entry: JournalEntry, token: str) -> None:
+    def _give_up(self) -> None:
         """Remove what was built; what cannot be removed now is left to the recovery."""
         with suppress(OSError, PaddockError):
             for number, swap in enumerate(self.plan.swaps):
-                draft = set_name(token, 2 * number)
-                remove_any(self.site.disk, self.fds[swap.path.parent], draft)
-            entry.abandon()
+                draft = set_name(self.token, 2 * number)
+                remove_any(self.workspace.disk, self.fds[swap.path.parent], draft)
+            self.entry.abandon()
 
     def _sync(self) -> None:
         with converting(ROOT, "write"):
-            sync_file_systems(self.site.disk, self.fds.values())
+            sync_file_systems(self.workspace.disk, self.fds.values())
 
-    def _bind(self, token: str, steps: Sequence[Step]) -> list[BoundStep]:
-        paths = [swap.path for swap in self.plan.swaps]
-        paths += [change.path for change in self.plan.metadata]
+    def _bind(self, steps: Sequence[Step]) -> list[BoundStep]:
+        paths = [change.path for change in (*self.plan.swaps, *self.plan.metadata)]
+        sights = {path: old.sight for path, old in self.looked.replaced.items()}
         return [
-            bind(self.site.disk, self.fds[path.parent], path, token, step, self._sight(path))
+            bind(
+                self.workspace.disk,
+                self.fds[path.parent],
+                path,
+                self.token,
+                step,
+                sights.get(path, ""),
+            )
             for path, step in zip(paths, steps, strict=True)
         ]
-
-    def _sight(self, path: WorkspacePath) -> str:
-        looked = self.old.get(path)
-        return "" if looked is None else looked.sight
 
     def _require_directories_in_place(self) -> None:
         # Threat: a directory that was moved away, out of the root perhaps, and a link in its
         # place: what we changed there was not what the paths name.
         for path, fd in self.fds.items():
             try:
-                now = self.site.resolution.open(self.site.root_fd, path.relative, PASS_DIRECTORY)
+                with held_open(self.workspace.open_at(path, PASS_DIRECTORY)) as now:
+                    is_in_place = identity_of(now) == identity_of(fd)
             except OSError as failure:
                 raise changed(path) from failure
-            try:
-                if identity_of(now) != identity_of(fd):
-                    raise changed(path)
-            finally:
-                os.close(now)
+            if not is_in_place:
+                raise changed(path)
 
-    def _put_back(
-        self, entry: JournalEntry, bound: Sequence[BoundStep], failure: BaseException
-    ) -> None:
+    def _put_back(self, bound: Sequence[BoundStep], failure: BaseException) -> None:
         """Undo the set. If that fails too, whoever opens the journal next goes on with it."""
         try:
-            entry.undo()
+            self.entry.undo()
             changed_since = undo_all(bound)
             self._sync()
-            entry.end()
+            self.entry.end()
         except (OSError, PaddockError) as second:
             raise HostError(
                 f"the set could not be put back after a failure ({failure}): {second}",
                 hint="it is put back as soon as the plane is opened again",
             ) from failure
-        self._clean_and_forget(entry, bound)
+        self._clean_and_forget(bound)
         if changed_since:
             raise conflict(changed_since) from failure
 
-    def _finish(self, entry: JournalEntry, bound: Sequence[BoundStep], token: str) -> list[str]:
-        try:
-            entry.end()
-        except PaddockError:
-            # Everything is on the device, and on record as committed. What was displaced
-            # stays under its temporary names until the recovery has ended the entry.
-            return []
-        return [] if self._clean_and_forget(entry, bound) else [left_note(token)]
+    def _finish(self, bound: Sequence[BoundStep]) -> None:
+        # Where it cannot be ended: everything is on the device, and on record as committed. What
+        # was displaced stays under its temporary names until the recovery has ended the entry.
+        with suppress(PaddockError):
+            self.entry.end()
+            if not self._clean_and_forget(bound):
+                self.drafts.notes.append(left_note(self.token))
 
-    @staticmethod
-    def _clean_and_forget(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
-        is_clean = clean_all(entry, bound)
+    def _clean_and_forget(self, bound: Sequence[BoundStep]) -> bool:
+        is_clean = clean_all(self.entry, bound)
         if is_clean:
             with suppress(PaddockError):  # it has ended: the recovery forgets it
-                entry.forget()
+                self.entry.forget()
         return is_clean
 
-    def _receipt(self, drafts: Drafts) -> ChangeReceipt:
-        before, after = self.looked.before, dict(drafts.after)
-        for path in self.in_place:
+    def _receipt(self) -> ChangeReceipt:
+        before, after = self.looked.before, dict(self.drafts.after)
+        for path in self.looked.in_place:
             status = status_at(self.fds[path.parent], path.name)
             if status is not None:
                 after[path] = state_of(status, before[path].version)
-        return ChangeReceipt(self._rows(after), tuple(drafts.notes))
+        return ChangeReceipt(self.looked.rows(after), tuple(self.drafts.notes))
 
-    def _expected(self) -> dict[WorkspacePath, EntryState]:
-        found: dict[WorkspacePath, EntryState] = {}
+    def _expected(self) -> _States:
+        found: _States = {}
         for change in self.plan.metadata:
             state = self.looked.before[change.path]
             mode = state.mode if change.mode is None else change.mode & _NINE_BITS
             found[change.path] = replace(state, mode=mode)
         return found
-
-    def _rows(self, after: dict[WorkspacePath, EntryState]) -> tuple[ChangedPath, ...]:
-        before = self.looked.before
-        paths = sorted(before.keys() | after.keys(), key=lambda path: os.fsencode(path.relative))
-        return tuple(
-            ChangedPath(path, before.get(path), after.get(path), path in self.looked.kept)
-            for path in paths
-        )
-
-
-class NotingWitness(Struct, Witness, frozen=True):
-    """The witness of a set that a call makes; with its notes a killed call is found and undone."""
-
-    history: History
-
-    def will_change(self, rows: Sequence[ChangedPath]) -> None:
-        """Note all of it, with one sync. Raises: StorageFullError, HostError."""
-        running = current_call()
-        doings = [doing for row in rows if (doing := doing_of_path(row)) is not None]
-        if running is not None and doings:
-            self.history.note_all(running, doings)
-
-
-def doing_of_path(row: ChangedPath) -> Doing | None:
-    before, after = row.before, row.after
-    if before is None and after is None:
-        return None
-    if before is None:
-        created = cast("EntryState", after)
-        return Doing(
-            row.path.relative,
-            "created",
-            created.kind.value,
-            after=created.version,
-            mode_after=_mode_of(created),
-        )
-    kind, entry_after = "overwritten", ""
-    if after is None:
-        kind = "deleted"
-    elif after.kind is not before.kind:
-        entry_after = after.kind.value
-    elif after.version == before.version:
-        kind = "touched" if after.mode == before.mode else "mode"
-    # Of another kind the number alone says nothing: what comes back gets the usual mode.
-    is_gone = after is None or after.kind is not before.kind or after.mode != before.mode
-    return Doing(
-        row.path.relative,
-        kind,
-        before.kind.value,
-        before=before.version,
-        after=None if after is None else after.version,
-        entry_after=entry_after,
-        mode=_mode_of(before) if is_gone else None,
-        mode_after=_mode_of(after),
-        # Of a directory there is no content to keep, and the text of a link is always kept.
-        is_kept=row.kept or before.kind.value != "file" or kind in {"mode", "touched"},
-    )
-
-
-def _mode_of(state: EntryState | None) -> int | None:
-    return None if state is None or state.kind.value == "link" else state.mode

@@ -8,9 +8,7 @@ after all of it (see `apply`).
 import errno
 import os
 import stat
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -21,27 +19,25 @@ from paddock.workspace.changes import (
     BytesContent,
     Content,
     CreatedBranch,
-    EntryState,
     GivenContent,
     MakeDirectory,
     MakeLink,
     StoredContent,
     WriteFile,
 )
-from paddock.workspace.exchange import require_same
-from paddock.workspace.failures import converting
+from paddock.workspace.failures import changed, converting
 from paddock.workspace.metadata import (
+    NEW_FILE_MODE,
     FileStatus,
     carry_metadata,
-    parted_note,
+    require_same,
     status_at,
     status_of,
 )
 from paddock.workspace.paths import WorkspacePath
-from paddock.workspace.places import LockedPlace, changed
-from paddock.workspace.preflight import state_of
 from paddock.workspace.read import version_of
-from paddock.workspace.resolve import PASS, READ_DIRECTORY, READ_FILE
+from paddock.workspace.resolve import PASS, READ_DIRECTORY
+from paddock.workspace.states import OPEN_ENTRY, EntryState, state_of
 
 # What is taken must look afterwards as a copy would: owner and group of what is made in
 # that directory, no attributes. Where that cannot be had, it is copied.
@@ -52,7 +48,6 @@ _CAPABILITIES: Final = "security.capability"
 _LABEL: Final = "security.selinux"
 _NONE: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS})
 _NINE_BITS: Final = 0o777
-_OPEN_FILE: Final = READ_FILE | os.O_NOFOLLOW
 _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -69,7 +64,7 @@ def take_file(disk: Disk, given: GivenContent, dir_fd: int, name: str) -> int | 
         given.dir_fd, given.path, dir_fd, name
     ):
         return None
-    fd = os.open(name, _OPEN_FILE, dir_fd=dir_fd)
+    fd = os.open(name, OPEN_ENTRY, dir_fd=dir_fd)
     try:
         _make_plain(disk, fd, _owner_in(dir_fd))
     except BaseException:
@@ -128,7 +123,7 @@ class _Adopting:
         elif isinstance(change, MakeLink):
             self._link(change, dir_fd, name)
         else:
-            with held_open(os.open(name, _OPEN_FILE, dir_fd=dir_fd)) as fd:
+            with held_open(os.open(name, OPEN_ENTRY, dir_fd=dir_fd)) as fd:
                 _make_plain(self._disk, fd, self._owner)
                 status = status_of(fd)
                 if not status.is_regular or status.links != 1:
@@ -191,54 +186,6 @@ def _attribute(place: int | str, name: str) -> bytes:
         if failure.errno in _NONE:
             return b""
         raise
-
-
-NEW_FILE_MODE: Final = 0o666
-"""Less the umask, or as the directory's default ACL says."""
-_OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
-
-
-Pieces: TypeAlias = Sequence[bytes | memoryview]
-
-
-class Draft(Struct, frozen=True):
-    """New content that nobody sees yet; `name` where the file system lacks O_TMPFILE."""
-
-    place: LockedPlace
-    fd: int
-    name: str | None
-
-    def fill(self, pieces: Pieces) -> None:
-        for piece in pieces:
-            self.place.site.disk.write(self.fd, piece)
-        self.place.site.disk.sync(self.fd)
-
-    def appear(self) -> None:
-        disk, dir_fd = self.place.site.disk, self.place.dir_fd
-        # link(2) never replaces, so a file that appeared meanwhile is not lost.
-        if self.name is None:
-            disk.link_open(self.fd, dir_fd, self.place.name)
-        else:
-            disk.move_new(dir_fd, self.name, dir_fd, self.place.name)
-
-    def vanish(self) -> None:
-        # Also if placing it failed: a file system across a network may have done it.
-        now, own = self.place.status(), status_of(self.fd)
-        if now is not None and (now.device, now.inode) == (own.device, own.inode):
-            self.place.site.disk.unlink(self.place.dir_fd, self.place.name)
-
-
-@contextmanager
-def open_draft(place: LockedPlace, mode: int) -> Generator[Draft]:
-    """Leaving the context without placing it leaves nothing."""
-    disk, name = place.site.disk, None
-    with ExitStack() as held:
-        fd = disk.open_unnamed(place.dir_fd, mode)
-        if fd is None:
-            name = held.enter_context(place.temporary())
-            fd = disk.create(place.dir_fd, name, mode)
-        held.callback(os.close, fd)
-        yield Draft(place, fd, name)
 
 
 class Drafts(Struct):
@@ -319,10 +266,9 @@ class Drafts(Struct):
 
     def _carry(self, change: WriteFile, dir_fd: int, fd: int, replaced: FileStatus) -> None:
         path = change.path
-        with held_open(os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)) as old_fd:
+        with held_open(os.open(path.name, OPEN_ENTRY, dir_fd=dir_fd)) as old_fd:
             require_same(old_fd, replaced, path)
-            self.notes += carry_metadata(self.disk, old_fd, fd, path)
-        self.notes += parted_note(path, replaced)
+            self.notes += carry_metadata(self.disk, old_fd, replaced, fd, path)
 
     def _fill(self, content: Content, fd: int) -> str:
         if isinstance(content, StoredContent):
@@ -330,7 +276,7 @@ class Drafts(Struct):
             return content.digest
         if isinstance(content, BytesContent):
             return write_chunks((content.content,), self.disk, fd)
-        with held_open(os.open(content.path, _OPEN_ENTRY, dir_fd=content.dir_fd)) as source:
+        with held_open(os.open(content.path, OPEN_ENTRY, dir_fd=content.dir_fd)) as source:
             return write_chunks(chunks_of(source, os.fstat(source).st_size), self.disk, fd)
 
     def _directory(

@@ -17,20 +17,12 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import InternalError, InvalidPathError
 from paddock.text.show import quote
-from paddock.workspace.metadata import FileStatus
-from paddock.workspace.paths import ChangeableKind, WorkspacePath
+from paddock.workspace.paths import WorkspacePath
+from paddock.workspace.states import ChangedPath, Seen
 
 
 class Absent(Struct, frozen=True):
     """Nothing stands there."""
-
-
-class Seen(Struct, frozen=True):
-    """The very entry that had this status; of a directory the identity and the permissions."""
-
-    status: FileStatus
-    version: str | None = None
-    """Of a file whose content counts as well: its status says nothing to who sets it back."""
 
 
 class AtVersion(Struct, frozen=True):
@@ -137,37 +129,9 @@ StagedChange = Creation | Removal | SetMetadata
 Phases = Sequence[Sequence[StagedChange]]
 
 
-class EntryState(Struct, frozen=True):
-    kind: ChangeableKind
-    mode: int
-    size_bytes: int
-    modified_ns: int
-    version: str | None
-    """Of a file's content or a link's text; None of a directory, and of a file that was
-    neither kept nor expected at a version."""
-    link_text: str | None = None
-
-
-class ChangedPath(Struct, frozen=True):
-    path: WorkspacePath
-    before: EntryState | None
-    after: EntryState | None
-    kept: bool
-    """Whether the file that stood there is in the store, under `before.version`."""
-
-
 class ChangeReceipt(Struct, frozen=True):
     changes: tuple[ChangedPath, ...]
     notes: tuple[str, ...] = ()
-
-
-class Witness:
-    """Told of a set when everything is known and nothing has happened yet; this one is deaf."""
-
-    __slots__ = ()
-
-    def will_change(self, rows: Sequence[ChangedPath]) -> None:
-        """What is about to happen; where this raises, it does not."""
 
 
 class Condition(Protocol):
@@ -178,9 +142,6 @@ class Condition(Protocol):
     def verify(self) -> None:
         """Asked under the locks, before anything is built; where this raises, nothing happens."""
         ...
-
-
-UNWITNESSED: Final = Witness()
 
 
 # A new directory with all that is to be in it is built beside its place and appears in one

@@ -32,9 +32,10 @@ from paddock.storage.disk import Disk
 from paddock.storage.journal import EntryMark, MarkKind, Metadata, MetadataStep, Step, SwapStep
 from paddock.storage.locks import unlock
 from paddock.text.show import quote
+from paddock.workspace.failures import changed
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.paths import WorkspacePath, child_of, set_name
-from paddock.workspace.places import changed, lock_directory
+from paddock.workspace.places import lock_directory
 from paddock.workspace.resolve import PASS, PASS_DIRECTORY, READ_DIRECTORY
 
 _EXCHANGES_MAX: Final = 64
@@ -72,9 +73,9 @@ class BoundSwap(Struct, frozen=True):
         old, new = self.step.old, self.step.new
         here, draft = self._at(self.name), self._at(self.draft)
         if new is None:
-            is_away = draft is not None and not _same(draft, here)
+            is_away = draft is not None and not draft.is_same_entry(here)
             return StepState.DONE if is_away else StepState.PENDING
-        if draft is not None and draft.inode == new.inode and not _same(draft, here):
+        if draft is not None and draft.inode == new.inode and not draft.is_same_entry(here):
             return StepState.PENDING
         if old is None:
             return StepState.DONE
@@ -230,7 +231,7 @@ class BoundSwap(Struct, frozen=True):
     def _move(self, name: str, to: str) -> None:
         """Rename and never replace; EEXIST where something is."""
         one, other = self._at(name), self._at(to)
-        if one is not None and _same(one, other):
+        if one is not None and one.is_same_entry(other):
             self.disk.unlink(self.dir_fd, name)  # a move by link(2) that was cut short
             return
         try:
@@ -273,10 +274,6 @@ class BoundSwap(Struct, frozen=True):
                 return attempt == 0
             last = returned.inode
         return False
-
-
-def _same(one: FileStatus, other: FileStatus | None) -> bool:
-    return other is not None and (one.device, one.inode) == (other.device, other.inode)
 
 
 class BoundMetadata(Struct, frozen=True):
@@ -537,8 +534,3 @@ def _open_to_empty(disk: Disk, dir_fd: int, name: str) -> int:
         with held_open(os.open(name, PASS_DIRECTORY | os.O_NOFOLLOW, dir_fd=dir_fd)) as fd:
             disk.set_mode_held(fd, stat.S_IRWXU)
             return os.open(".", READ_DIRECTORY, dir_fd=fd)
-
-
-def require_same(fd: int, status: FileStatus, path: WorkspacePath) -> None:
-    if status_of(fd) != status:
-        raise changed(path)

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
+from paddock import limits
 from paddock.errors import (
     DirectoryNotEmptyError,
     FileChangedError,
@@ -95,3 +96,23 @@ def converting(path: WorkspacePath, act: str) -> Generator[None]:
         yield
     except OSError as failure:
         raise converted(failure, path, act) from failure
+
+
+def changed(path: WorkspacePath) -> FileChangedError:
+    return FileChangedError(
+        f"{quote(path.relative)} was changed by somebody else meanwhile",
+        hint="read it again, then repeat the call",
+    )
+
+
+def conflict(paths: list[WorkspacePath]) -> FileChangedError:
+    unique = sorted(set(paths), key=lambda path: path.relative)
+    if len(unique) == 1:
+        return changed(unique[0])
+    shown = [quote(path.relative) for path in unique[: limits.change_conflicts_listed_max]]
+    missing = len(unique) - len(shown)
+    more = f" and {missing} more" if missing else ""
+    return FileChangedError(
+        f"{', '.join(shown)}{more} were changed by somebody else meanwhile",
+        hint="nothing was changed; look at them again, then repeat the call",
+    )

@@ -12,7 +12,8 @@ Rules kept here:
 import heapq
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from msgspec import Struct, field
@@ -20,12 +21,13 @@ from msgspec import Struct, field
 from paddock.errors import PathError, PathTraversalError
 from paddock.storage.atomic import held_open
 from paddock.workspace.failures import converting
-from paddock.workspace.metadata import FileStatus, status_at
+from paddock.workspace.metadata import status_at
 from paddock.workspace.paths import (
     AskedPath,
     DirectoryEntry,
     EntryFilter,
     EntryKind,
+    EveryEntry,
     Listing,
     Page,
     ReadPath,
@@ -33,50 +35,51 @@ from paddock.workspace.paths import (
     child_of,
     is_temporary_name,
 )
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Found, Resolution, find_real
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, find_real
+from paddock.workspace.workspace import Workspace
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _HIDDEN_LIKELY: Final = 16
+_EVERY_ENTRY: Final = EveryEntry()
 
 
-class Tree(Struct, frozen=True):
-    root_fd: int
-    resolution: Resolution
-    root_names: tuple[str, ...]
-
-
-def is_directory(tree: Tree, path: WorkspacePath) -> bool:
+def is_directory(workspace: Workspace, path: WorkspacePath) -> bool:
     try:
-        os.close(tree.resolution.open(tree.root_fd, path.relative, PASS_DIRECTORY))
+        os.close(workspace.open_at(path, PASS_DIRECTORY))
     except OSError:
         return False
     return True
 
 
 def list_directory(
-    tree: Tree,
-    directory: WorkspacePath,
+    workspace: Workspace,
+    path: ReadPath | WorkspacePath,
     depth: int,
     entries_max: int,
-    about: EntryFilter,
+    about: EntryFilter = _EVERY_ENTRY,
     *,
     skipped: int = 0,
 ) -> Listing:
-    walk = _Walk(about, depth)
-    walk.visit(_open_directory(tree, directory), directory, depth)
-    paths = sorted(walk.found, key=_byte_order)
-    wanted = paths[skipped : skipped + entries_max]
-    shown = _Shown(tree)
-    try:
-        entries = [entry for path in wanted if (entry := shown.look(path))]
-    finally:
-        shown.close()
+    """What a directory holds, `depth` levels down, in byte order; at most `entries_max` shown.
+
+    `about` chooses entries before they are counted and cut; so many of the first are
+    `skipped`.
+
+    Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
+    """
+    directory = path.real if isinstance(path, ReadPath) else path
+    with converting(directory, "list"):
+        walk = _Walk(about)
+        walk.visit(_open_directory(workspace, directory), directory, depth)
+        paths = sorted(walk.found, key=_byte_order)
+        wanted = paths[skipped : skipped + entries_max]
+        entries = _look_at(workspace, wanted)
     gone = len(wanted) - len(entries)
-    return Listing(tuple(entries), len(paths) - gone, tuple(sorted(walk.closed, key=_byte_order)))
+    return Listing(entries, len(paths) - gone, tuple(sorted(walk.closed, key=_byte_order)))
 
 
 def first_entries(
-    tree: Tree, directory: ReadPath | WorkspacePath, entries_max: int, about: EntryFilter
+    workspace: Workspace, path: ReadPath | WorkspacePath, entries_max: int, about: EntryFilter
 ) -> Page:
     """The first entries of a directory, without regard to case; at most `entries_max`.
 
@@ -85,21 +88,16 @@ def first_entries(
 
     Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
     """
-    real = directory.real if isinstance(directory, ReadPath) else directory
-    with converting(real, "list"):
-        with held_open(_open_directory(tree, real)) as fd:
+    directory = path.real if isinstance(path, ReadPath) else path
+    with converting(directory, "list"):
+        with held_open(_open_directory(workspace, directory)) as fd:
             names = os.listdir(fd)
-        wanted, has_more = _first_shown(names, real, entries_max, about)
-        shown = _Shown(tree)
-        try:
-            entries = [entry for path in wanted if (entry := shown.look(path))]
-        finally:
-            shown.close()
-    return Page(tuple(entries), has_more)
+        wanted, has_more = _first_shown(names, directory, entries_max, about)
+        return Page(_look_at(workspace, wanted), has_more)
 
 
-def _open_directory(tree: Tree, directory: WorkspacePath) -> int:
-    fd = tree.resolution.open(tree.root_fd, directory.relative, READ_DIRECTORY)
+def _open_directory(workspace: Workspace, directory: WorkspacePath) -> int:
+    fd = workspace.open_at(directory, READ_DIRECTORY)
     try:
         _require_search(fd)
     except BaseException:
@@ -144,7 +142,6 @@ def _byte_order(path: WorkspacePath) -> bytes:
 
 class _Walk(Struct):
     about: EntryFilter
-    depth: int
     found: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
     closed: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
 
@@ -185,59 +182,43 @@ def _names(fd: int) -> Iterator[tuple[str, bool]]:
                 yield entry.name, entry.is_dir(follow_symlinks=False)
 
 
-class _Shown:
-    __slots__ = ("_fd", "_parent", "_tree")
-
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-        self._parent: WorkspacePath | None = None
-        self._fd = -1
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def look(self, path: WorkspacePath) -> DirectoryEntry | None:
+def _look_at(workspace: Workspace, paths: Iterable[WorkspacePath]) -> tuple[DirectoryEntry, ...]:
+    """Those that are still there, one directory after the other."""
+    found: list[DirectoryEntry] = []
+    for parent, group in groupby(paths, key=lambda path: path.parent):
         try:
-            status = status_at(self._open_parent(path.parent), path.name)
+            with held_open(workspace.open_at(parent, PASS_DIRECTORY)) as fd:
+                found += [entry for path in group if (entry := _entry(workspace, path, fd))]
         except OSError:
-            return None
-        return None if status is None else self._entry(path, status)
+            continue  # it is gone, and what it held
+    return tuple(found)
 
-    def _open_parent(self, parent: WorkspacePath) -> int:
-        if parent != self._parent:
-            self.close()
-            self._parent = None
-            self._fd = self._tree.resolution.open(
-                self._tree.root_fd, parent.relative, PASS_DIRECTORY
-            )
-            self._parent = parent
-        return self._fd
 
-    def _entry(self, path: WorkspacePath, status: FileStatus) -> DirectoryEntry:
-        if status.is_link:
-            return self._link(path)
-        kind = _kind(status.mode)
-        return DirectoryEntry(path, kind, status.size_bytes if kind is EntryKind.FILE else 0)
+def _entry(workspace: Workspace, path: WorkspacePath, dir_fd: int) -> DirectoryEntry | None:
+    try:
+        status = status_at(dir_fd, path.name)
+    except OSError:
+        return None
+    if status is None:
+        return None
+    if status.is_link:
+        return _link(workspace, path)
+    kind = _kind(status.mode)
+    return DirectoryEntry(path, kind, status.size_bytes if kind is EntryKind.FILE else 0)
 
-    def _link(self, path: WorkspacePath) -> DirectoryEntry:
-        try:
-            found = self._follow(path)
-        except PathTraversalError:
-            return DirectoryEntry(path, EntryKind.LINK_OUT)
-        except (PathError, OSError):
-            # A loop, a target that no path can name, or one that cannot be reached.
-            return DirectoryEntry(path, EntryKind.DANGLING_LINK)
-        if not found.exists:
-            return DirectoryEntry(path, EntryKind.DANGLING_LINK, target=found.real)
-        return DirectoryEntry(
-            path, EntryKind.LINK, target=found.real, target_kind=_kind(found.mode)
-        )
 
-    def _follow(self, path: WorkspacePath) -> Found:
-        asked = AskedPath(path.relative, path.parts, as_directory=False)
-        return find_real(self._tree.root_fd, asked, self._tree.root_names, last=True)
+def _link(workspace: Workspace, path: WorkspacePath) -> DirectoryEntry:
+    asked = AskedPath(path.relative, path.parts, as_directory=False)
+    try:
+        found = find_real(workspace.root_fd, asked, workspace.root_names, follow_last=True)
+    except PathTraversalError:
+        return DirectoryEntry(path, EntryKind.LINK_OUT)
+    except (PathError, OSError):
+        # A loop, a target that no path can name, or one that cannot be reached.
+        return DirectoryEntry(path, EntryKind.DANGLING_LINK)
+    if not found.exists:
+        return DirectoryEntry(path, EntryKind.DANGLING_LINK, target=found.real)
+    return DirectoryEntry(path, EntryKind.LINK, target=found.real, target_kind=_kind(found.mode))
 
 
 def _kind(mode: int) -> EntryKind:

@@ -8,24 +8,22 @@ capabilities, integrity signatures.
 import errno
 import os
 import stat
-from contextlib import suppress
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.errors import ReadOnlyPathError
-from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
-from paddock.storage.locks import try_lock, unlock
 from paddock.text.show import quote
-from paddock.workspace.failures import converted
-from paddock.workspace.paths import WorkspacePath, child_of, join_parts
-from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Resolution
+from paddock.workspace.failures import changed, converted
+from paddock.workspace.paths import WorkspacePath
 
 _ABOUT_CONTENT: Final = frozenset({"security.capability", "security.ima", "security.evm"})
 """Attributes that vouch for bytes that are no longer there."""
 _BY_THE_SYSTEM: Final = "security."
 """Labels that a security module gives and may not let us set (xattr(7))."""
+NEW_FILE_MODE: Final = 0o666
+"""Less the umask, or as the directory's default ACL says."""
 _NO_ATTRIBUTES: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -44,6 +42,9 @@ class FileStatus(Struct, frozen=True):
     def content_mark(self) -> tuple[int, int, int, int]:
         """Equal as long as nobody rewrote the file; our own renames do not move it."""
         return self.device, self.inode, self.size_bytes, self.modified_ns
+
+    def is_same_entry(self, other: "FileStatus | None") -> bool:
+        return other is not None and (self.device, self.inode) == (other.device, other.inode)
 
     @property
     def permissions(self) -> int:
@@ -88,7 +89,12 @@ def status_at(dir_fd: int, name: str) -> FileStatus | None:
         return None
 
 
-def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name: str) -> None:
+def require_same(fd: int, status: FileStatus, path: WorkspacePath) -> None:
+    if status_of(fd) != status:
+        raise changed(path)
+
+
+def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int) -> None:
     """Refuse a file that its permissions protect, also when we are root: a rename would not ask."""
     if not status.mode & 0o222:
         raise ReadOnlyPathError(
@@ -98,7 +104,7 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name:
     # Only where it matters: with effective ids it is another system call (faccessat2), which
     # an older container filter answers with EPERM, and that would read as "not writable".
     set_id = os.geteuid() != os.getuid()
-    if not os.access(name, os.W_OK, dir_fd=dir_fd, effective_ids=set_id):
+    if not os.access(path.name, os.W_OK, dir_fd=dir_fd, effective_ids=set_id):
         if os.fstatvfs(dir_fd).f_flag & os.ST_RDONLY:
             # access(2) says no there, too; permissions are not why.
             raise converted(OSError(errno.EROFS, ""), path, "write")
@@ -108,18 +114,19 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name:
         )
 
 
-def carry_metadata(disk: Disk, old_fd: int, new_fd: int, path: WorkspacePath) -> tuple[str, ...]:
-    """Give the new file the old one's owner, attributes and mode; return what could not be kept.
+def carry_metadata(
+    disk: Disk, old_fd: int, old: FileStatus, new_fd: int, path: WorkspacePath
+) -> tuple[str, ...]:
+    """Give the new file the old one's owner, attributes and mode; return what is to be told.
 
     The order matters: chown(2) clears bits of the mode, chmod(2) rewrites the mask of an
     ACL, and setting an ACL sets the group bits to its mask, which is what they were.
     """
-    old = status_of(old_fd)
     new = status_of(new_fd)
     if (old.uid, old.gid) != (new.uid, new.gid):
         _carry_owner(disk, old, new_fd, path)
     disk.set_mode(new_fd, old.permissions)
-    return _carry_attributes(disk, old_fd, new_fd, path)
+    return (*_carry_attributes(disk, old_fd, new_fd, path), *_parted_note(path, old))
 
 
 def _carry_owner(disk: Disk, old: FileStatus, new_fd: int, path: WorkspacePath) -> None:
@@ -179,83 +186,9 @@ def _set_attribute(disk: Disk, fd: int, name: str, value: bytes, path: Workspace
     return True
 
 
-def parted_note(path: WorkspacePath, replaced: FileStatus) -> tuple[str, ...]:
+def _parted_note(path: WorkspacePath, replaced: FileStatus) -> tuple[str, ...]:
     others = replaced.links - 1
     if not others:
         return ()
     names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
     return (f"{quote(path.relative)} has a copy of its own now; {names} the old content",)
-
-
-# Resolving a path makes nothing; so a refused call leaves nothing. Each directory is made
-# under the descriptor of the one before, without passing a link.
-
-
-class Parents(Struct):
-    root_fd: int
-    resolution: Resolution
-    disk: Disk
-    made: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
-
-    def ensure(self, directory: WorkspacePath) -> None:
-        fd, missing = self._deepest(directory)
-        here = join_parts(directory.parts[: len(directory.parts) - len(missing)])
-        try:
-            for name in missing:
-                here = child_of(here, name)
-                fd = self._make(fd, name, here)
-        finally:
-            os.close(fd)
-
-    def _deepest(self, directory: WorkspacePath) -> tuple[int, tuple[str, ...]]:
-        parts = directory.parts
-        for depth in range(len(parts), -1, -1):
-            try:
-                above = join_parts(parts[:depth])
-                fd = self.resolution.open(self.root_fd, above.relative, PASS_DIRECTORY)
-            except FileNotFoundError:
-                continue
-            return fd, parts[depth:]
-        raise FileNotFoundError
-
-    def _make(self, fd: int, name: str, path: WorkspacePath) -> int:
-        self.made.append(path)
-        try:
-            self.disk.make_directory(fd, name)
-        except FileExistsError:
-            self.made.remove(path)  # somebody else was quicker; opening says what it is
-        below = os.open(name, PASS_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
-        os.close(fd)
-        return below
-
-    def sync(self) -> None:
-        for path in reversed(self.made):
-            with held_open(
-                self.resolution.open(self.root_fd, path.parent.relative, READ_DIRECTORY)
-            ) as fd:
-                self.disk.sync(fd)
-
-    def take_back(self) -> None:
-        """Remove the directories made, as far as nobody uses them."""
-        while self.made:
-            path = self.made.pop()
-            try:
-                # One that could not be made is not there.
-                with suppress(FileNotFoundError):
-                    self._remove(path)
-            except OSError:
-                # Somebody put something there meanwhile, so it is theirs now.
-                self.made.clear()
-
-    def _remove(self, path: WorkspacePath) -> None:
-        # Its lock, so that no writer is about to create something in it. Never waited for:
-        # whoever holds it needs the directory.
-        fd = self.resolution.open(self.root_fd, path.relative, READ_DIRECTORY)
-        try:
-            if try_lock(fd):
-                with held_open(
-                    self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY)
-                ) as parent:
-                    self.disk.remove_directory(parent, path.name)
-        finally:
-            unlock(fd)

@@ -311,21 +311,6 @@ class EveryEntry:
         return True
 
 
-class WriteReceipt(Struct, frozen=True):
-    """A file was created, replaced or edited, and is on the device."""
-
-    path: WorkspacePath
-    """The file that was written, links resolved."""
-    created: bool
-    bytes_before: int
-    bytes_written: int
-    version: str
-    version_before: str | None
-    """None exactly when `created`."""
-    created_directories: tuple[WorkspacePath, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 class EntryVersion(NamedTuple):
     """What stood under a name, with its kind.
 
@@ -340,28 +325,3 @@ class EntryVersion(NamedTuple):
     def __str__(self) -> str:
         """A file's version alone; that of a link says that it is one's."""
         return f"link {self.version}" if self.kind is EntryKind.LINK else self.version
-
-
-class MoveReceipt(Struct, frozen=True):
-    """An entry has another name now."""
-
-    path: WorkspacePath
-    to: WorkspacePath
-    kind: ChangeableKind
-    version: str | None
-    """Of a file's content, or of a link's text; None for a directory."""
-    created_directories: tuple[WorkspacePath, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-class DeleteReceipt(Struct, frozen=True):
-    """An entry is gone."""
-
-    path: WorkspacePath
-    kind: ChangeableKind
-    version_before: str | None
-    """Of a file's content, or of a link's text; None for a directory."""
-    bytes_before: int = 0
-    mode_before: int | None = None
-    """Permission bits; None for a link, which has none."""
-    notes: tuple[str, ...] = ()

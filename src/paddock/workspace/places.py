@@ -1,4 +1,4 @@
-"""Places in a workspace that are about to change: their locks, and Paddock's temporary names.
+"""Places in a workspace that are about to change: their locks, temporary names and drafts.
 
 Two calls on one path come one after the other, and no temporary outlives a killed process.
 """
@@ -7,19 +7,18 @@ import errno
 import fcntl
 import os
 import resource
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Iterable
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import FileChangedError, PaddockError, PathError, StorageFullError
-from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
-from paddock.storage.history import Keeper
 from paddock.storage.locks import Identity, identity_of, unlock, wait_for_lock
 from paddock.text.show import quote
-from paddock.workspace.metadata import FileStatus, status_at
+from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.paths import (
     OF_SET,
     ROOT,
@@ -28,7 +27,9 @@ from paddock.workspace.paths import (
     is_temporary_name,
     unchecked_path,
 )
+from paddock.workspace.read import Pieces
 from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Resolution
+from paddock.workspace.workspace import Workspace
 
 # flock(2) on a descriptor of the parent directory itself: no lock file, so two planes on
 # one tree, or a thread and another process, exclude each other without knowing of each
@@ -44,7 +45,6 @@ from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY, Resolution
 #   * a lock is given up by LOCK_UN before the descriptor is closed: a child forked
 #     meanwhile holds a copy of it, and would keep the lock for as long as it lives.
 
-_NO_KEEPER: Final = Keeper()
 _REOPENS_MAX: Final = 64
 _CHECKED_FROM: Final = 64
 _SPARE: Final = 64
@@ -192,11 +192,10 @@ class TemporaryName:
     Whatever stands there at the end is removed.
     """
 
-    __slots__ = ("_dir_fd", "_directory", "_disk", "_record", "_root_fd", "_token")
+    __slots__ = ("_dir_fd", "_directory", "_record", "_token", "_workspace")
 
-    def __init__(self, disk: Disk, root_fd: int, directory: WorkspacePath, dir_fd: int) -> None:
-        self._disk = disk
-        self._root_fd = root_fd
+    def __init__(self, workspace: Workspace, directory: WorkspacePath, dir_fd: int) -> None:
+        self._workspace = workspace
         self._directory = directory
         self._dir_fd = dir_fd
         # Threat: a name that can be guessed is a file that can be planted. 128 random bits.
@@ -205,13 +204,14 @@ class TemporaryName:
 
     def __enter__(self) -> str:
         if not self._directory.is_root:
+            disk, root_fd = self._workspace.disk, self._workspace.root_fd
             record = TEMPORARY_PREFIX + self._token + _RECORD
             try:
-                self._disk.make_link(self._root_fd, record, self._directory.relative)
+                disk.make_link(root_fd, record, self._directory.relative)
                 self._record = record
             except OSError as failure:
                 if failure.errno not in _UNWRITABLE:
-                    _removed(self._disk, self._root_fd, record)
+                    _removed(disk, root_fd, record)
                     raise
         return TEMPORARY_PREFIX + self._token + _NAMED
 
@@ -219,8 +219,8 @@ class TemporaryName:
         # Before the lock is given up. If the name cannot be removed the record stays, and
         # the next open tries again; the write itself is over and keeps its outcome.
         name = TEMPORARY_PREFIX + self._token + _NAMED
-        if _removed(self._disk, self._dir_fd, name) and self._record:
-            _removed(self._disk, self._root_fd, self._record)
+        if _removed(self._workspace.disk, self._dir_fd, name) and self._record:
+            _removed(self._workspace.disk, self._workspace.root_fd, self._record)
 
 
 def _removed(disk: Disk, dir_fd: int, name: str) -> bool:
@@ -233,33 +233,30 @@ def _removed(disk: Disk, dir_fd: int, name: str) -> bool:
     return True
 
 
-def sweep(root_fd: int, resolution: Resolution, disk: Disk) -> int:
-    """Remove what killed processes left, and return how many temporaries that were.
+def sweep(workspace: Workspace, names: Iterable[str]) -> None:
+    """Remove what killed processes left under `names` of ours in the root, and what they tell of.
 
     Waits for no stuck writer, and leaves what this user may not remove.
     """
-    return sum(
-        _sweep_one(root_fd, resolution, disk, name, directory)
-        for name, directory in _left_behind(root_fd)
-    )
+    disk, root_fd = workspace.disk, workspace.root_fd
+    for name in sorted(filter(_is_swept, names)):
+        is_record = name.endswith(_RECORD)
+        directory = _recorded(root_fd, name) if is_record else ROOT
+        temporary = name.removesuffix(_RECORD) + _NAMED if is_record else name
+        locked = LockedDirectories(root_fd, workspace.resolution, directory, wait_s=_SWEEP_WAIT_S)
+        try:
+            with locked as (fd,):
+                is_gone = _removed(disk, fd, temporary)
+        except (PermissionError, PaddockError):
+            continue  # not ours to remove, or its writer lives: the record stays
+        except OSError:
+            # The directory is gone or became a link, and its temporary cannot be found again.
+            is_gone = True
+        if is_record and is_gone:
+            _removed(disk, root_fd, name)
 
 
-def _left_behind(root_fd: int) -> list[tuple[str, WorkspacePath]]:
-    # The root's descriptor is O_PATH, which cannot be read: open it once more.
-    try:
-        fd = os.open(".", READ_DIRECTORY, dir_fd=root_fd)
-    except PermissionError:
-        return []
-    try:
-        names = [name for name in os.listdir(fd) if _is_swept(name)]
-        return [(name, _directory_of(fd, name)) for name in sorted(names)]
-    finally:
-        os.close(fd)
-
-
-def _directory_of(root_fd: int, name: str) -> WorkspacePath:
-    if not name.endswith(_RECORD):
-        return ROOT
+def _recorded(root_fd: int, name: str) -> WorkspacePath:
     try:
         text = os.readlink(name, dir_fd=root_fd)
     except OSError:
@@ -270,42 +267,14 @@ def _directory_of(root_fd: int, name: str) -> WorkspacePath:
     return ROOT if not all(parts) or ".." in parts else unchecked_path(text)
 
 
-def _sweep_one(
-    root_fd: int, resolution: Resolution, disk: Disk, name: str, directory: WorkspacePath
-) -> int:
-    is_record = name.endswith(_RECORD)
-    temporary = name.removesuffix(_RECORD) + _NAMED if is_record else name
-    found = 0
-    try:
-        with LockedDirectories(root_fd, resolution, directory, wait_s=_SWEEP_WAIT_S) as (fd,):
-            found = int(status_at(fd, temporary) is not None)
-            if not _removed(disk, fd, temporary):
-                return 0
-    except (PermissionError, PaddockError):
-        return 0  # not ours to remove, or its writer lives: the record stays
-    except OSError:
-        # The directory is gone or became a link, and its temporary cannot be found again.
-        found = 0
-    if is_record:
-        _removed(disk, root_fd, name)
-    return found
-
-
-class Site(Struct, frozen=True):
-    root_fd: int
-    resolution: Resolution
-    disk: Disk
-    keeper: Keeper = _NO_KEEPER
-
-    def lock(self, *directories: WorkspacePath) -> LockedDirectories:
-        return LockedDirectories(self.root_fd, self.resolution, *directories)
-
-    def parent(self, path: WorkspacePath) -> AbstractContextManager[int]:
-        return held_open(self.resolution.open(self.root_fd, path.parent.relative, PASS_DIRECTORY))
+def lock(workspace: Workspace, *directories: WorkspacePath) -> LockedDirectories:
+    return LockedDirectories(workspace.root_fd, workspace.resolution, *directories)
 
 
 class LockedPlace(Struct, frozen=True):
-    site: Site
+    """A name in a directory that is locked."""
+
+    workspace: Workspace
     path: WorkspacePath
     dir_fd: int
 
@@ -317,12 +286,45 @@ class LockedPlace(Struct, frozen=True):
         return status_at(self.dir_fd, self.name)
 
     def temporary(self) -> TemporaryName:
-        site = self.site
-        return TemporaryName(site.disk, site.root_fd, self.path.parent, self.dir_fd)
+        return TemporaryName(self.workspace, self.path.parent, self.dir_fd)
 
 
-def changed(path: WorkspacePath) -> FileChangedError:
-    return FileChangedError(
-        f"{quote(path.relative)} was changed by somebody else meanwhile",
-        hint="read it again, then repeat the call",
-    )
+class Draft(Struct, frozen=True):
+    """New content that nobody sees yet; `name` where the file system lacks O_TMPFILE."""
+
+    place: LockedPlace
+    fd: int
+    name: str | None
+
+    def fill(self, pieces: Pieces) -> None:
+        disk = self.place.workspace.disk
+        for piece in pieces:
+            disk.write(self.fd, piece)
+        disk.sync(self.fd)
+
+    def appear(self) -> None:
+        disk, dir_fd = self.place.workspace.disk, self.place.dir_fd
+        # link(2) never replaces, so a file that appeared meanwhile is not lost.
+        if self.name is None:
+            disk.link_open(self.fd, dir_fd, self.place.name)
+        else:
+            disk.move_new(dir_fd, self.name, dir_fd, self.place.name)
+
+    def vanish(self) -> None:
+        # Also if placing it failed: a file system across a network may have done it.
+        now = self.place.status()
+        if now is not None and now.is_same_entry(status_of(self.fd)):
+            self.place.workspace.disk.unlink(self.place.dir_fd, self.place.name)
+
+
+@contextmanager
+def open_draft(place: LockedPlace, mode: int) -> Generator[Draft]:
+    """Leaving the context without placing it leaves nothing."""
+    disk, name = place.workspace.disk, None
+    with ExitStack() as held:
+        fd = disk.open_unnamed(place.dir_fd, mode)
+        if fd is None:
+            name = held.enter_context(place.temporary())
+            fd = disk.create(place.dir_fd, name, mode)
+        held.callback(os.close, fd)
+        yield Draft(place, fd, name)

@@ -13,8 +13,8 @@ import os
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import Final, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -254,6 +254,9 @@ class KnownFiles:
         )
         while len(self._files) > _FILES_MAX:
             self._files.popitem(last=False)
+
+
+Pieces: TypeAlias = Sequence[bytes | memoryview]
 
 
 def version_of(*pieces: bytes | memoryview) -> str:

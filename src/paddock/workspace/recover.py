@@ -60,6 +60,11 @@ class Recovered(Struct, frozen=True):
     directories of the set that are not there any more."""
     why: str = ""
 
+    @property
+    def notice(self) -> str:
+        came_to = "waits" if self.settled is RecoveredSet.WAITING else "left something"
+        return f"a set of changes that was cut short {came_to}: {self.why}"
+
 
 def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recovered, ...]:
     """Settle every set whose owner is dead; what each came to."""

@@ -187,7 +187,6 @@ class Found(Struct, frozen=True):
     mode: int
     """Kind and permissions of what stands at `real`; 0 where nothing does."""
     through_link: bool
-    ends_in_link: bool
 
     @property
     def exists(self) -> bool:
@@ -198,9 +197,11 @@ class Found(Struct, frozen=True):
         return stat.S_ISDIR(self.mode)
 
 
-def find_real(root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, last: bool) -> Found:
-    """Where `asked` leads under `root_fd`; a link in the last place is followed if `last`."""
-    trail = _Trail(root_fd, asked, roots, follow_last=last)
+def find_real(
+    root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, follow_last: bool
+) -> Found:
+    """Where `asked` leads under `root_fd`; a link in the last place is followed if asked."""
+    trail = _Trail(root_fd, asked, roots, follow_last=follow_last)
     try:
         return trail.walk()
     finally:
@@ -221,7 +222,6 @@ class _Trail(Struct):
     hops: int = 0
     mode: int = stat.S_IFDIR
     through_link: bool = False
-    ends_in_link: bool = False
 
     def walk(self) -> Found:
         self.held.append(self.root_fd)
@@ -232,7 +232,6 @@ class _Trail(Struct):
             real=join_parts(self.real),
             mode=self.mode,
             through_link=self.through_link,
-            ends_in_link=self.ends_in_link,
         )
 
     def close(self) -> None:
@@ -256,7 +255,6 @@ class _Trail(Struct):
             else:
                 self._descend(part, follow=self.follow_last or not is_last)
         if self.hops > hops or stat.S_ISLNK(self.mode):
-            self.ends_in_link = is_last
             self.through_link = self.through_link or not is_last
 
     def _climb(self) -> None:
@@ -405,11 +403,11 @@ def without_beside(resolution: Resolution) -> Resolution:
     return resolution.within if isinstance(resolution, BesideResolution) else resolution
 
 
-def find_beside(beside: Beside, asked: AskedPath, *, last: bool) -> Found:
+def find_beside(beside: Beside, asked: AskedPath, *, follow_last: bool) -> Found:
     """Where a path leads that begins with the name of the other root; see `find_real`."""
     if ".." in asked.parts:
         raise escapes_root(asked.text)
-    found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), last=last)
+    found = find_real(beside.fd, replace(asked, parts=asked.parts[1:]), (), follow_last=follow_last)
     return replace(found, asked=_below(beside, found.asked), real=_below(beside, found.real))
 
 

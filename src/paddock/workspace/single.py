@@ -10,7 +10,7 @@ One rename is atomic, so the journal has no record of it. Durability (open(2), r
                → link to a temporary name → exchange with the old file → look at what came
                out → fsync of the directory → unlink what came out
 
-Rules kept here:
+Each call is whole and on the device when it returns, or it did nothing. Rules kept here:
   * what is replaced is what was judged, and it is kept first: a surprise at the place, before or
     in the last moment, is an error, and everything is put back;
   * a move overwrites nothing: the kernel's own RENAME_NOREPLACE, not a look before;
@@ -21,14 +21,14 @@ Rules kept here:
 """
 
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
 from typing import Final, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace as replace_fields
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import (
@@ -41,45 +41,37 @@ from paddock.errors import (
     TextTooLargeError,
 )
 from paddock.storage.atomic import held_open
-from paddock.storage.disk import PRIVATE_MODE, Disk, digest_of_file, read_bytes
+from paddock.storage.disk import PRIVATE_MODE, digest_of_file, read_bytes
 from paddock.storage.history import Kept
 from paddock.storage.journal import SwapStep
+from paddock.storage.locks import try_lock, unlock
 from paddock.storage.notes import Doing, DoingKind
 from paddock.text.show import quote
-from paddock.workspace.build import NEW_FILE_MODE, Draft, Pieces, open_draft
-from paddock.workspace.changes import EntryState
-from paddock.workspace.exchange import BoundSwap, mark_of, require_same
-from paddock.workspace.failures import NOT_A_FILE_HINT, NOT_FOUND_HINT, converting
+from paddock.workspace.exchange import BoundSwap, mark_of
+from paddock.workspace.failures import NOT_A_FILE_HINT, NOT_FOUND_HINT, changed, converting
 from paddock.workspace.metadata import (
+    NEW_FILE_MODE,
     FileStatus,
-    Parents,
     carry_metadata,
-    parted_note,
+    require_same,
     require_writable,
     status_at,
     status_of,
 )
-from paddock.workspace.paths import (
-    DeleteReceipt,
-    EntryKind,
-    EntryPath,
-    EntryVersion,
-    MoveReceipt,
-    WorkspacePath,
-    WritePath,
-    WriteReceipt,
+from paddock.workspace.paths import EntryPath, EntryVersion, WorkspacePath, WritePath, join_parts
+from paddock.workspace.places import (
+    Draft,
+    LockedDirectories,
+    LockedPlace,
+    lock,
+    open_draft,
 )
-from paddock.workspace.places import LockedDirectories, LockedPlace, Site, changed
-from paddock.workspace.preflight import state_at
-from paddock.workspace.read import (
-    require_regular,
-    require_versionable,
-    version_of,
-)
-from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
+from paddock.workspace.read import Pieces, require_regular, require_versionable, version_of
+from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY
+from paddock.workspace.states import OPEN_ENTRY, EntryState, state_at
+from paddock.workspace.workspace import Workspace
 
 _PARENT_ROUNDS_MAX: Final = 16
-_OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
 _ROOT_HINT: Final = "name something in it"
 DIRECTORY_VERSION: Final = "directory"
 """Stands for the content of a directory, which is empty whenever it matters."""
@@ -104,74 +96,69 @@ class Edit(Protocol):
         ...
 
 
-@contextmanager
-def _locked(
-    site: Site, parents: Parents | None, directory: WorkspacePath, *others: WorkspacePath
-) -> Generator[tuple[int, ...]]:
-    """Make `directory` if `parents` may, lock it and `others`; undo the making on failure."""
-    if parents is None:
-        with site.lock(directory, *others) as fds:
-            yield fds
-        return
-    locked = site.lock(directory, *others)
-    try:
-        fds = _ensured(parents, directory, locked)
-        try:
-            # Before the file appears: a name in a directory that a crash forgets is lost.
-            parents.sync()
-            yield fds
-        finally:
-            locked.release()
-    except BaseException:
-        parents.take_back()
-        raise
+class Receipt(Struct, frozen=True):
+    """One path was changed, and that is on the device; a path is the real one, links resolved."""
 
-
-def _ensured(
-    parents: Parents, directory: WorkspacePath, locked: LockedDirectories
-) -> tuple[int, ...]:
-    # A writer that failed may take a directory back just before we lock it.
-    for _ in range(_PARENT_ROUNDS_MAX):
-        parents.ensure(directory)
-        try:
-            return locked.acquire()
-        except FileNotFoundError:
-            continue
-    return locked.acquire()
+    doing: Doing
+    bytes_before: int = 0
+    bytes_written: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def write_file(
-    site: Site,
+    workspace: Workspace,
     path: WritePath,
     content: bytes,
-    if_version: str | None,
-    expected: Expected,
     *,
-    create_parents: bool,
-) -> WriteReceipt:
+    if_version: str | None = None,
+    expected: Expected = Expected.AS_RESOLVED,
+    create_parents: bool = True,
+) -> Receipt:
+    """Create or replace a file.
+
+    Raises:
+        FileChangedError: not at `if_version`, or not what was resolved or read.
+        PathExistsError: expected absent, and is there.
+        PathNotFoundError: a parent is missing and `create_parents` is false.
+        PathNotAFileError, SpecialFileError, PathNotADirectoryError (a parent).
+        ReadOnlyPathError: its permissions, owner or attributes forbid it.
+        StorageFullError: no space; the old content stands.
+        PathError: the directory stays locked for limits.path_lock_timeout_s.
+    """
     target = _require_file_path(path)
-    parents = Parents(site.root_fd, site.resolution, site.disk)
+    made: list[WorkspacePath] | None = [] if create_parents else None
     with (
         converting(target, "write"),
-        _locked(site, parents if create_parents else None, target.parent) as (dir_fd,),
+        _locked(workspace, made, target.parent) as (dir_fd,),
     ):
-        place = LockedPlace(site, target, dir_fd)
+        place = LockedPlace(workspace, target, dir_fd)
+        doing = Doing(target.relative, "created", made=_names(made))
         before = place.status()
         _require_expected(path, before, if_version, expected)
         if before is None:
-            return _create(place, content, expected, parents.made)
+            return _create(place, content, doing, expected)
         with _old_file(place, before) as old_fd:
             require_versionable(target, before)
             version_before = digest_of_file(old_fd, before.size_bytes)
             _require_version(target, if_version, version_before)
-            receipt = _replace(place, before, old_fd, (content,), version_before, "overwritten")
-            return replace_fields(receipt, created_directories=tuple(parents.made))
+            doing = replace(doing, kind="overwritten", before=version_before)
+            return _replace(place, before, old_fd, (content,), doing)
 
 
-def edit_file(site: Site, path: WritePath, change: Edit, if_version: str | None) -> WriteReceipt:
+def edit_file(
+    workspace: Workspace, path: WritePath, change: Edit, *, if_version: str | None = None
+) -> Receipt:
+    """Replace a file by `change` of its content, read and written under one lock.
+
+    Raises:
+        PathNotFoundError: it does not exist.
+        TextTooLargeError: over limits.edited_file_bytes_max.
+        TextError: what `change` raises; nothing was written.
+        As `write_file` otherwise.
+    """
     target = _require_file_path(path)
-    with converting(target, "edit"), site.lock(target.parent) as (dir_fd,):
-        place = LockedPlace(site, target, dir_fd)
+    with converting(target, "edit"), lock(workspace, target.parent) as (dir_fd,):
+        place = LockedPlace(workspace, target, dir_fd)
         before = place.status()
         if before is None:
             raise PathNotFoundError(
@@ -185,10 +172,82 @@ def edit_file(site: Site, path: WritePath, change: Edit, if_version: str | None)
                     hint="change it by a command, if you may run one",
                 )
             content = read_bytes(old_fd, before.size_bytes)
-            version_before = version_of(content)
-            _require_version(target, if_version, version_before)
-            new = change.apply(content)
-            return _replace(place, before, old_fd, new, version_before, "edited")
+            doing = Doing(target.relative, "edited", before=version_of(content))
+            _require_version(target, if_version, doing.before)
+            return _replace(place, before, old_fd, change.apply(content), doing)
+
+
+def entry_version(workspace: Workspace, entry: EntryPath) -> EntryVersion:
+    """Kind and version of what would be moved or deleted. Raises: as `delete_entry` does."""
+    path = entry.path
+    with converting(path, "look at"), workspace.hold_parent(path) as fd:
+        return _version(_judge(LockedPlace(workspace, path, fd))[1])
+
+
+def move_entry(
+    workspace: Workspace,
+    entry: EntryPath,
+    to: WritePath,
+    *,
+    if_version: str | EntryVersion | None = None,
+) -> Receipt:
+    """Give an entry another name; files, empty directories, links themselves.
+
+    `if_version` with a kind is no other kind's, whatever that holds.
+
+    Raises:
+        PathNotFoundError; PathExistsError: a move never overwrites.
+        DirectoryNotEmptyError, SpecialFileError, ReadOnlyPathError (a file's own bits).
+        InvalidPathError: the root, or a directory into itself.
+        FileChangedError: not at `if_version`, or not what was looked at; it stands
+            where it stood.
+    """
+    path, target = entry.path, to.real
+    _require_movable(path, to)
+    with converting(path, "move"):
+        others = _directories_of(workspace, path)
+    made: list[WorkspacePath] = []
+    with (
+        converting(target, "move to"),
+        _locked(workspace, made, target.parent, *others) as (to_fd, from_fd, *_),
+    ):
+        old, new = LockedPlace(workspace, path, from_fd), LockedPlace(workspace, target, to_fd)
+        status, state = _judge(old)
+        _require_at(path, if_version, state)
+        doing = replace(
+            _doing(path, "moved", status, state),
+            after=state.version,
+            to=target.relative,
+            made=_names(made),
+        )
+        moving = _Moving(status, old, new)
+        kept = workspace.keeper.note(doing)
+        _happen(workspace, kept, moving.do, moving.undo, *dict.fromkeys((to_fd, from_fd)))
+    return Receipt(doing)
+
+
+def delete_entry(
+    workspace: Workspace, entry: EntryPath, *, if_version: str | EntryVersion | None = None
+) -> Receipt:
+    """Remove an entry; raises as `move_entry` does."""
+    path = entry.path
+    if path.is_root:
+        raise InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
+    with (
+        converting(path, "delete"),
+        lock(workspace, *_directories_of(workspace, path)) as (dir_fd, *_),
+    ):
+        place = LockedPlace(workspace, path, dir_fd)
+        status, state = _judge(place)
+        _require_at(path, if_version, state)
+        doing = _doing(path, "deleted", status, state)
+        if status.is_directory:
+            # It goes only while it is empty (rmdir(2)), so there is nothing to look at after it.
+            remove = partial(workspace.disk.remove_directory, dir_fd, path.name)
+            _happen(workspace, workspace.keeper.note(doing), remove, lambda: None, dir_fd)
+        else:
+            _give_way(place, status, lambda: _keep(place, status, state, doing), None)
+    return Receipt(doing, bytes_before=status.size_bytes if status.is_regular else 0)
 
 
 def _require_file_path(path: WritePath) -> WorkspacePath:
@@ -212,7 +271,7 @@ def _require_expected(
         raise changed(path.real)
 
 
-def _require_version(path: WorkspacePath, wanted: str | None, found: str) -> None:
+def _require_version(path: WorkspacePath, wanted: str | None, found: str | None) -> None:
     if wanted is not None and wanted != found:
         raise FileChangedError(
             f"{quote(path.relative)} is not at version {quote(wanted)} any more: it is at {found}",
@@ -220,242 +279,17 @@ def _require_version(path: WorkspacePath, wanted: str | None, found: str) -> Non
         )
 
 
-@contextmanager
-def _old_file(place: LockedPlace, before: FileStatus) -> Generator[int]:
-    if before.is_link:
-        # It was no link when the path was resolved, or the path would be another.
-        raise changed(place.path)
-    require_regular(place.path, before)
-    require_writable(place.path, before, place.dir_fd, place.name)
-    with held_open(os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
-        require_same(fd, before, place.path)
-        yield fd
-
-
-def _create(
-    place: LockedPlace, content: bytes, expected: Expected, made: Sequence[WorkspacePath]
-) -> WriteReceipt:
-    version = version_of(content)
-    with open_draft(place, NEW_FILE_MODE) as draft:
-        draft.fill((content,))
-        directories = tuple(directory.relative for directory in made)
-        doing = Doing(place.path.relative, "created", after=version, made=directories)
-        try:
-            kept = place.site.keeper.note(doing)
-            _happen(place.site.disk, kept, draft.appear, draft.vanish, place.dir_fd)
-        except FileExistsError as failure:
-            if expected is Expected.ABSENT:
-                raise
-            raise changed(place.path) from failure
-    return WriteReceipt(
-        path=place.path,
-        created=True,
-        bytes_before=0,
-        bytes_written=len(content),
-        version=version,
-        version_before=None,
-        created_directories=tuple(made),
-    )
-
-
-def _replace(
-    place: LockedPlace,
-    before: FileStatus,
-    old_fd: int,
-    content: Pieces,
-    version_before: str,
-    kind: DoingKind,
-) -> WriteReceipt:
-    version = version_of(*content)
-    # Nobody may read the draft until it has the old file's permissions.
-    with open_draft(place, PRIVATE_MODE) as draft:
-        notes = carry_metadata(place.site.disk, old_fd, draft.fd, place.path)
-        draft.fill(content)
-        doing = Doing(place.path.relative, kind, before=version_before, after=version)
-        # With its change time, which keeping it may move: attributes are part of the file.
-        if place.status() != before:
-            raise changed(place.path)
-        keeper = place.site.keeper
-        _give_way(place, before, lambda: keeper.keep_file(doing, old_fd), draft)
-    return WriteReceipt(
-        path=place.path,
-        created=False,
-        bytes_before=before.size_bytes,
-        bytes_written=sum(map(len, content)),
-        version=version,
-        version_before=version_before,
-        notes=(*notes, *parted_note(place.path, before)),
-    )
-
-
-def _happen(
-    disk: Disk,
-    kept: Kept,
-    do: Callable[[], object],
-    undo: Callable[[], object],
-    *synced: int,
-) -> None:
-    """All of it, on the device, or nothing of it; and so with what was `kept` for it."""
-    try:
-        do()
-        for fd in synced:
-            disk.sync(fd)
-        # Last: nothing may fail once what was displaced belongs to the history.
-        kept.settle()
-    except BaseException:
-        try:
-            undo()
-        finally:
-            kept.release()
-        raise
-
-
-def _give_way(
-    place: LockedPlace, old: FileStatus, keep: Callable[[], Kept], draft: Draft | None
-) -> None:
-    disk, dir_fd = place.site.disk, place.dir_fd
-    name, new = (None, None) if draft is None else (draft.name, mark_of(status_of(draft.fd)))
-    with ExitStack() as held:
-        if name is None:
-            name = held.enter_context(place.temporary())
-            if draft is not None:
-                disk.link_open(draft.fd, dir_fd, name)
-        step = SwapStep(place.path.parent.relative, place.name, 0, mark_of(old), new)
-        swap = BoundSwap(disk, dir_fd, place.path, step, name)
-        kept = keep()
-
-        def do() -> None:
-            if old.is_regular:
-                _require_untouched(place, old, kept)
-            swap.do()
-
-        _happen(disk, kept, do, swap.undo, dir_fd)
-
-
-def _require_untouched(place: LockedPlace, old: FileStatus, kept: Kept) -> None:
-    """The last look at what is about to lose its place, with the change time.
-
-    Threat: rewritten in place since it was kept, with as many bytes, and its old
-    modification time set again. After our own rename the change time tells nothing.
-    """
-    now = place.status()
-    # Keeping it may have given it one more name, and a change time with it.
-    if now != old and (
-        now is None
-        or now.links == old.links
-        or (now.content_mark, now.mode, now.uid, now.gid)
-        != (old.content_mark, old.mode, old.uid, old.gid)
-    ):
-        raise changed(place.path)
-    kept.require_untouched()
-
-
-class _Judged(Struct, frozen=True):
-    status: FileStatus
-    state: EntryState
-
-    @property
-    def mode(self) -> int | None:
-        return None if self.status.is_link else self.status.permissions
-
-    def doing(
-        self,
-        path: WorkspacePath,
-        kind: DoingKind,
-        to: WorkspacePath | None = None,
-        made: Sequence[WorkspacePath] = (),
-    ) -> Doing:
-        return Doing(
-            path=path.relative,
-            kind=kind,
-            entry=self.state.kind.value,
-            before=self.state.version,
-            after=self.state.version if to else None,
-            to=to.relative if to else None,
-            mode=self.mode,
-            made=tuple(directory.relative for directory in made),
-        )
-
-    @property
-    def version(self) -> EntryVersion:
-        return EntryVersion(self.state.kind, self.state.version or DIRECTORY_VERSION)
-
-    def is_still(self, now: FileStatus | None) -> bool:
-        counts = 4 if self.status.is_regular else 2
-        return now is not None and now.content_mark[:counts] == self.status.content_mark[:counts]
-
-
-def _judge(place: LockedPlace) -> _Judged:
-    status = place.status()
-    if status is None:
-        raise _not_found(place.path)
-    if status.is_directory:
-        _require_empty(place)
-    elif status.is_regular:
-        require_writable(place.path, status, place.dir_fd, place.name)
-    return _Judged(status, state_at(place.path, place.dir_fd, status))
-
-
-def entry_version(site: Site, entry: EntryPath) -> EntryVersion:
-    with converting(entry.path, "look at"), site.parent(entry.path) as fd:
-        return _judge(LockedPlace(site, entry.path, fd)).version
-
-
-def move(
-    site: Site, entry: EntryPath, to: WritePath, if_version: str | EntryVersion | None
-) -> MoveReceipt:
-    path, target = entry.path, to.real
-    _require_movable(path, to)
-    with converting(path, "move"):
-        others = _directories_of(site, path)
-    parents = Parents(site.root_fd, site.resolution, site.disk)
-    with (
-        converting(target, "move to"),
-        _locked(site, parents, target.parent, *others) as (to_fd, from_fd, *_),
-    ):
-        old, new = LockedPlace(site, path, from_fd), LockedPlace(site, target, to_fd)
-        judged = _judge(old)
-        _require_at(path, if_version, judged)
-        kept = site.keeper.note(judged.doing(path, "moved", target, parents.made))
-        moving = _Moving(judged, old, new)
-        _happen(site.disk, kept, moving.do, moving.undo, *dict.fromkeys((to_fd, from_fd)))
-    state = judged.state
-    return MoveReceipt(path, target, state.kind, state.version, tuple(parents.made))
-
-
-class _Moving(Struct):
-    judged: _Judged
-    old: LockedPlace
-    new: LockedPlace
-    is_taken: bool = False
-    """Somebody else's entry has the new name: nothing of ours is to be undone."""
-
-    def do(self) -> None:
-        old, new = self.old, self.new
-        try:
-            old.site.disk.move_new(old.dir_fd, old.name, new.dir_fd, new.name)
-        except FileExistsError:
-            self.is_taken = True
-            raise
-        # Threat: swapped between look and rename, or filled, if it is a directory.
-        if not self.judged.is_still(new.status()):
-            raise changed(old.path)
-        if self.judged.status.is_directory:
-            _require_empty(new)
-
-    def undo(self) -> None:
-        old, new = self.old, self.new
-        # The old name is free exactly if the move took place.
-        if not self.is_taken and old.status() is None and new.status() is not None:
-            old.site.disk.move_new(new.dir_fd, new.name, old.dir_fd, old.name)
-
-
-def _require_at(path: WorkspacePath, wanted: str | EntryVersion | None, judged: _Judged) -> None:
+def _require_at(path: WorkspacePath, wanted: str | EntryVersion | None, state: EntryState) -> None:
     """Of another kind than `wanted` names, it is at another version whatever it holds."""
+    found = _version(state)
     if not isinstance(wanted, EntryVersion):
-        _require_version(path, wanted, judged.version.version)
-    elif wanted != judged.version:
-        _require_version(path, str(wanted), str(judged.version))
+        _require_version(path, wanted, found.version)
+    elif wanted != found:
+        _require_version(path, str(wanted), str(found))
+
+
+def _version(state: EntryState) -> EntryVersion:
+    return EntryVersion(state.kind, state.version or DIRECTORY_VERSION)
 
 
 def _require_movable(path: WorkspacePath, to: WritePath) -> None:
@@ -472,39 +306,25 @@ def _require_movable(path: WorkspacePath, to: WritePath) -> None:
         )
 
 
-def delete(site: Site, entry: EntryPath, if_version: str | EntryVersion | None) -> DeleteReceipt:
-    path = entry.path
-    if path.is_root:
-        raise InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
-    with converting(path, "delete"), site.lock(*_directories_of(site, path)) as (dir_fd, *_):
-        place = LockedPlace(site, path, dir_fd)
-        judged = _judge(place)
-        _require_at(path, if_version, judged)
-        if judged.status.is_directory:
-            # It goes only while it is empty (rmdir(2)), so there is nothing to look at after it.
-            disk, kept = site.disk, _keep(place, judged)
-            remove = partial(disk.remove_directory, dir_fd, path.name)
-            _happen(disk, kept, remove, lambda: None, dir_fd)
-        else:
-            _give_way(place, judged.status, lambda: _keep(place, judged), None)
-    state = judged.state
-    bytes_before = state.size_bytes if state.kind is EntryKind.FILE else 0
-    return DeleteReceipt(path, state.kind, state.version, bytes_before, judged.mode)
+def _judge(place: LockedPlace) -> tuple[FileStatus, EntryState]:
+    """What is to be moved or deleted, if it may be."""
+    status = place.status()
+    if status is None:
+        raise _not_found(place.path)
+    if status.is_directory:
+        _require_empty(place)
+    elif status.is_regular:
+        require_writable(place.path, status, place.dir_fd)
+    return status, state_at(place.path, place.dir_fd, status)
 
 
-def _keep(place: LockedPlace, judged: _Judged) -> Kept:
-    keeper, doing = place.site.keeper, judged.doing(place.path, "deleted")
-    if judged.status.is_directory:
-        return keeper.note(doing)
-    if judged.state.link_text is not None:
-        return keeper.keep_link(doing, os.fsencode(judged.state.link_text))
-    with held_open(os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
-        require_same(fd, judged.status, place.path)
-        return keeper.keep_file(doing, fd)
+def _doing(path: WorkspacePath, kind: DoingKind, status: FileStatus, state: EntryState) -> Doing:
+    mode = None if status.is_link else status.permissions
+    return Doing(path.relative, kind, state.kind.value, before=state.version, mode=mode)
 
 
-def _directories_of(site: Site, path: WorkspacePath) -> tuple[WorkspacePath, ...]:
-    with site.parent(path) as fd:
+def _directories_of(workspace: Workspace, path: WorkspacePath) -> tuple[WorkspacePath, ...]:
+    with workspace.hold_parent(path) as fd:
         status = status_at(fd, path.name)
     if status is None:
         raise _not_found(path)
@@ -525,3 +345,234 @@ def _require_empty(place: LockedPlace) -> None:
                 f"directory {quote(place.path.relative)} is not empty",
                 hint="move or delete what it holds first",
             )
+
+
+@contextmanager
+def _old_file(place: LockedPlace, before: FileStatus) -> Generator[int]:
+    if before.is_link:
+        # It was no link when the path was resolved, or the path would be another.
+        raise changed(place.path)
+    require_regular(place.path, before)
+    require_writable(place.path, before, place.dir_fd)
+    with held_open(os.open(place.name, OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
+        require_same(fd, before, place.path)
+        yield fd
+
+
+# Resolving a path makes nothing; so a refused call leaves nothing.
+
+
+@contextmanager
+def _locked(
+    workspace: Workspace,
+    made: list[WorkspacePath] | None,
+    directory: WorkspacePath,
+    *others: WorkspacePath,
+) -> Generator[tuple[int, ...]]:
+    """Lock `directory` and `others`. What of it is missing is made and, on failure, unmade."""
+    locked = lock(workspace, directory, *others)
+    if made is None:
+        with locked as fds:
+            yield fds
+        return
+    try:
+        fds = _acquire(workspace, locked, directory, made)
+        try:
+            # Before the file appears: a name in a directory that a crash forgets is lost.
+            for path in reversed(made):
+                with held_open(workspace.open_at(path.parent, READ_DIRECTORY)) as fd:
+                    workspace.disk.sync(fd)
+            yield fds
+        finally:
+            locked.release()
+    except BaseException:
+        _unmake(workspace, made)
+        raise
+
+
+def _acquire(
+    workspace: Workspace,
+    locked: LockedDirectories,
+    directory: WorkspacePath,
+    made: list[WorkspacePath],
+) -> tuple[int, ...]:
+    for _ in range(_PARENT_ROUNDS_MAX):
+        # A writer that failed may take a directory back just before we lock it.
+        try:
+            return locked.acquire()
+        except FileNotFoundError:
+            _make_missing(workspace, directory, made)
+    return locked.acquire()
+
+
+def _make_missing(
+    workspace: Workspace, directory: WorkspacePath, made: list[WorkspacePath]
+) -> None:
+    for depth in range(1, len(directory.parts) + 1):
+        path = join_parts(directory.parts[:depth])
+        try:
+            os.close(workspace.open_at(path, PASS_DIRECTORY))
+        except FileNotFoundError:
+            with workspace.hold_parent(path) as fd:
+                made.append(path)
+                try:
+                    workspace.disk.make_directory(fd, path.name)
+                except FileExistsError:
+                    made.remove(path)  # somebody else was quicker; opening says what it is
+
+
+def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
+    """Remove the directories made, as far as nobody uses them."""
+    while made:
+        path = made.pop()
+        try:
+            # Its lock, so that no writer is about to create something in it. Never waited for:
+            # whoever holds it needs the directory.
+            fd = workspace.open_at(path, READ_DIRECTORY)
+            try:
+                if try_lock(fd):
+                    with workspace.hold_parent(path) as parent:
+                        workspace.disk.remove_directory(parent, path.name)
+            finally:
+                unlock(fd)
+        except FileNotFoundError:
+            continue  # one that could not be made is not there
+        except OSError:
+            made.clear()  # somebody put something there meanwhile, so it is theirs now
+
+
+def _names(made: list[WorkspacePath] | None) -> tuple[str, ...]:
+    return tuple(path.relative for path in made or ())
+
+
+# Acts: what happens under the locks, whole and on the device, or not at all.
+
+
+def _happen(
+    workspace: Workspace,
+    kept: Kept,
+    do: Callable[[], object],
+    undo: Callable[[], object],
+    *synced: int,
+) -> None:
+    """All of it, on the device, or nothing of it; and so with what was `kept` for it."""
+    try:
+        do()
+        for fd in synced:
+            workspace.disk.sync(fd)
+        # Last: nothing may fail once what was displaced belongs to the history.
+        kept.settle()
+    except BaseException:
+        try:
+            undo()
+        finally:
+            kept.release()
+        raise
+
+
+def _create(place: LockedPlace, content: bytes, doing: Doing, expected: Expected) -> Receipt:
+    doing = replace(doing, after=version_of(content))
+    with open_draft(place, NEW_FILE_MODE) as draft:
+        draft.fill((content,))
+        try:
+            kept = place.workspace.keeper.note(doing)
+            _happen(place.workspace, kept, draft.appear, draft.vanish, place.dir_fd)
+        except FileExistsError as failure:
+            if expected is Expected.ABSENT:
+                raise
+            raise changed(place.path) from failure
+    return Receipt(doing, bytes_written=len(content))
+
+
+def _replace(
+    place: LockedPlace, before: FileStatus, old_fd: int, content: Pieces, doing: Doing
+) -> Receipt:
+    doing = replace(doing, after=version_of(*content))
+    # Nobody may read the draft until it has the old file's permissions.
+    with open_draft(place, PRIVATE_MODE) as draft:
+        notes = carry_metadata(place.workspace.disk, old_fd, before, draft.fd, place.path)
+        draft.fill(content)
+        # With its change time, which keeping it may move: attributes are part of the file.
+        if place.status() != before:
+            raise changed(place.path)
+        keeper = place.workspace.keeper
+        _give_way(place, before, lambda: keeper.keep_file(doing, old_fd), draft)
+    written = sum(map(len, content))
+    return Receipt(doing, before.size_bytes, written, notes)
+
+
+def _give_way(
+    place: LockedPlace, old: FileStatus, keep: Callable[[], Kept], draft: Draft | None
+) -> None:
+    disk, dir_fd = place.workspace.disk, place.dir_fd
+    name, new = (None, None) if draft is None else (draft.name, mark_of(status_of(draft.fd)))
+    with ExitStack() as held:
+        if name is None:
+            name = held.enter_context(place.temporary())
+            if draft is not None:
+                disk.link_open(draft.fd, dir_fd, name)
+        step = SwapStep(place.path.parent.relative, place.name, 0, mark_of(old), new)
+        swap = BoundSwap(disk, dir_fd, place.path, step, name)
+        kept = keep()
+
+        def do() -> None:
+            if old.is_regular:
+                _require_untouched(place, old, kept)
+            swap.do()
+
+        _happen(place.workspace, kept, do, swap.undo, dir_fd)
+
+
+def _require_untouched(place: LockedPlace, old: FileStatus, kept: Kept) -> None:
+    """The last look at what is about to lose its place, with the change time.
+
+    Threat: rewritten in place since it was kept, with as many bytes, and its old
+    modification time set again. After our own rename the change time tells nothing.
+    """
+    now = place.status()
+    # Keeping it may have given it one more name, and a change time with it.
+    if now != old and (
+        now is None
+        or now.links == old.links
+        or (now.content_mark, now.mode, now.uid, now.gid)
+        != (old.content_mark, old.mode, old.uid, old.gid)
+    ):
+        raise changed(place.path)
+    kept.require_untouched()
+
+
+def _keep(place: LockedPlace, status: FileStatus, state: EntryState, doing: Doing) -> Kept:
+    keeper = place.workspace.keeper
+    if state.link_text is not None:
+        return keeper.keep_link(doing, os.fsencode(state.link_text))
+    with held_open(os.open(place.name, OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
+        require_same(fd, status, place.path)
+        return keeper.keep_file(doing, fd)
+
+
+class _Moving(Struct):
+    judged: FileStatus
+    old: LockedPlace
+    new: LockedPlace
+    is_taken: bool = False
+    """Somebody else's entry has the new name: nothing of ours is to be undone."""
+
+    def do(self) -> None:
+        old, new, judged = self.old, self.new, self.judged
+        try:
+            old.workspace.disk.move_new(old.dir_fd, old.name, new.dir_fd, new.name)
+        except FileExistsError:
+            self.is_taken = True
+            raise
+        # Threat: swapped between look and rename, or filled, if it is a directory.
+        counts, now = 4 if judged.is_regular else 2, new.status()
+        if now is None or now.content_mark[:counts] != judged.content_mark[:counts]:
+            raise changed(old.path)
+        if judged.is_directory:
+            _require_empty(new)
+
+    def undo(self) -> None:
+        old, new = self.old, self.new
+        # The old name is free exactly if the move took place.
+        if not self.is_taken and old.status() is None and new.status() is not None:
+            old.workspace.disk.move_new(new.dir_fd, new.name, old.dir_fd, old.name)

@@ -1,55 +1,44 @@
-"""The workspace: what tools act through. One root, held by its descriptor."""
+"""The workspace: one root, held by its descriptor, and what its paths lead to.
+
+Rules kept here:
+  * every open starts at the root's descriptor and cannot leave it;
+  * a path is resolved once, policy judges what came out, and exactly that is used:
+    a swap in between makes the act fail;
+  * every failure is one of paddock.errors.
+What changes a workspace are functions: of one path in `single`, of many in `apply`.
+"""
 
 import os
-from typing import Final, Self
-
-from msgspec.structs import replace
+from contextlib import AbstractContextManager
+from typing import Self
 
 from paddock.errors import (
     PathNotADirectoryError,
     PathNotAFileError,
     PathThroughLinkError,
 )
+from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.history import Keeper
-from paddock.storage.journal import Journal
-from paddock.storage.objects import ObjectStore
 from paddock.text.show import quote, show_name
-from paddock.workspace.apply import SetName, commit
-from paddock.workspace.changes import (
-    UNWITNESSED,
-    ChangeReceipt,
-    Condition,
-    EntryState,
-    Phases,
-    Seen,
-    Witness,
-)
 from paddock.workspace.failures import converting
-from paddock.workspace.listing import Tree, list_directory
 from paddock.workspace.paths import (
     ROOT,
     AskedPath,
-    DeleteReceipt,
-    EntryFilter,
     EntryPath,
-    EntryVersion,
-    EveryEntry,
-    Listing,
-    MoveReceipt,
     ReadPath,
     WorkspacePath,
     WritePath,
-    WriteReceipt,
     is_plain,
+    is_temporary_name,
     parse_asked,
     unchecked_path,
 )
-from paddock.workspace.places import Site, sweep
-from paddock.workspace.preflight import entry_seen, entry_state
 from paddock.workspace.read import FileContent, KnownFiles, OpenFile, open_file
 from paddock.workspace.resolve import (
     PASS,
+    PASS_DIRECTORY,
+    READ_DIRECTORY,
     Beside,
     BesideResolution,
     Found,
@@ -61,43 +50,26 @@ from paddock.workspace.resolve import (
     find_real,
     open_root,
 )
-from paddock.workspace.single import (
-    Edit,
-    Expected,
-    delete,
-    edit_file,
-    entry_version,
-    move,
-    write_file,
-)
-
-_EVERY_ENTRY: Final = EveryEntry()
 
 
 class Workspace:
     """File access under one root, safe against path and link tricks.
 
-    Rules kept here:
-      * every open starts at the root's descriptor and cannot leave it;
-      * a path is resolved once, policy judges what came out, and exactly that is used:
-        a swap in between makes the act fail;
-      * a write becomes visible whole or not at all, and survives a crash;
-      * every failure is one of paddock.errors.
     Deciding *whether* a path may be touched is policy's business, not ours.
     One object serves any number of threads; a forked child may go on using its copy.
     """
 
-    __slots__ = ("_disk", "_fd", "_known", "_names", "_resolution", "_root", "_site", "_tree")
+    __slots__ = ("_known", "disk", "keeper", "real_root", "resolution", "root", "root_fd")
 
     def __init__(self, root: Root, resolution: Resolution, disk: Disk, keeper: Keeper) -> None:
-        self._root = root.name
-        self._fd = root.fd
-        self._names = (root.name, root.real_name)
-        self._resolution = resolution
-        self._disk = disk
+        self.root = root.name
+        """Absolute, as it was given. For the host; models see relative paths."""
+        self.real_root = root.real_name
+        self.root_fd = root.fd
+        self.resolution = resolution
+        self.disk = disk
+        self.keeper = keeper
         self._known = KnownFiles()
-        self._site = Site(root.fd, resolution, disk, keeper)
-        self._tree = Tree(root.fd, resolution, self._names)
 
     @classmethod
     def open(
@@ -119,12 +91,11 @@ class Workspace:
             HostError: file names are not UTF-8 in this process.
         """
         chosen = resolution or detect_resolution()
-        place = open_root(root, chosen, name)
+        workspace = cls(open_root(root, chosen, name), chosen, disk or Disk(), keeper or Keeper())
         try:
-            workspace = cls(place, chosen, disk or Disk(), keeper or Keeper())
-            workspace.sweep()
+            workspace._clean_up()
         except BaseException:
-            os.close(place.fd)
+            workspace.close()
             raise
         return workspace
 
@@ -136,56 +107,52 @@ class Workspace:
 
     def close(self) -> None:
         """Let the root go. Nothing works afterwards; a second time does nothing."""
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            self._site = replace(self._site, root_fd=-1)
-            self._tree = Tree(-1, self._resolution, self._names)
+        if self.root_fd >= 0:
+            fd, self.root_fd = self.root_fd, -1
             os.close(fd)
 
     @property
-    def root(self) -> str:
-        """The root's absolute name, as it was given. For the host; models see relative paths."""
-        return self._root
-
-    @property
-    def real_root(self) -> str:
-        return self._names[1]
-
-    @property
-    def resolution(self) -> Resolution:
-        return self._resolution
-
-    @property
-    def tree(self) -> Tree:
-        """Where the searches of `workspace.search` take place."""
-        return self._tree
+    def root_names(self) -> tuple[str, str]:
+        return self.root, self.real_root
 
     def with_beside(self, beside: Beside) -> "Workspace":
         """The same workspace with what lies `beside` it, which stays the caller's; closed alone."""
-        root = Root(*self._names, os.dup(self._fd))
-        resolution = BesideResolution(self._resolution, root.fd, beside)
-        return Workspace(root, resolution, self._disk, self._site.keeper)
+        root = Root(self.root, self.real_root, os.dup(self.root_fd))
+        resolution = BesideResolution(self.resolution, root.fd, beside)
+        return Workspace(root, resolution, self.disk, self.keeper)
 
-    def sweep(self) -> int:
-        """Remove what killed processes left; return how many. `open` does it."""
+    def _clean_up(self) -> None:
         with converting(ROOT, "list"):
-            return sweep(self._fd, self._resolution, self._disk)
+            try:
+                # The root's descriptor is O_PATH, which cannot be read: open it once more.
+                with held_open(os.open(".", READ_DIRECTORY, dir_fd=self.root_fd)) as fd:
+                    left = [name for name in os.listdir(fd) if is_temporary_name(name)]
+            except PermissionError:
+                return
+            if left:
+                from paddock.workspace.places import sweep  # noqa: PLC0415 - a writer was killed
 
-    # Resolving: text → paths to be judged. Nothing is changed, nothing stays open.
+                sweep(self, left)
+
+    def open_at(self, path: WorkspacePath, flags: int) -> int:
+        """A descriptor of it, no link passed. Raises: OSError; see `Resolution`."""
+        return self.resolution.open(self.root_fd, path.relative, flags)
+
+    def hold_parent(self, path: WorkspacePath) -> AbstractContextManager[int]:
+        return held_open(self.open_at(path.parent, PASS_DIRECTORY))
+
+    # Resolving: text → paths to be judged. Nothing is changed, nothing stays open. Each raises
+    # PathTraversalError: it leads out of the root; InvalidPathError: no path in any workspace.
 
     def resolve_read(self, path: str) -> ReadPath:
         """Where `path` leads, links inside the root followed. It need not exist.
 
-        Raises:
-            PathTraversalError: it leads out of the root.
-            InvalidPathError: no path in any workspace; see `parse_asked`.
-            PathNotADirectoryError: it ends in a slash and is no directory.
+        Raises: PathNotADirectoryError: it ends in a slash and is no directory.
         """
         here = self._find_plain(path)
         if here is not None:
             return ReadPath(here, here)
-        asked = parse_asked(path, self._names)
-        found = self._find(asked, last=True)
+        asked, found = self._find(path, follow_last=True)
         _require_directory_form(asked, found)
         return ReadPath(found.asked, found.real)
 
@@ -196,17 +163,14 @@ class Workspace:
         at by the write.
 
         Raises:
-            PathTraversalError: it leads out of the root.
             PathThroughLinkError: a directory on the way is a link.
             PathNotAFileError: it ends in a slash.
-            InvalidPathError: no path in any workspace; see `parse_asked`.
         """
         here = self._find_plain(path)
         if here is not None:
             return WritePath(here, here, exists=True)
-        asked = parse_asked(path, self._names)
-        found = self._find(asked, last=True)
-        self._refuse_link_on_way(asked, found)
+        asked, found = self._find(path, follow_last=True)
+        _refuse_link_on_way(asked, found)
         if asked.as_directory:
             raise PathNotAFileError(
                 f"path {quote(path)} names a directory, not a file",
@@ -218,17 +182,14 @@ class Workspace:
         """The entry that `path` names, to move or delete it; a link is the link itself.
 
         Raises:
-            PathTraversalError: it leads out of the root.
             PathThroughLinkError: a directory on the way is a link.
             PathNotADirectoryError: it ends in a slash and is no directory.
-            InvalidPathError: no path in any workspace; see `parse_asked`.
         """
         here = self._find_plain(path)
         if here is not None:
             return EntryPath(here, exists=True)
-        asked = parse_asked(path, self._names)
-        found = self._find(asked, last=False)
-        self._refuse_link_on_way(asked, found)
+        asked, found = self._find(path, follow_last=False)
+        _refuse_link_on_way(asked, found)
         _require_directory_form(asked, found)
         return EntryPath(found.real, found.exists)
 
@@ -237,30 +198,18 @@ class Workspace:
         if not is_plain(path):
             return None
         try:
-            fd = self._resolution.open(self._fd, path, PASS)
+            fd = self.resolution.open(self.root_fd, path, PASS)
         except OSError:
             return None  # missing, a link, or a failure: the long way says which
         os.close(fd)
         return unchecked_path(path)
 
-    def _find(self, asked: AskedPath, *, last: bool) -> Found:
-        beside = beside_of(self._resolution)
+    def _find(self, path: str, *, follow_last: bool) -> tuple[AskedPath, Found]:
+        asked, beside = parse_asked(path, self.root_names), beside_of(self.resolution)
         with converting(unchecked_path("/".join(asked.parts) or "."), "resolve"):
             if beside is not None and asked.parts[:1] == (beside.name,):
-                return find_beside(beside, asked, last=last)
-            return find_real(self._fd, asked, self._names, last=last)
-
-    @staticmethod
-    def _refuse_link_on_way(asked: AskedPath, found: Found) -> None:
-        # Threat: a link to a directory makes one file reachable under a name that policy
-        # judges differently. Only the real name is written to.
-        if found.through_link:
-            raise PathThroughLinkError(
-                f"path {quote(asked.text)} passes a link",
-                hint=f"use the real path: {show_name(found.real.relative)}",
-            )
-
-    # Reading
+                return asked, find_beside(beside, asked, follow_last=follow_last)
+            return asked, find_real(self.root_fd, asked, self.root_names, follow_last=follow_last)
 
     def open_file(self, path: ReadPath | WorkspacePath) -> OpenFile:
         """Open a regular file for reading; of a ReadPath, the real path that was judged.
@@ -272,7 +221,8 @@ class Workspace:
             FileChangedError: a link took its place since it was resolved.
             PathError: this user may not read it.
         """
-        return open_file(self._fd, self._resolution, _real(path), self._known)
+        real = path.real if isinstance(path, ReadPath) else path
+        return open_file(self.root_fd, self.resolution, real, self._known)
 
     def read_all(self, path: ReadPath | WorkspacePath, bytes_max: int) -> FileContent:
         """Every byte of a file; TextTooLargeError over `bytes_max`, else as `open_file`."""
@@ -284,130 +234,15 @@ class Workspace:
         with self.open_file(path) as file:
             return file.version()
 
-    def list_directory(
-        self,
-        path: ReadPath | WorkspacePath,
-        depth: int,
-        entries_max: int,
-        about: EntryFilter = _EVERY_ENTRY,
-        *,
-        skipped: int = 0,
-    ) -> Listing:
-        """What a directory holds, `depth` levels down, in byte order; at most `entries_max` shown.
 
-        `about` chooses entries before they are counted and cut; so many of the first are
-        `skipped`.
-
-        Raises:
-            PathNotFoundError, PathNotADirectoryError; PathError: not readable.
-        """
-        real = _real(path)
-        with converting(real, "list"):
-            return list_directory(self._tree, real, depth, entries_max, about, skipped=skipped)
-
-    # Changing. Each call is whole and on the device when it returns, or it did nothing.
-
-    def write_file(
-        self,
-        path: WritePath,
-        content: bytes,
-        *,
-        if_version: str | None = None,
-        expected: Expected = Expected.AS_RESOLVED,
-        create_parents: bool = True,
-    ) -> WriteReceipt:
-        """Create or replace a file.
-
-        Raises:
-            FileChangedError: not at `if_version`, or not what was resolved or read.
-            PathExistsError: expected absent, and is there.
-            PathNotFoundError: a parent is missing and `create_parents` is false.
-            PathNotAFileError, SpecialFileError, PathNotADirectoryError (a parent).
-            ReadOnlyPathError: its permissions, owner or attributes forbid it.
-            StorageFullError: no space; the old content stands.
-            PathError: the directory stays locked for limits.path_lock_timeout_s.
-        """
-        return write_file(
-            self._site, path, content, if_version, expected, create_parents=create_parents
+def _refuse_link_on_way(asked: AskedPath, found: Found) -> None:
+    # Threat: a link to a directory makes one file reachable under a name that policy
+    # judges differently. Only the real name is written to.
+    if found.through_link:
+        raise PathThroughLinkError(
+            f"path {quote(asked.text)} passes a link",
+            hint=f"use the real path: {show_name(found.real.relative)}",
         )
-
-    def edit_file(
-        self, path: WritePath, change: Edit, *, if_version: str | None = None
-    ) -> WriteReceipt:
-        """Replace a file by `change` of its content, read and written under one lock.
-
-        Raises:
-            PathNotFoundError: it does not exist.
-            TextTooLargeError: over limits.edited_file_bytes_max.
-            TextError: what `change` raises; nothing was written.
-            As `write_file` otherwise.
-        """
-        return edit_file(self._site, path, change, if_version)
-
-    def entry_version(self, entry: EntryPath) -> EntryVersion:
-        """Kind and version of what would be moved or deleted: a file's content, a link's text.
-
-        Raises: as `delete` does.
-        """
-        return entry_version(self._site, entry)
-
-    def entry_state(self, entry: EntryPath) -> EntryState | None:
-        """What stands there, with its version; None where nothing does. No link is followed.
-
-        Raises: SpecialFileError; PathError (not readable); FileChangedError (meanwhile).
-        """
-        return entry_state(self._site, entry)
-
-    def entry_seen(self, entry: EntryPath) -> Seen | None:
-        """The same for a set of changes that is about this very entry."""
-        return entry_seen(self._site, entry)
-
-    def move(
-        self, entry: EntryPath, to: WritePath, *, if_version: str | EntryVersion | None = None
-    ) -> MoveReceipt:
-        """Give an entry another name; files, empty directories, links themselves.
-
-        `if_version` with a kind is no other kind's, whatever that holds.
-
-        Raises:
-            PathNotFoundError; PathExistsError: a move never overwrites.
-            DirectoryNotEmptyError, SpecialFileError, ReadOnlyPathError (a file's own bits).
-            InvalidPathError: the root, or a directory into itself.
-            FileChangedError: not at `if_version`, or not what was looked at; it stands
-                where it stood.
-        """
-        return move(self._site, entry, to, if_version)
-
-    def delete(
-        self, entry: EntryPath, *, if_version: str | EntryVersion | None = None
-    ) -> DeleteReceipt:
-        """Remove an entry; raises as `move` does."""
-        return delete(self._site, entry, if_version)
-
-    def commit(
-        self,
-        phases: Phases,
-        objects: ObjectStore,
-        journal: Journal,
-        *,
-        label: str = "",
-        witness: Witness = UNWITNESSED,
-        condition: Condition | None = None,
-    ) -> ChangeReceipt:
-        """Make many changes, all of them or none; see `changes` and, for the rest, `apply`.
-
-        `label` is what the recovery calls the set if we are killed: the id of the call.
-        `witness` hears of every path before any of them changes; `condition` has to hold then.
-
-        Raises: as `write_file` (FileChangedError: not what the set believes);
-            InternalError: the changes contradict each other; HostError.
-        """
-        about = SetName(self.real_root, label)
-        return commit(self._site, phases, objects, journal, about, witness, condition)
-
-
-def _real(path: ReadPath | WorkspacePath) -> WorkspacePath:
-    return path.real if isinstance(path, ReadPath) else path
 
 
 def _require_directory_form(asked: AskedPath, found: Found) -> None:

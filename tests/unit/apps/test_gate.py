@@ -21,7 +21,9 @@ from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
 from paddock.testing.failing_disk import FailingDisk, StepFault
 from paddock.workspace import Workspace
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import AtVersion, BytesContent, WriteFile
+from paddock.workspace.states import entry_state
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
 
@@ -457,11 +459,11 @@ def replace_a_file(plane: Path, disk: Disk) -> None:
         store = held.enter_context(ObjectStore.open(f"{plane}/objects", bytes_max=1_000_000))
         journal = held.enter_context(Journal.open(f"{plane}/objects/journal", disk))
         entry = workspace.resolve_entry("HO2/kernel/README.md")
-        state = workspace.entry_state(entry)
+        state = entry_state(workspace, entry)
         content = BytesContent((plane / entry.path.relative).read_bytes())
         old = AtVersion(state.version)
         change = WriteFile(entry.path, content, old, state.mode, overrides_read_only=True)
-        workspace.commit([[change]], store, journal, label="test")
+        commit_changes(workspace, [[change]], store, journal, label="test")
 
 
 @pytest.mark.parametrize("asks", ["operator", "model"])

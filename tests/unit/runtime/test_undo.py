@@ -24,19 +24,20 @@ from paddock.storage.notes import CallMark
 from paddock.tools.effects import change_of_path
 from paddock.tools.spec import Change, Ports
 from paddock.workspace import Workspace, WorkspacePath
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
     MakeDirectory,
     MakeLink,
     RemoveDirectory,
     RemoveFile,
-    Seen,
     SetMetadata,
     StagedChange,
     StoredContent,
     WriteFile,
 )
 from paddock.workspace.metadata import status_from
+from paddock.workspace.states import Seen
 from tests.support.disks import temporaries, tree
 from tests.support.shown import Shows
 from tests.support.stores import NoSyncDisk
@@ -61,7 +62,7 @@ class Bench(Struct, dict=True):
 
     def command(self, *staged: StagedChange, tool: str = "run_shell") -> PastCall:
         """A call whose command made these changes."""
-        receipt = self.workspace.commit([staged], self.history.store, self.journal)
+        receipt = commit_changes(self.workspace, [staged], self.history.store, self.journal)
         changes = tuple(change_of_path(row) for row in receipt.changes)
         return past_call(changes, tool)
 

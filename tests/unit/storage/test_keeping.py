@@ -6,7 +6,9 @@ import pytest
 from paddock.storage.history import CallHistory, History, Keeper
 from paddock.storage.notes import CallMark
 from paddock.values.entries import digest_of
-from paddock.workspace import Expected, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.listing import list_directory
+from paddock.workspace.single import Expected, delete_entry, write_file
 from tests.support.stores import NoSyncDisk, objects_in
 
 MARK = CallMark("CALL-1", "create_file", "main", "SES-1")
@@ -27,13 +29,16 @@ class Kept:
 
     def write(self, path: str, content: bytes, mark: CallMark = MARK) -> None:
         with self.history.running(mark) as running:
-            self.workspace.write_file(
-                self.workspace.resolve_write(path), content, expected=Expected.ANYTHING
+            write_file(
+                self.workspace,
+                self.workspace.resolve_write(path),
+                content,
+                expected=Expected.ANYTHING,
             )
         self.history.recorded(running)
 
     def delete(self, path: str) -> None:
-        self.workspace.delete(self.workspace.resolve_entry(path))
+        delete_entry(self.workspace, self.workspace.resolve_entry(path))
 
     def close(self) -> None:
         self.workspace.close()
@@ -73,7 +78,7 @@ def test_the_notes_of_a_recorded_call_are_over_and_those_of_others_are_not(kept)
     kept.write("a", b"one")
     assert kept.history.notes.read_all() == ()
     with kept.history.running(MARK):
-        kept.workspace.write_file(kept.workspace.resolve_write("b"), b"killed before the record")
+        write_file(kept.workspace, kept.workspace.resolve_write("b"), b"killed before the record")
     (note,) = kept.history.notes.read_all()
     assert (note.call, note.doing.path, note.doing.kind) == (MARK, "b", "created")
     assert note.doing.after == digest_of(b"killed before the record")
@@ -81,8 +86,8 @@ def test_the_notes_of_a_recorded_call_are_over_and_those_of_others_are_not(kept)
 
 def test_what_no_call_does_is_kept_and_leaves_no_note(kept):
     path = kept.workspace.resolve_write("a")
-    kept.workspace.write_file(path, b"one", expected=Expected.ANYTHING)
-    kept.workspace.write_file(path, b"two", expected=Expected.ANYTHING)
+    write_file(kept.workspace, path, b"one", expected=Expected.ANYTHING)
+    write_file(kept.workspace, path, b"two", expected=Expected.ANYTHING)
     assert kept.history.store.read(digest_of(b"one")) == b"one"
     assert kept.history.notes.read_all() == ()
 
@@ -178,7 +183,7 @@ def test_a_process_that_ends_late_takes_nothing_from_a_newer_call_of_another(tmp
 
 def test_reading_alone_makes_no_store(kept):
     with kept.history.running(MARK) as running:
-        kept.workspace.list_directory(kept.workspace.resolve_read(".").real, 1, 10)
+        list_directory(kept.workspace, kept.workspace.resolve_read(".").real, 1, 10)
     kept.history.recorded(running)
     assert not kept.place.exists()
 
@@ -186,6 +191,6 @@ def test_reading_alone_makes_no_store(kept):
 def test_without_a_history_nothing_is_kept_and_nothing_fails(tmp_path):
     with Workspace.open(str(tmp_path), keeper=Keeper()) as workspace:
         with CallHistory().running(MARK) as running:
-            workspace.write_file(workspace.resolve_write("a"), b"one")
+            write_file(workspace, workspace.resolve_write("a"), b"one")
         CallHistory().recorded(running)
     assert os.listdir(tmp_path) == ["a"]

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from paddock.workspace import Openat2Resolution, Resolution, WalkResolution, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.resolve import Openat2Resolution, Resolution, WalkResolution
 
 RESOLUTIONS = [
     pytest.param(Openat2Resolution, id="openat2", marks=pytest.mark.needs("openat2")),

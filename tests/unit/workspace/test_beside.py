@@ -9,6 +9,7 @@ import pytest
 from paddock.errors import FileChangedError, PathTraversalError
 from paddock.storage.disk import Disk
 from paddock.workspace import Workspace
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import Absent, AtVersion, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.read import version_of
@@ -42,7 +43,8 @@ def change(base: Path) -> None:
     with open_bench(base) as bench:
         fd = os.open(base / "git", PASS_DIRECTORY)
         with bench.workspace.with_beside(Beside(".git", str(base / "git"), fd)) as both:
-            both.commit(
+            commit_changes(
+                both,
                 [
                     [WriteFile(at("a"), content(b"b"), AtVersion(version_of(b"a")))],
                     [WriteFile(at(".git/refs/made"), content(b"m"), Absent())],

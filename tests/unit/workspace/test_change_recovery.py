@@ -12,6 +12,7 @@ from paddock.storage.journal import Journal
 from paddock.testing.failing_disk import Death, FailingDisk
 from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.changes import Absent, RemoveFile, WriteFile
+from paddock.workspace.listing import list_directory
 from paddock.workspace.paths import unchecked_path as at
 from paddock.workspace.places import LockedDirectories
 from paddock.workspace.recover import Recovered, RecoveredSet, recover
@@ -106,7 +107,7 @@ def test_the_sweep_leaves_a_sets_temporaries_to_the_recovery(tmp_path, crash):
 def test_a_sets_temporaries_are_hidden_from_every_tool(tmp_path, crash):
     crash(AFTER_ONE)
     with Workspace.open(str(tmp_path / "ws")) as workspace:
-        listed = workspace.list_directory(workspace.resolve_read("."), 5, 100).entries
+        listed = list_directory(workspace, workspace.resolve_read("."), 5, 100).entries
     assert {entry.path.relative for entry in listed} <= OLD.keys() | NEW.keys()
 
 
@@ -199,7 +200,7 @@ def test_a_writer_that_does_not_let_go_is_not_waited_for_long(tmp_path, crash, s
     crash(AFTER_ONE)
     with (
         Workspace.open(str(tmp_path / "ws")) as workspace,
-        LockedDirectories(workspace._fd, workspace.resolution, at("b")),
+        LockedDirectories(workspace.root_fd, workspace.resolution, at("b")),
     ):
         (recovered,) = settle()
     assert recovered.settled is RecoveredSet.WAITING

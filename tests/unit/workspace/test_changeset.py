@@ -20,17 +20,14 @@ from paddock.errors import (
 )
 from paddock.storage.disk import Disk
 from paddock.storage.locks import try_lock
-from paddock.workspace import Openat2Resolution, WalkResolution
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
-    ChangedPath,
-    EntryState,
     MakeDirectory,
     MakeLink,
     RemoveDirectory,
     RemoveFile,
-    Seen,
     SetMetadata,
     StoredContent,
     WriteFile,
@@ -38,6 +35,8 @@ from paddock.workspace.changes import (
 from paddock.workspace.paths import ROOT, EntryKind
 from paddock.workspace.paths import unchecked_path as at
 from paddock.workspace.places import LockedDirectories
+from paddock.workspace.resolve import Openat2Resolution, WalkResolution
+from paddock.workspace.states import ChangedPath, EntryState, Seen
 from tests.support.changes import (
     MODIFIED_NS,
     File,
@@ -350,7 +349,9 @@ class TestACondition:
     ):
         condition = AllMustHold(plain.root, ("a", "b", "."))
         change = WriteFile(at("b/new"), content(b"new"), Absent())
-        plain.workspace.commit([[change]], plain.objects, plain.journal, condition=condition)
+        commit_changes(
+            plain.workspace, [[change]], plain.objects, plain.journal, condition=condition
+        )
         assert condition.locked == ["a", "b", "."]
         assert (plain.root / "b/new").read_bytes() == b"new"
 
@@ -358,7 +359,8 @@ class TestACondition:
         before = model_of(plain.root)
         change = WriteFile(at("b/new"), content(b"new"), Absent())
         with pytest.raises(FileChangedError, match="it does not hold"):
-            plain.workspace.commit(
+            commit_changes(
+                plain.workspace,
                 [[change]],
                 plain.objects,
                 plain.journal,
@@ -588,7 +590,7 @@ class TestOthersAtWork:
     def test_a_writer_in_a_directory_that_goes_is_waited_for_and_then_in_the_way(self, plain):
         inner = at("b/deep")
         with (
-            LockedDirectories(plain.workspace._fd, plain.workspace.resolution, inner),
+            LockedDirectories(plain.workspace.root_fd, plain.workspace.resolution, inner),
             pytest.raises(PathError, match="locked by another write"),
         ):
             plain.commit(
@@ -633,7 +635,7 @@ class TestOthersAtWork:
 
     def test_the_root_itself_is_locked_like_any_directory(self, plain):
         done = []
-        with LockedDirectories(plain.workspace._fd, plain.workspace.resolution, ROOT):
+        with LockedDirectories(plain.workspace.root_fd, plain.workspace.resolution, ROOT):
             thread = threading.Thread(
                 target=lambda: done.append(plain.commit(MakeDirectory(at("new"), Absent())))
             )

@@ -7,6 +7,8 @@ import pytest
 from paddock import limits
 from paddock.errors import TextTooLargeError
 from paddock.workspace import WindowLimits
+from paddock.workspace.single import delete_entry, move_entry, write_file
+from paddock.workspace.states import entry_state
 
 SHOWN = WindowLimits(1_000, 1_000)
 
@@ -25,12 +27,12 @@ ACTS = {
     "view": view,
     "view with version": view_with_version,
     "version": lambda workspace: workspace.version(workspace.resolve_read("endless")),
-    "overwrite": lambda workspace: workspace.write_file(workspace.resolve_write("endless"), b""),
-    "move": lambda workspace: workspace.move(
-        workspace.resolve_entry("endless"), workspace.resolve_write("moved")
+    "overwrite": lambda workspace: write_file(workspace, workspace.resolve_write("endless"), b""),
+    "move": lambda workspace: move_entry(
+        workspace, workspace.resolve_entry("endless"), workspace.resolve_write("moved")
     ),
-    "delete": lambda workspace: workspace.delete(workspace.resolve_entry("endless")),
-    "look": lambda workspace: workspace.entry_state(workspace.resolve_entry("endless")),
+    "delete": lambda workspace: delete_entry(workspace, workspace.resolve_entry("endless")),
+    "look": lambda workspace: entry_state(workspace, workspace.resolve_entry("endless")),
 }
 
 

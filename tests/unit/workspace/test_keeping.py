@@ -9,8 +9,9 @@ from msgspec import Struct, field
 
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
 from paddock.storage.notes import Doing
-from paddock.workspace import Expected, Pieces, Workspace
-from paddock.workspace.read import version_of
+from paddock.workspace import Workspace
+from paddock.workspace.read import Pieces, version_of
+from paddock.workspace.single import Expected, delete_entry, edit_file, move_entry, write_file
 from tests.support.disks import DISKS, temporaries, tree
 
 OLD = b"old content\n"
@@ -75,7 +76,7 @@ class Act(Struct, dict=True):
 
 
 def write(workspace, path, content=b"new"):
-    return workspace.write_file(workspace.resolve_write(path), content, expected=Expected.ANYTHING)
+    return write_file(workspace, workspace.resolve_write(path), content, expected=Expected.ANYTHING)
 
 
 LINK = b"nowhere\xff"
@@ -93,13 +94,13 @@ ACTS = [
     ),
     Act(
         "edit",
-        lambda w: w.edit_file(w.resolve_write("dir/old"), Upper()),
+        lambda w: edit_file(w, w.resolve_write("dir/old"), Upper()),
         Doing("dir/old", "edited", before=version_of(OLD), after=version_of(OLD.upper())),
         OLD,
     ),
     Act(
         "move",
-        lambda w: w.move(w.resolve_entry("dir/old"), w.resolve_write("z/moved")),
+        lambda w: move_entry(w, w.resolve_entry("dir/old"), w.resolve_write("z/moved")),
         Doing(
             "dir/old",
             "moved",
@@ -112,19 +113,19 @@ ACTS = [
     ),
     Act(
         "delete",
-        lambda w: w.delete(w.resolve_entry("dir/old")),
+        lambda w: delete_entry(w, w.resolve_entry("dir/old")),
         Doing("dir/old", "deleted", before=version_of(OLD), mode=0o640),
         OLD,
     ),
     Act(
         "delete link",
-        lambda w: w.delete(w.resolve_entry("dir/link")),
+        lambda w: delete_entry(w, w.resolve_entry("dir/link")),
         Doing("dir/link", "deleted", entry="link", before=version_of(LINK)),
         LINK,
     ),
     Act(
         "delete directory",
-        lambda w: w.delete(w.resolve_entry("empty")),
+        lambda w: delete_entry(w, w.resolve_entry("empty")),
         Doing("empty", "deleted", entry="directory", mode=0o710),
     ),
 ]
@@ -213,14 +214,14 @@ def test_what_turns_out_not_to_be_kept_is_put_back(workspace, keeper, root, act)
     with pytest.raises(FileChangedError):
         act.do(workspace)
     # Without an exchange there is no way back from a replacement.
-    has_way_back = act.name == "delete" or type(workspace._disk) is not DISKS["plain-rename"]
+    has_way_back = act.name == "delete" or type(workspace.disk) is not DISKS["plain-rename"]
     assert (tree(root) == before) == has_way_back
     assert keeper.ends == ["settled", "released"]
 
 
 def test_a_refused_write_hands_nothing_over(workspace, keeper, root):
     with pytest.raises(FileChangedError):
-        workspace.write_file(workspace.resolve_write("dir/old"), b"x", if_version="sha256:other")
+        write_file(workspace, workspace.resolve_write("dir/old"), b"x", if_version="sha256:other")
     with pytest.raises(PaddockError):
-        workspace.delete(workspace.resolve_entry("dir"))
+        delete_entry(workspace, workspace.resolve_entry("dir"))
     assert keeper.given == []

@@ -14,11 +14,13 @@ from paddock.storage.history import History, Kept
 from paddock.storage.journal import Journal
 from paddock.storage.notes import Doing
 from paddock.testing.failing_disk import Death, FailingDisk
-from paddock.workspace import Expected, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveDirectory, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path as at
 from paddock.workspace.recover import Recovered, RecoveredSet, recover
 from paddock.workspace.resolve import detect_resolution
+from paddock.workspace.single import Expected, delete_entry, write_file
 from tests.support.changes import (
     File,
     Folder,
@@ -48,7 +50,7 @@ class Meanwhile(Struct, dict=True):
 
     act: Callable[[], object]
 
-    def will_change(self, rows) -> None:
+    def __call__(self, rows) -> None:
         self.act()
 
 
@@ -78,7 +80,9 @@ def test_a_file_rewritten_under_its_old_time_before_a_set_is_kept_as_it_is(bench
     theirs = b"x" * len(OLD[name].content)
     witness = Meanwhile(lambda: rewrite_unseen(bench.root / name, theirs))
     with pytest.raises(FileChangedError):
-        bench.workspace.commit([changes(bench.root)], bench.objects, bench.journal, witness=witness)
+        commit_changes(
+            bench.workspace, [changes(bench.root)], bench.objects, bench.journal, witness=witness
+        )
     assert model_of(bench.root) == OLD | {name: File(theirs)}
     assert bench.entries() == []
 
@@ -86,8 +90,12 @@ def test_a_file_rewritten_under_its_old_time_before_a_set_is_kept_as_it_is(bench
 @pytest.mark.parametrize("case", SETS)
 def test_a_set_over_files_that_nobody_touched_happens(bench, case):
     name, changes = SETS[case]
-    bench.workspace.commit(
-        [changes(bench.root)], bench.objects, bench.journal, witness=Meanwhile(lambda: None)
+    commit_changes(
+        bench.workspace,
+        [changes(bench.root)],
+        bench.objects,
+        bench.journal,
+        witness=Meanwhile(lambda: None),
     )
     assert model_of(bench.root).get(name) != OLD[name]
 
@@ -117,8 +125,8 @@ class Keeper(Struct, dict=True):
 
 SIZES = [pytest.param(11, id="copied"), pytest.param(9000, id="held")]
 ACTS = {
-    "written": lambda w: w.write_file(w.resolve_write("a"), b"n", expected=Expected.ANYTHING),
-    "deleted": lambda w: w.delete(w.resolve_entry("a")),
+    "written": lambda w: write_file(w, w.resolve_write("a"), b"n", expected=Expected.ANYTHING),
+    "deleted": lambda w: delete_entry(w, w.resolve_entry("a")),
 }
 
 

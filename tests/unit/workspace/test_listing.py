@@ -5,8 +5,9 @@ import os
 import pytest
 
 from paddock.errors import PathError, PathNotADirectoryError, PathNotFoundError
-from paddock.workspace import DirectoryEntry, EntryKind, Listing, Workspace, first_entries
-from paddock.workspace.paths import EveryEntry, unchecked_path
+from paddock.workspace import EntryKind, Workspace
+from paddock.workspace.listing import first_entries, list_directory
+from paddock.workspace.paths import DirectoryEntry, EveryEntry, Listing, unchecked_path
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 p = unchecked_path
@@ -37,8 +38,8 @@ def filled(ground):
 
 
 def listing(ground, path: str, depth: int = 1, entries_max: int = 1000, **more) -> Listing:
-    return ground.workspace.list_directory(
-        ground.workspace.resolve_read(path), depth, entries_max, **more
+    return list_directory(
+        ground.workspace, ground.workspace.resolve_read(path), depth, entries_max, **more
     )
 
 
@@ -149,7 +150,7 @@ def test_an_unreadable_directory_is_noted_and_the_rest_is_listed(filled, resolut
 
     def act() -> None:
         with Workspace.open(str(filled.root), resolution) as workspace:
-            found = workspace.list_directory(workspace.resolve_read("."), 3, 1000)
+            found = list_directory(workspace, workspace.resolve_read("."), 3, 1000)
             assert found.unreadable == (p("a"),)
             assert {"a", "a-b/file"} <= set(names(found))
             assert "a/file" not in names(found)
@@ -164,14 +165,14 @@ def test_a_directory_that_can_be_read_and_not_entered_is_not_told_to_be_empty(fi
 
     def act() -> None:
         with Workspace.open(str(filled.root), resolution) as workspace:
-            found = workspace.list_directory(workspace.resolve_read("."), 3, 1000)
+            found = list_directory(workspace, workspace.resolve_read("."), 3, 1000)
             assert found.unreadable == (p("a"),)
             assert not any(name.startswith("a/") for name in names(found))
             a = workspace.resolve_read("a")
             with pytest.raises(PathError, match="not readable by this user"):
-                workspace.list_directory(a, 1, 1000)
+                list_directory(workspace, a, 1, 1000)
             with pytest.raises(PathError, match="not readable by this user"):
-                first_entries(workspace.tree, a, 10, EveryEntry())
+                first_entries(workspace, a, 10, EveryEntry())
 
     run_as_plain_user(act)
 

@@ -7,7 +7,9 @@ import subprocess
 import pytest
 
 from paddock.errors import ReadOnlyPathError
-from paddock.workspace import Pieces, Workspace
+from paddock.workspace import Workspace
+from paddock.workspace.read import Pieces
+from paddock.workspace.single import edit_file, write_file
 from tests.support.disks import DISKS
 from tests.support.users import give_to_plain_user, plain_ids, run_as_plain_user
 
@@ -31,11 +33,11 @@ def filled(ground, request):
 
 
 def write(workspace: Workspace, name: str = "dir/file"):
-    return workspace.write_file(workspace.resolve_write(name), NEW)
+    return write_file(workspace, workspace.resolve_write(name), NEW)
 
 
 def edit(workspace: Workspace, name: str = "dir/file"):
-    return workspace.edit_file(workspace.resolve_write(name), Whole())
+    return edit_file(workspace, workspace.resolve_write(name), Whole())
 
 
 @pytest.mark.parametrize("act", [write, edit])

@@ -17,8 +17,10 @@ from paddock.errors import (
     ReadOnlyPathError,
     SpecialFileError,
 )
-from paddock.workspace import DeleteReceipt, EntryKind, EntryVersion, MoveReceipt, Workspace
+from paddock.storage.notes import Doing
+from paddock.workspace import EntryKind, EntryVersion, Workspace
 from paddock.workspace.paths import unchecked_path
+from paddock.workspace.single import Receipt, delete_entry, entry_version, move_entry
 from tests.support.disks import DISKS, tree
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
@@ -51,13 +53,15 @@ def filled(ground, request):
         yield ground
 
 
-def move(ground, name: str, to: str, **terms) -> MoveReceipt:
+def move(ground, name: str, to: str, **terms) -> Receipt:
     workspace = ground.workspace
-    return workspace.move(workspace.resolve_entry(name), workspace.resolve_write(to), **terms)
+    return move_entry(
+        workspace, workspace.resolve_entry(name), workspace.resolve_write(to), **terms
+    )
 
 
-def delete(ground, name: str, **terms) -> DeleteReceipt:
-    return ground.workspace.delete(ground.workspace.resolve_entry(name), **terms)
+def delete(ground, name: str, **terms) -> Receipt:
+    return delete_entry(ground.workspace, ground.workspace.resolve_entry(name), **terms)
 
 
 @pytest.fixture(params=["move", "delete"])
@@ -71,9 +75,11 @@ def remove(request, filled):
 @pytest.mark.parametrize("to", ["dir/renamed", "other/file", "new/deep/file", "top"])
 def test_a_file_is_moved_with_the_directories_that_it_needs(filled, to):
     inode = os.stat(filled.root / "dir/file").st_ino
-    made = (p("new"), p("new/deep")) if to.startswith("new") else ()
-    assert move(filled, "dir/file", to) == MoveReceipt(
-        p("dir/file"), p(to), EntryKind.FILE, version(CONTENT), made
+    made = ("new", "new/deep") if to.startswith("new") else ()
+    at = version(CONTENT)
+    mode = os.stat(filled.root / "dir/file").st_mode & 0o777
+    assert move(filled, "dir/file", to) == Receipt(
+        Doing("dir/file", "moved", before=at, after=at, to=to, made=made, mode=mode)
     )
     found = tree_without_fifo(filled)
     assert "dir/file" not in found
@@ -90,13 +96,14 @@ def tree_without_fifo(ground) -> dict[str, object]:
 @pytest.mark.parametrize("name", ["link", "dir_link", "out", "dangling"])
 def test_a_link_itself_is_moved_and_deleted_and_never_its_target(filled, name):
     target = os.readlink(filled.root / name)
-    assert move(filled, name, "other/moved") == MoveReceipt(
-        p(name), p("other/moved"), EntryKind.LINK, version(target.encode())
+    at = version(target.encode())
+    assert move(filled, name, "other/moved") == Receipt(
+        Doing(name, "moved", "link", before=at, after=at, to="other/moved")
     )
     assert os.readlink(filled.root / "other/moved") == target
     assert not os.path.lexists(filled.root / name)
-    assert delete(filled, "other/moved") == DeleteReceipt(
-        p("other/moved"), EntryKind.LINK, version(target.encode())
+    assert delete(filled, "other/moved") == Receipt(
+        Doing("other/moved", "deleted", "link", before=at)
     )
     found = tree_without_fifo(filled)
     assert "other/moved" not in found
@@ -106,8 +113,8 @@ def test_a_link_itself_is_moved_and_deleted_and_never_its_target(filled, name):
 
 def test_a_file_is_deleted(filled):
     (filled.root / "dir/file").chmod(0o750)
-    assert delete(filled, "dir/file") == DeleteReceipt(
-        p("dir/file"), EntryKind.FILE, version(CONTENT), len(CONTENT), 0o750
+    assert delete(filled, "dir/file") == Receipt(
+        Doing("dir/file", "deleted", before=version(CONTENT), mode=0o750), len(CONTENT)
     )
     assert os.listdir(filled.root / "dir") == ["sub"]
 
@@ -115,15 +122,16 @@ def test_a_file_is_deleted(filled):
 def test_an_empty_directory_is_moved_and_deleted(filled):
     if filled.has_rename_flags:
         receipt = move(filled, "empty", "other/place")
-        assert receipt == MoveReceipt(p("empty"), p("other/place"), EntryKind.DIRECTORY, None)
+        mode = os.stat(filled.root / "other/place").st_mode & 0o777
+        assert receipt == Receipt(Doing("empty", "moved", "directory", to="other/place", mode=mode))
     else:
         # link(2) takes no directories, and nothing else is safe there.
         with pytest.raises(ReadOnlyPathError):
             move(filled, "empty", "other/place")
         (filled.root / "empty").rename(filled.root / "other/place")
     (filled.root / "other/place").chmod(0o711)
-    assert delete(filled, "other/place") == DeleteReceipt(
-        p("other/place"), EntryKind.DIRECTORY, None, mode_before=0o711
+    assert delete(filled, "other/place") == Receipt(
+        Doing("other/place", "deleted", "directory", mode=0o711)
     )
     assert os.listdir(filled.root / "other") == []
 
@@ -152,7 +160,7 @@ def test_a_move_never_overwrites_what_appears_at_the_last_moment(filled):
     (filled.root / "appears").write_bytes(b"theirs")
     before = tree(filled.root)
     with pytest.raises(PathExistsError):
-        filled.workspace.move(filled.workspace.resolve_entry("dir/file"), to)
+        move_entry(filled.workspace, filled.workspace.resolve_entry("dir/file"), to)
     assert tree(filled.root) == before
 
 
@@ -207,7 +215,7 @@ def test_a_version_that_does_not_hold_is_refused(filled):
             act(version(b"other"))
         assert (filled.root / "dir/file").read_bytes() == CONTENT
         assert not (filled.root / "new").exists()
-    assert delete(filled, "dir/file", if_version=version(CONTENT)).version_before
+    assert delete(filled, "dir/file", if_version=version(CONTENT)).doing.before
 
 
 def test_a_link_that_takes_the_place_of_a_directory_on_the_way_is_not_followed(filled):
@@ -218,9 +226,9 @@ def test_a_link_that_takes_the_place_of_a_directory_on_the_way_is_not_followed(f
     (filled.root / "dir").symlink_to("../outside")
     before = tree(filled.outside)
     for act in (
-        lambda: workspace.delete(entry),
-        lambda: workspace.move(entry, workspace.resolve_write("fresh")),
-        lambda: workspace.move(workspace.resolve_entry("taken"), to),
+        lambda: delete_entry(workspace, entry),
+        lambda: move_entry(workspace, entry, workspace.resolve_write("fresh")),
+        lambda: move_entry(workspace, workspace.resolve_entry("taken"), to),
     ):
         with pytest.raises(FileChangedError):
             act()
@@ -263,9 +271,9 @@ def test_a_plain_user_may_not_take_from_a_directory_that_it_may_not_write(ground
         with Workspace.open(str(ground.root), ground.workspace.resolution) as workspace:
             entry = workspace.resolve_entry("dir/file")
             with pytest.raises(ReadOnlyPathError):
-                workspace.delete(entry)
+                delete_entry(workspace, entry)
             with pytest.raises(ReadOnlyPathError):
-                workspace.move(entry, workspace.resolve_write("new/file"))
+                move_entry(workspace, entry, workspace.resolve_write("new/file"))
 
     run_as_plain_user(act)
     assert tree(ground.root) == {"dir": None, "dir/file": CONTENT}
@@ -282,12 +290,12 @@ def remove_at(request, filled):
 @pytest.mark.parametrize("name", ["taken", "link"])
 def test_a_version_with_a_kind_is_that_of_what_is_of_this_kind(filled, remove_at, name):
     workspace = filled.workspace
-    at = workspace.entry_version(workspace.resolve_entry(name))
+    at = entry_version(workspace, workspace.resolve_entry(name))
     kind = EntryKind.LINK if name == "link" else EntryKind.FILE
     text = b"dir/file" if name == "link" else b"taken\n"
     assert at == EntryVersion(kind, version(text))
     assert str(at) == ("link " if name == "link" else "") + version(text)
-    assert remove_at(name, at).kind is kind
+    assert remove_at(name, at).doing.entry == kind.value
     assert not os.path.lexists(filled.root / name)
 
 

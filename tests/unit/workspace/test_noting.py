@@ -1,5 +1,7 @@
 """What is noted of a set of changes before it happens."""
 
+from functools import partial
+
 import pytest
 
 from paddock.storage.disk import Disk
@@ -8,13 +10,11 @@ from paddock.storage.journal import Journal
 from paddock.storage.notes import CallMark, Doing
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
-from paddock.workspace.apply import NotingWitness, doing_of_path
+from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
-    ChangedPath,
     ChangeReceipt,
-    EntryState,
     MakeDirectory,
     MakeLink,
     RemoveFile,
@@ -22,6 +22,7 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.paths import EntryKind, unchecked_path
+from paddock.workspace.states import ChangedPath, EntryState, doing_of_path
 from tests.support.stores import NoSyncDisk
 
 MARK = CallMark("CALL-1", "run_shell", "main", "SES-1")
@@ -63,8 +64,8 @@ def commit(tmp_path, workspace: Workspace, history: History) -> ChangeReceipt:
         MakeDirectory(path("made"), Absent(), 0o755),
     ]
     with Journal.open(str(tmp_path / "objects/journal"), Disk()) as journal:
-        witness = NotingWitness(history)
-        return workspace.commit([changes], history.store, journal, witness=witness)
+        witness = partial(note_changes, history)
+        return commit_changes(workspace, [changes], history.store, journal, witness=witness)
 
 
 def test_a_note_says_of_each_path_whether_what_stood_there_is_kept(tmp_path, workspace, history):

@@ -149,7 +149,7 @@ def test_an_unreadable_file_is_told_so_to_a_plain_user(filled, resolution):
         with Workspace.open(str(filled.root), resolution) as workspace:
             with pytest.raises(PathError, match="not readable by this user"):
                 workspace.open_file(workspace.resolve_read("link"))
-            os.chmod("dir/file", 0o400, dir_fd=workspace._fd)
+            os.chmod("dir/file", 0o400, dir_fd=workspace.root_fd)
             assert workspace.read_all(workspace.resolve_read("link"), 100).content == CONTENT
 
     run_as_plain_user(act)

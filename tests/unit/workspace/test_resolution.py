@@ -11,8 +11,15 @@ from paddock import limits
 from paddock.kernel.processes import set_no_new_privileges
 from paddock.kernel.seccomp import install_filter
 from paddock.kernel.syscalls import call_number, this_machine
-from paddock.workspace import Openat2Resolution, WalkResolution, detect_resolution
-from paddock.workspace.resolve import PASS, PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
+from paddock.workspace import detect_resolution
+from paddock.workspace.resolve import (
+    PASS,
+    PASS_DIRECTORY,
+    READ_DIRECTORY,
+    READ_FILE,
+    Openat2Resolution,
+    WalkResolution,
+)
 from tests.support.children import end_of
 
 

@@ -354,4 +354,4 @@ def test_descriptors_are_not_inherited_by_programs(ground):
     (ground.root / "file").write_bytes(b"x")
     with ground.workspace.open_file(ground.workspace.resolve_read("file")) as file:
         assert not os.get_inheritable(file.fileno())
-    assert not os.get_inheritable(ground.workspace._fd)
+    assert not os.get_inheritable(ground.workspace.root_fd)

@@ -5,10 +5,9 @@ import os
 
 import pytest
 
-from paddock.storage.disk import Disk
-from paddock.workspace import Workspace, is_temporary_name
+from paddock.workspace import Workspace
 from paddock.workspace import places as module
-from paddock.workspace.paths import ROOT, unchecked_path
+from paddock.workspace.paths import ROOT, is_temporary_name, unchecked_path
 from paddock.workspace.places import TemporaryName
 from tests.support.disks import tree
 
@@ -99,24 +98,20 @@ def test_a_temporary_of_a_living_writer_is_left_alone(ground, monkeypatch):
 def test_a_name_is_recorded_while_it_may_stand_and_removed_whatever_stands_there(ground, folder):
     (ground.root / "deep/er").mkdir(parents=True)
     directory = ROOT if folder == "." else unchecked_path(folder)
-    root_fd = os.open(ground.root, os.O_PATH)
     dir_fd = os.open(ground.root / folder, os.O_PATH)
-    with TemporaryName(Disk(), root_fd, directory, dir_fd) as name:
+    with TemporaryName(ground.workspace, directory, dir_fd) as name:
         assert is_temporary_name(name)
         record = name.replace(".tmp", ".at")
         expected = {} if folder == "." else {record: f"-> {folder}"}
         assert tree(ground.root) == {"deep": None, "deep/er": None, **expected}
         (ground.root / folder / name).write_bytes(b"left over")
     assert tree(ground.root) == {"deep": None, "deep/er": None}
-    os.close(root_fd)
     os.close(dir_fd)
 
 
 def test_two_names_are_never_the_same(ground):
-    root_fd = os.open(ground.root, os.O_PATH)
     names = set()
     for _ in range(100):
-        with TemporaryName(Disk(), root_fd, ROOT, root_fd) as name:
+        with TemporaryName(ground.workspace, ROOT, ground.workspace.root_fd) as name:
             names.add(name)
     assert len(names) == 100
-    os.close(root_fd)

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from paddock.workspace import Resolution, Window, WindowLimits, WindowLine, Workspace
+from paddock.workspace import Window, WindowLimits, Workspace
 from paddock.workspace.read import (
     NOTHING_KNOWN,
     KnownFile,
     KnownFiles,
     OpenFile,
+    WindowLine,
     open_file,
     whole_characters,
 )
+from paddock.workspace.resolve import Resolution
 
 WIDE = WindowLimits(1_000_000, 100_000)
 
@@ -189,7 +191,7 @@ class Reading(Struct, dict=True):
     def open(self) -> OpenFile:
         workspace = self.ground.workspace
         path = workspace.resolve_read("file").real
-        return open_file(workspace.tree.root_fd, self.resolution, path, self.known)
+        return open_file(workspace.root_fd, self.resolution, path, self.known)
 
     def window(self, first_line: int) -> Window:
         with self.open() as opened:

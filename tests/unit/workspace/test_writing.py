@@ -18,8 +18,11 @@ from paddock.errors import (
     StringNotFoundError,
     TextTooLargeError,
 )
-from paddock.workspace import Expected, Pieces, Workspace, WriteReceipt
+from paddock.storage.notes import Doing
+from paddock.workspace import Workspace
 from paddock.workspace.paths import unchecked_path
+from paddock.workspace.read import Pieces
+from paddock.workspace.single import Expected, Receipt, edit_file, write_file
 from tests.support.disks import DISKS, tree
 
 p = unchecked_path
@@ -60,19 +63,15 @@ def filled(ground, request):
         yield ground
 
 
-def write(ground, name: str, content: bytes = NEW, **terms) -> WriteReceipt:
-    return ground.workspace.write_file(ground.workspace.resolve_write(name), content, **terms)
+def write(ground, name: str, content: bytes = NEW, **terms) -> Receipt:
+    return write_file(ground.workspace, ground.workspace.resolve_write(name), content, **terms)
 
 
 def test_a_new_file_is_created_with_its_directories(filled):
-    assert write(filled, "new/deep/file") == WriteReceipt(
-        path=p("new/deep/file"),
-        created=True,
+    assert write(filled, "new/deep/file") == Receipt(
+        Doing("new/deep/file", "created", after=version(NEW), made=("new", "new/deep")),
         bytes_before=0,
         bytes_written=len(NEW),
-        version=version(NEW),
-        version_before=None,
-        created_directories=(p("new"), p("new/deep")),
     )
     assert tree(filled.root) == {
         "dir": None,
@@ -86,20 +85,17 @@ def test_a_new_file_is_created_with_its_directories(filled):
 
 @pytest.mark.parametrize("name", ["dir/file", "link"])
 def test_a_file_is_replaced_and_a_link_stays_a_link(filled, name):
-    assert write(filled, name) == WriteReceipt(
-        path=p("dir/file"),
-        created=False,
+    assert write(filled, name) == Receipt(
+        Doing("dir/file", "overwritten", before=version(OLD), after=version(NEW)),
         bytes_before=len(OLD),
         bytes_written=len(NEW),
-        version=version(NEW),
-        version_before=version(OLD),
     )
     assert tree(filled.root) == {"dir": None, "dir/file": NEW, "link": "-> dir/file"}
 
 
 def test_a_write_through_a_dangling_link_creates_its_target(filled):
     (filled.root / "dangling").symlink_to("made/target")
-    assert write(filled, "dangling").path == p("made/target")
+    assert write(filled, "dangling").doing.path == "made/target"
     assert tree(filled.root)["made/target"] == NEW
     assert tree(filled.root)["dangling"] == "-> made/target"
 
@@ -117,14 +113,11 @@ def test_an_edit_is_applied_to_what_is_there(filled):
             return content, content
 
     path = filled.workspace.resolve_write("link")
-    receipt = filled.workspace.edit_file(path, Twice())
-    assert receipt == WriteReceipt(
-        path=p("dir/file"),
-        created=False,
+    receipt = edit_file(filled.workspace, path, Twice())
+    assert receipt == Receipt(
+        Doing("dir/file", "edited", before=version(OLD), after=version(OLD * 2)),
         bytes_before=len(OLD),
         bytes_written=2 * len(OLD),
-        version=version(OLD * 2),
-        version_before=version(OLD),
     )
     assert tree(filled.root)["dir/file"] == OLD * 2
 
@@ -132,14 +125,14 @@ def test_an_edit_is_applied_to_what_is_there(filled):
 def test_an_edit_that_refuses_leaves_everything_as_it_is(filled):
     inode = os.stat(filled.root / "dir/file").st_ino
     with pytest.raises(StringNotFoundError):
-        filled.workspace.edit_file(filled.workspace.resolve_write("dir/file"), Refuse())
+        edit_file(filled.workspace, filled.workspace.resolve_write("dir/file"), Refuse())
     assert tree(filled.root) == {"dir": None, "dir/file": OLD, "link": "-> dir/file"}
     assert os.stat(filled.root / "dir/file").st_ino == inode
 
 
 def test_an_edit_of_a_missing_file_is_refused_and_makes_nothing(filled):
     with pytest.raises(PathNotFoundError):
-        filled.workspace.edit_file(filled.workspace.resolve_write("new/file"), To(NEW))
+        edit_file(filled.workspace, filled.workspace.resolve_write("new/file"), To(NEW))
     assert "new" not in tree(filled.root)
 
 
@@ -147,23 +140,23 @@ def test_a_file_over_the_limit_is_not_edited(filled):
     os.truncate(filled.root / "dir/file", limits.edited_file_bytes_max + 1)
     path = filled.workspace.resolve_write("dir/file")
     with pytest.raises(TextTooLargeError, match="256000001 bytes"):
-        filled.workspace.edit_file(path, To(NEW))
+        edit_file(filled.workspace, path, To(NEW))
     os.truncate(filled.root / "dir/file", 4)
-    filled.workspace.edit_file(path, To(NEW))
+    edit_file(filled.workspace, path, To(NEW))
 
 
 def test_a_version_that_holds_is_accepted_and_one_that_does_not_is_refused(filled):
     path = filled.workspace.resolve_write("dir/file")
     acts = (
-        lambda tag: filled.workspace.write_file(path, NEW, if_version=tag),
-        lambda tag: filled.workspace.edit_file(path, To(NEW), if_version=tag),
+        lambda tag: write_file(filled.workspace, path, NEW, if_version=tag),
+        lambda tag: edit_file(filled.workspace, path, To(NEW), if_version=tag),
     )
     for act in acts:
         (filled.root / "dir/file").write_bytes(OLD)
         with pytest.raises(FileChangedError, match=version(OLD)):
             act(version(b"other"))
         assert (filled.root / "dir/file").read_bytes() == OLD
-        assert act(version(OLD)).version == version(NEW)
+        assert act(version(OLD)).doing.after == version(NEW)
         assert (filled.root / "dir/file").read_bytes() == NEW
 
 
@@ -177,7 +170,7 @@ def test_a_file_that_appeared_since_it_was_resolved_is_not_overwritten(filled):
     path = filled.workspace.resolve_write("appears")
     (filled.root / "appears").write_bytes(b"theirs")
     with pytest.raises(FileChangedError):
-        filled.workspace.write_file(path, NEW)
+        write_file(filled.workspace, path, NEW)
     assert tree(filled.root)["appears"] == b"theirs"
 
 
@@ -185,12 +178,12 @@ def test_a_file_that_went_away_since_it_was_resolved_is_not_made_anew(filled):
     path = filled.workspace.resolve_write("dir/file")
     (filled.root / "dir/file").unlink()
     with pytest.raises(FileChangedError):
-        filled.workspace.write_file(path, NEW)
+        write_file(filled.workspace, path, NEW)
     assert "dir/file" not in tree(filled.root)
 
 
 def test_exclusive_creation_refuses_whatever_is_there(filled):
-    assert write(filled, "fresh", expected=Expected.ABSENT).created
+    assert write(filled, "fresh", expected=Expected.ABSENT).doing.kind == "created"
     for name in ("fresh", "dir/file"):
         before = tree(filled.root)
         with pytest.raises(PathExistsError):
@@ -199,7 +192,7 @@ def test_exclusive_creation_refuses_whatever_is_there(filled):
     path = filled.workspace.resolve_write("races")
     (filled.root / "races").write_bytes(b"theirs")
     with pytest.raises(PathExistsError):
-        filled.workspace.write_file(path, NEW, expected=Expected.ABSENT)
+        write_file(filled.workspace, path, NEW, expected=Expected.ABSENT)
     assert tree(filled.root)["races"] == b"theirs"
 
 
@@ -207,7 +200,7 @@ def test_missing_parents_are_refused_where_they_are_not_to_be_made(filled):
     with pytest.raises(PathNotFoundError):
         write(filled, "new/file", create_parents=False)
     assert "new" not in tree(filled.root)
-    assert write(filled, "dir/new", create_parents=False).created
+    assert write(filled, "dir/new", create_parents=False).doing.kind == "created"
 
 
 @pytest.mark.parametrize("target", ["../../outside/file", "../../outside", "kept", "nothing"])
@@ -217,9 +210,9 @@ def test_a_link_that_takes_the_place_of_the_file_is_neither_followed_nor_replace
     (filled.root / "dir/file").symlink_to(target)
     before = tree(filled.root), tree(filled.outside)
     with pytest.raises(FileChangedError):
-        filled.workspace.write_file(path, NEW)
+        write_file(filled.workspace, path, NEW)
     with pytest.raises(FileChangedError):
-        filled.workspace.edit_file(path, To(NEW))
+        edit_file(filled.workspace, path, To(NEW))
     assert (tree(filled.root), tree(filled.outside)) == before
 
 
@@ -230,7 +223,7 @@ def test_a_link_that_takes_the_place_of_a_directory_is_not_followed(filled):
     before = tree(filled.root), tree(filled.outside)
     for path in paths:
         with pytest.raises(FileChangedError):
-            filled.workspace.write_file(path, NEW)
+            write_file(filled.workspace, path, NEW)
     assert (tree(filled.root), tree(filled.outside)) == before
 
 
@@ -263,7 +256,9 @@ def test_a_change_by_somebody_else_during_an_edit_is_kept_and_reported(filled, h
                 file.symlink_to("../../outside/file")
 
     with pytest.raises(FileChangedError):
-        filled.workspace.edit_file(filled.workspace.resolve_write("dir/file"), MeddlingEdit(meddle))
+        edit_file(
+            filled.workspace, filled.workspace.resolve_write("dir/file"), MeddlingEdit(meddle)
+        )
     left = {
         "rewritten": b"theirs\n",
         "replaced": b"theirs\n",
@@ -292,7 +287,7 @@ def test_what_is_no_file_is_not_written(filled):
             with pytest.raises(kind):
                 write(filled, name)
             with pytest.raises(kind):
-                filled.workspace.edit_file(filled.workspace.resolve_write(name), To(NEW))
+                edit_file(filled.workspace, filled.workspace.resolve_write(name), To(NEW))
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o400, 0o000, 0o555])
@@ -302,10 +297,10 @@ def test_a_file_without_any_write_bit_is_refused_even_for_root(filled, mode):
         write(filled, "dir/file")
     assert refused.value.hint
     with pytest.raises(ReadOnlyPathError):
-        filled.workspace.edit_file(filled.workspace.resolve_write("dir/file"), To(NEW))
+        edit_file(filled.workspace, filled.workspace.resolve_write("dir/file"), To(NEW))
     os.chmod(filled.root / "dir/file", 0o644)
     assert tree(filled.root)["dir/file"] == OLD
-    assert not write(filled, "dir/file").created
+    assert write(filled, "dir/file").doing.kind == "overwritten"
 
 
 def test_nothing_of_a_write_is_left_open_or_lying_about(filled):
@@ -313,6 +308,6 @@ def test_nothing_of_a_write_is_left_open_or_lying_about(filled):
     write(filled, "dir/file")
     write(filled, "new/deep/file")
     with pytest.raises(StringNotFoundError):
-        filled.workspace.edit_file(filled.workspace.resolve_write("dir/file"), Refuse())
+        edit_file(filled.workspace, filled.workspace.resolve_write("dir/file"), Refuse())
     assert os.listdir("/proc/self/fd") == before
     assert not any(".paddock" in name for name in tree(filled.root))

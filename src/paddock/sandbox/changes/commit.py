@@ -8,6 +8,7 @@ group, what is new belongs to whoever runs Paddock: a command cannot give files 
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, field
@@ -48,10 +49,9 @@ from paddock.storage.objects import ObjectStore
 from paddock.text.show import name_some, quote, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
-from paddock.workspace.apply import NotingWitness
+from paddock.workspace.apply import commit_changes, note_changes
 from paddock.workspace.changes import (
     Absent,
-    ChangedPath,
     GivenContent,
     MakeDirectory,
     MakeLink,
@@ -59,15 +59,15 @@ from paddock.workspace.changes import (
     Phases,
     RemoveDirectory,
     RemoveFile,
-    Seen,
     SetMetadata,
     StagedChange,
     StoredContent,
     WriteFile,
 )
+from paddock.workspace.failures import conflict
 from paddock.workspace.paths import WorkspacePath, unchecked_path
-from paddock.workspace.preflight import conflict
 from paddock.workspace.resolve import PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.states import ChangedPath, Seen
 
 # A set is judged on the tree of one moment and comes into that of another: after a wait for
 # the locks of another set, or, where somebody was asked first, up to a day later. Each change
@@ -243,12 +243,13 @@ def commit_settled(
     running = current_call()
     store = place.history.store
     try:
-        receipt = place.workspace.commit(
+        receipt = commit_changes(
+            place.workspace,
             phases,
             store,
             place.journal(),
             label="" if running is None else running.mark.call_id,
-            witness=NotingWitness(place.history),
+            witness=partial(note_changes, place.history),
             condition=Footing(layers.lower_fd, phases, store, git, above, layers.resolution),
         )
     except StorageFullError as error:

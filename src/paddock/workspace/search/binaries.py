@@ -40,7 +40,7 @@ def is_large_binary(workspace: Workspace, path: str) -> bool:
     """
     try:
         # Nothing but the size is taken from this look, which a link may lead astray.
-        status = os.stat(path, dir_fd=workspace.tree.root_fd, follow_symlinks=False)
+        status = os.stat(path, dir_fd=workspace.root_fd, follow_symlinks=False)
         if status.st_size <= _LARGE_BYTES:
             return False
         return read_binary_sign(workspace, unchecked_path(path)) is BinarySign.NUL

@@ -91,7 +91,7 @@ def _search_below(
     path: WorkspacePath,
     glob: SearchGlob,
 ) -> None:
-    wanted, tree = engine.wanted, workspace.tree
+    wanted, tree = engine.wanted, workspace
     terms = WalkTerms(NEVER, honours_ignore=True, glob=glob)
     command = tree_command(wanted.regex, glob, wanted.matches_max + 1)
     proposals: Proposals = {}
@@ -136,7 +136,7 @@ class _Below:
         self._base = len(self.prefix)
         self._glob = glob
         self._entered = Entered(glob)
-        self._tree = workspace.tree
+        self._tree = workspace
         self._path = path
         self._ignored: IgnoreLookup | None = None
         self._last = ("", False)

@@ -61,7 +61,7 @@ def search_counted(
     else:
         with converting(path, "list"):
             terms = WalkTerms(SKIPPED_NAMES, honours_ignore=False, glob=glob)
-            walk = Walk(workspace.tree, path, terms, engine.until)
+            walk = Walk(workspace, path, terms, engine.until)
             try:
                 choice.walk = walk
                 search.search(choice.of(walk.paths()))

@@ -135,7 +135,7 @@ class SearchEngine:
             most_each = self.wanted.matches_max + 1
             command = files_command(self.wanted.regex, batch, most_each, in_order=in_order)
             known = {b"./" + os.fsencode(name) for name in batch}
-            with self.start(command, self._workspace.tree.root_fd) as child:
+            with self.start(command, self._workspace.root_fd) as child:
                 self.read(child, ProposalReader(known), found, most, _ANYWHERE)
             if self.remarks.is_late or _count(found) > most:
                 break
@@ -196,9 +196,7 @@ class SearchEngine:
         if self._was_run:
             return
         self._was_run = True
-        with Child(
-            check_command(self.wanted.regex), self._workspace.tree.root_fd, self.until
-        ) as child:
+        with Child(check_command(self.wanted.regex), self._workspace.root_fd, self.until) as child:
             for _ in child.output():
                 continue
             if child.finish() == 2 and not child.is_late:
@@ -224,7 +222,7 @@ class SearchEngine:
         """Threat: the name of another file may look like a message with a name in it."""
         if len(os.fsencode(path)) >= limits.path_bytes_max:
             return True
-        tree = self._workspace.tree
+        tree = self._workspace
         try:
             fd = tree.resolution.open(tree.root_fd, path, READ_FILE)
         except OSError as failure:
@@ -307,7 +305,7 @@ class SearchEngine:
         """Rows of a text with a NUL byte far from its beginning, where ripgrep stopped."""
         command = text_command(self.wanted.regex, path, self.wanted.matches_max + 1)
         reader = ProposalReader()
-        with Child(command, self._workspace.tree.root_fd, self.until) as child:
+        with Child(command, self._workspace.root_fd, self.until) as child:
             rows = [row for piece in child.output() for row in reader.feed_rows(piece)]
             self.remarks.is_late = self.remarks.is_late or child.is_late
         return rows

@@ -20,7 +20,6 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.storage.atomic import held_open
 from paddock.workspace.failures import converting
-from paddock.workspace.listing import Tree
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
 from paddock.workspace.resolve import PASS_DIRECTORY, READ_DIRECTORY
 from paddock.workspace.search.asked import NamesFound, Remarks, ShownPaths
@@ -53,7 +52,7 @@ def search_names(
     until = until or Until()
     with converting(directory, "list"):
         terms = WalkTerms(NEVER, honours_ignore=True, glob=glob, with_directories=True)
-        walk = Walk(workspace.tree, directory, terms, until)
+        walk = Walk(workspace, directory, terms, until)
         try:
             _walked(walk, shown, found, entries_max)
             found.remarks.is_late = walk.is_late
@@ -65,7 +64,7 @@ def search_names(
             walk.close()
         if is_whole:
             return found
-        listed = _Listed(workspace.tree, directory, glob, until)
+        listed = _Listed(workspace, directory, glob, until)
         return listed.first(shown, entries_max)
 
 
@@ -93,7 +92,7 @@ class _Listed:
     __slots__ = ("_base", "_directory", "_glob", "_ignored", "_tree", "_until")
 
     def __init__(
-        self, tree: Tree, directory: WorkspacePath, glob: SearchGlob, until: Until
+        self, tree: Workspace, directory: WorkspacePath, glob: SearchGlob, until: Until
     ) -> None:
         self._tree = tree
         self._directory = directory
@@ -197,7 +196,7 @@ class _Standing:
 
     __slots__ = ("_fd", "_parent", "_tree")
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Workspace) -> None:
         self._tree = tree
         self._parent: str | None = None
         self._fd = -1

@@ -21,12 +21,12 @@ from msgspec import Struct
 
 from paddock import limits
 from paddock.storage.disk import read_bytes
-from paddock.workspace.listing import Tree
 from paddock.workspace.paths import WorkspacePath, is_temporary_name
 from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
 from paddock.workspace.search.globs import SearchGlob
 from paddock.workspace.search.ignore import IGNORE_FILE, IgnoreRules, IgnoreScope, compile_rules
 from paddock.workspace.search.until import Until
+from paddock.workspace.workspace import Workspace
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _OPEN_RULES: Final = READ_FILE | os.O_NOFOLLOW
@@ -76,7 +76,7 @@ class Walk:
     )
 
     def __init__(
-        self, tree: Tree, directory: WorkspacePath, terms: WalkTerms, until: Until
+        self, tree: Workspace, directory: WorkspacePath, terms: WalkTerms, until: Until
     ) -> None:
         """Raises: OSError where `directory` cannot be opened or listed."""
         self._tree = tree
@@ -243,7 +243,7 @@ def read_rules(directory_fd: int) -> IgnoreRules | None:
     return compile_rules(text.decode("utf-8", "surrogateescape"))
 
 
-def scope_above(tree: Tree, directory: WorkspacePath) -> IgnoreScope | None:
+def scope_above(tree: Workspace, directory: WorkspacePath) -> IgnoreScope | None:
     """What the directories above `directory`, up to the root, say of what is below it."""
     scope: IgnoreScope | None = None
     prefix = ""
@@ -267,7 +267,7 @@ class IgnoreLookup:
 
     __slots__ = ("_base", "_scopes", "_tree")
 
-    def __init__(self, tree: Tree, directory: WorkspacePath) -> None:
+    def __init__(self, tree: Workspace, directory: WorkspacePath) -> None:
         self._tree = tree
         self._base = "" if directory.is_root else directory.relative + "/"
         above = scope_above(tree, directory)

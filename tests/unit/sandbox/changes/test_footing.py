@@ -7,6 +7,7 @@ import pytest
 
 from paddock.errors import FileChangedError
 from paddock.sandbox.changes.commit import Footing
+from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import (
     Absent,
     GivenContent,
@@ -51,7 +52,7 @@ def folder(name: str) -> MakeDirectory:
 
 
 def footing(bench: Bench, *changes, git="safe", above=None) -> Footing:
-    return Footing(bench.workspace.tree.root_fd, [changes], bench.objects, git, above or {})
+    return Footing(bench.workspace.root_fd, [changes], bench.objects, git, above or {})
 
 
 def standing(bench: Bench, *names: str) -> dict[str, tuple[int, int]]:
@@ -147,13 +148,17 @@ def test_a_set_that_is_refused_as_it_lands_changes_nothing(bench):
     lay(bench, "s/config")
     changes = (file(bench, "s/HEAD", HEAD), folder("s/objects"), folder("s/refs"))
     with pytest.raises(FileChangedError, match=REFUSED):
-        bench.workspace.commit(
-            [changes], bench.objects, bench.journal, condition=footing(bench, *changes)
+        commit_changes(
+            bench.workspace,
+            [changes],
+            bench.objects,
+            bench.journal,
+            condition=footing(bench, *changes),
         )
     assert os.listdir(bench.root / "s") == ["config"]
     (bench.root / "s/config").unlink()
-    bench.workspace.commit(
-        [changes], bench.objects, bench.journal, condition=footing(bench, *changes)
+    commit_changes(
+        bench.workspace, [changes], bench.objects, bench.journal, condition=footing(bench, *changes)
     )
     assert set(os.listdir(Path(bench.root, "s"))) == {"HEAD", "objects", "refs"}
 

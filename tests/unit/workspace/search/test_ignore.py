@@ -3,7 +3,7 @@
 import pytest
 
 from paddock import limits
-from paddock.workspace import ROOT
+from paddock.workspace.paths import ROOT
 from paddock.workspace.search.globs import EVERYTHING
 from paddock.workspace.search.ignore import IgnoreRules, compile_rules
 from paddock.workspace.search.program import NEVER
@@ -61,9 +61,7 @@ def test_braces_of_one_file_stand_for_so_much_together_and_the_other_lines_count
 
 
 def walked(workspace):
-    walk = Walk(
-        workspace.tree, ROOT, WalkTerms(NEVER, honours_ignore=True, glob=EVERYTHING), Until()
-    )
+    walk = Walk(workspace, ROOT, WalkTerms(NEVER, honours_ignore=True, glob=EVERYTHING), Until())
     try:
         return list(walk.paths())
     finally:
@@ -93,7 +91,7 @@ def test_a_file_of_rules_that_is_too_large_is_never_cut_within_a_rule(workspace,
 
 def test_a_path_of_any_depth_is_looked_up(workspace, root):
     (root / ".gitignore").write_text("no\n")
-    lookup = IgnoreLookup(workspace.tree, ROOT)
+    lookup = IgnoreLookup(workspace, ROOT)
     assert lookup.ignores("d/" * 2_000 + "yes") is False
     assert lookup.ignores("d/" * 2_000 + "no") is True
     assert lookup.ignores("no/" + "d/" * 2_000 + "yes") is True

@@ -7,7 +7,7 @@ import pytest
 from paddock import limits
 from paddock.errors import HostError
 from paddock.providers.failures import CancelToken
-from paddock.workspace import ROOT
+from paddock.workspace.paths import ROOT
 from paddock.workspace.search import program
 from paddock.workspace.search.asked import Line, Regex, Wanted
 from paddock.workspace.search.child import Child
@@ -228,7 +228,7 @@ def test_a_disk_image_takes_no_time_from_other_files(workspace, root):
 
 def test_ripgrep_is_gone_however_a_run_ends(workspace):
     command = [program.ripgrep(), "x", "-"]
-    here = workspace.tree.root_fd
+    here = workspace.root_fd
     with pytest.raises(ZeroDivisionError), Child(command, here, Until()):
         raise ZeroDivisionError
     assert children_of_this_process() == []
@@ -255,7 +255,7 @@ def test_ripgrep_is_told_nothing_of_our_environment(workspace, root, monkeypatch
     fake.chmod(0o755)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", "/tmp/x")
-    with Child([str(fake)], workspace.tree.root_fd, Until()) as child:
+    with Child([str(fake)], workspace.root_fd, Until()) as child:
         list(child.output())
         child.finish()
     lines = set(seen.read_text().splitlines())

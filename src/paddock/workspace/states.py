@@ -1,0 +1,147 @@
+"""What stands at a path, stood there, and will: the nouns of looking, and how one looks."""
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from typing import Final, cast
+
+from msgspec import Struct
+
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import digest_of_file
+from paddock.storage.notes import Doing
+from paddock.workspace.failures import converting, special_file
+from paddock.workspace.metadata import FileStatus, require_same, status_at
+from paddock.workspace.paths import ChangeableKind, EntryKind, EntryPath, WorkspacePath
+from paddock.workspace.read import require_versionable, version_of
+from paddock.workspace.resolve import READ_FILE
+from paddock.workspace.workspace import Workspace
+
+OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
+
+
+class Seen(Struct, frozen=True):
+    """The very entry that had this status; of a directory the identity and the permissions."""
+
+    status: FileStatus
+    version: str | None = None
+    """Of a file whose content counts as well: its status says nothing to who sets it back."""
+
+
+class EntryState(Struct, frozen=True):
+    kind: ChangeableKind
+    mode: int
+    size_bytes: int
+    modified_ns: int
+    version: str | None
+    """Of a file's content or a link's text; None of a directory, and of a file that was
+    neither kept nor expected at a version."""
+    link_text: str | None = None
+
+
+class ChangedPath(Struct, frozen=True):
+    path: WorkspacePath
+    before: EntryState | None
+    after: EntryState | None
+    kept: bool
+    """Whether the file that stood there is in the store, under `before.version`."""
+
+
+def state_of(status: FileStatus, version: str | None, text: str | None = None) -> EntryState:
+    kind = EntryKind.FILE
+    if status.is_directory:
+        kind = EntryKind.DIRECTORY
+    elif status.is_link:
+        kind = EntryKind.LINK
+    size_bytes = 0 if status.is_directory else status.size_bytes
+    return EntryState(kind, status.permissions, size_bytes, status.modified_ns, version, text)
+
+
+def entry_state(workspace: Workspace, entry: EntryPath) -> EntryState | None:
+    """What stands there, with its version; None where nothing does. No link is followed.
+
+    Raises: SpecialFileError; PathError (not readable); FileChangedError (meanwhile).
+    """
+    with _found(workspace, entry.path) as (dir_fd, status):
+        return None if status is None else state_at(entry.path, dir_fd, status)
+
+
+def entry_seen(workspace: Workspace, entry: EntryPath) -> Seen | None:
+    """The same for a set of changes that is about this very entry."""
+    with _found(workspace, entry.path) as (_, status):
+        return None if status is None else Seen(status)
+
+
+@contextmanager
+def _found(workspace: Workspace, path: WorkspacePath) -> Generator[tuple[int, FileStatus | None]]:
+    with converting(path, "look at"), ExitStack() as held:
+        try:
+            dir_fd = held.enter_context(workspace.hold_parent(path))
+        except (FileNotFoundError, NotADirectoryError):
+            yield -1, None
+        else:
+            yield dir_fd, status_at(dir_fd, path.name)
+
+
+def state_at(
+    path: WorkspacePath,
+    dir_fd: int,
+    status: FileStatus,
+    read: Callable[[int, int], str] | None = digest_of_file,
+) -> EntryState:
+    """What stands there; `read` says of a file's descriptor and size which version it is."""
+    if status.is_directory:
+        return state_of(status, None)
+    if status.is_link:
+        text = os.readlink(path.name, dir_fd=dir_fd)
+        return state_of(status, version_of(os.fsencode(text)), text)
+    if not status.is_regular:
+        raise special_file(path)
+    if read is None:
+        return state_of(status, None)
+    require_versionable(path, status)
+    with held_open(os.open(path.name, OPEN_ENTRY, dir_fd=dir_fd)) as fd:
+        require_same(fd, status, path)
+        version = read(fd, status.size_bytes)
+        require_same(fd, status, path)
+        return state_of(status, version)
+
+
+def doing_of_path(row: ChangedPath) -> Doing | None:
+    before, after = row.before, row.after
+    if before is None and after is None:
+        return None
+    if before is None:
+        created = cast("EntryState", after)
+        return Doing(
+            row.path.relative,
+            "created",
+            created.kind.value,
+            after=created.version,
+            mode_after=_mode_of(created),
+        )
+    kind, entry_after = "overwritten", ""
+    if after is None:
+        kind = "deleted"
+    elif after.kind is not before.kind:
+        entry_after = after.kind.value
+    elif after.version == before.version:
+        kind = "touched" if after.mode == before.mode else "mode"
+    # Of another kind the number alone says nothing: what comes back gets the usual mode.
+    is_gone = after is None or after.kind is not before.kind or after.mode != before.mode
+    return Doing(
+        row.path.relative,
+        kind,
+        before.kind.value,
+        before=before.version,
+        after=None if after is None else after.version,
+        entry_after=entry_after,
+        mode=_mode_of(before) if is_gone else None,
+        mode_after=_mode_of(after),
+        # Of a directory there is no content to keep, and the text of a link is always kept.
+        is_kept=row.kept or before.kind.value != "file" or kind in {"mode", "touched"},
+    )
+
+
+def _mode_of(state: EntryState | None) -> int | None:
+    return None if state is None or state.kind.value == "link" else state.mode
