@@ -61,12 +61,12 @@ class Contestants:
         with Workspace.open(self.folder) as workspace:
             path = workspace.resolve_read(self.name)
             with workspace.open_file(path) as file:
-                file.window_with_version(self.at, LINES, SHOWN)
+                file.window(self.at, LINES, SHOWN)
 
     def again(self) -> None:
         path = self.warm.resolve_read(self.name)
         with self.warm.open_file(path) as file:
-            file.window_with_version(self.at, LINES, SHOWN)
+            file.window(self.at, LINES, SHOWN)
 
     def _window(self, workspace: Workspace) -> None:
         with workspace.open_file(workspace.resolve_read(self.name)) as file:

@@ -33,8 +33,13 @@ from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec, 
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.workspace import EntryKind, ReadPath, Workspace, WorkspacePath
-from paddock.workspace.listing import first_entries, list_directory
-from paddock.workspace.paths import DirectoryEntry, Listing
+from paddock.workspace.listing import (
+    DirectoryEntry,
+    EntryFilter,
+    Listing,
+    first_entries,
+    list_directory,
+)
 from paddock.workspace.search.globs import SearchGlob, compile_glob
 from paddock.workspace.search.until import Until
 
@@ -50,7 +55,7 @@ _LIKE_A_SIZE: Final = lazy_pattern(r" (?=[0-9]+ bytes\s*$)")
 _LIKE_AN_ARROW: Final = lazy_pattern(r"(?<= -)>(?= )")
 
 
-class ShownEntries:
+class ShownEntries(EntryFilter):
     """Leaves out what may not be shown, and does not enter `.git`."""
 
     __slots__ = ("_shown",)
@@ -291,7 +296,7 @@ class ListFiles:
         return _output(plan, listing, ports)
 
 
-class _Wanted:
+class _Wanted(EntryFilter):
     """Leaves out what may not be shown, hidden directories and files by another name."""
 
     __slots__ = ("_glob", "_shown")

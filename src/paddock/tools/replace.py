@@ -57,7 +57,7 @@ from paddock.tools.spec import (
 from paddock.values.decisions import Action
 from paddock.workspace import WritePath
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import Receipt, edit_file
+from paddock.workspace.single import SingleReceipt, edit_file
 
 _WITHOUT_CR = (
     "it stands there with other line ends: write newlines without CR, which match any line end"
@@ -348,7 +348,7 @@ class EditFileDev:
         return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
 
 
-def _replace(plan: EditFileDevPlan, ports: Ports) -> tuple[Receipt, int]:
+def _replace(plan: EditFileDevPlan, ports: Ports) -> tuple[SingleReceipt, int]:
     name = plan.path.asked.relative
     # Threat: an agent that may edit a file and not view it would read it in the answer.
     may_view = ports.shown.may_view(plan.path.real.relative)

@@ -154,7 +154,7 @@ class View:
 def _show_file(plan: ViewPlan, file: OpenFile, ports: Ports) -> ToolOutput:
     name = plan.path.asked.relative
     require_text_start(file, name)
-    window = file.window_with_version(plan.offset, plan.limit, window_limits(ports.limits))
+    window = file.window(plan.offset, plan.limit, window_limits(ports.limits))
     if plan.version is not None:
         pinned(plan.version, str(window.version), plan.path.asked)
     require_utf8(window, name)
@@ -321,7 +321,7 @@ class ReadFile:
             ) from None
         with file:
             require_text_start(file, name)
-            window = file.window_with_version(plan.offset, plan.limit, window_limits(ports.limits))
+            window = file.window(plan.offset, plan.limit, window_limits(ports.limits))
             if plan.version is not None:
                 pinned(plan.version, str(window.version), plan.path.asked)
             require_utf8(window, name)

@@ -38,7 +38,7 @@ from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec, absol
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.workspace import Workspace, WritePath, version_of
-from paddock.workspace.single import Expected, Receipt, write_file
+from paddock.workspace.single import Expected, SingleReceipt, write_file
 
 
 def write_whole(
@@ -48,7 +48,7 @@ def write_whole(
     if_version: str | None,
     *,
     create_parents: bool = True,
-) -> Receipt:
+) -> SingleReceipt:
     """Put `content` at `path`, in place of what has the version `if_version`.
 
     Raises: ToolError; then the old content stands. FileChangedError says what changed.
@@ -120,7 +120,7 @@ def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
 
 
 def _output(
-    plan: CreateFilePlan, receipt: Receipt, before: bytes | None, ports: Ports
+    plan: CreateFilePlan, receipt: SingleReceipt, before: bytes | None, ports: Ports
 ) -> ToolOutput:
     name = plan.path.asked.relative
     action = receipt.doing.kind
@@ -142,7 +142,7 @@ def _output(
     return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
 
 
-def _snippet(plan: CreateFilePlan, receipt: Receipt, before: bytes | None) -> str:
+def _snippet(plan: CreateFilePlan, receipt: SingleReceipt, before: bytes | None) -> str:
     if receipt.doing.before is None:
         return snippet_of_head(plan.content)
     # Only a diff against what was really replaced is shown.
@@ -225,7 +225,7 @@ class WriteFileDev:
         return _output_write_file_dev(plan, receipt)
 
 
-def _output_write_file_dev(plan: WriteFileDevPlan, receipt: Receipt) -> ToolOutput:
+def _output_write_file_dev(plan: WriteFileDevPlan, receipt: SingleReceipt) -> ToolOutput:
     action = receipt.doing.kind
     name = show_name(plan.path.asked.relative)
     said = [f"{action} {name} ({receipt.bytes_written} bytes)"]
@@ -358,7 +358,7 @@ def _first_free(workspace: Workspace, name: str, number: int) -> int:
     return number
 
 
-def _write_new(workspace: Workspace, path: str, content: bytes) -> Receipt | None:
+def _write_new(workspace: Workspace, path: str, content: bytes) -> SingleReceipt | None:
     """The receipt of a new file, or None where the name is taken by now."""
     entry = workspace.resolve_entry(path)
     if entry.exists:
@@ -371,7 +371,7 @@ def _write_new(workspace: Workspace, path: str, content: bytes) -> Receipt | Non
         return None
 
 
-def _output_write_output(receipt: Receipt) -> ToolOutput:
+def _output_write_output(receipt: SingleReceipt) -> ToolOutput:
     path = receipt.doing.path
     shown = show_name(path)
     said = [

@@ -10,13 +10,14 @@ directory is given before what it holds; one that is removed, with a removal for
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InternalError, InvalidPathError
 from paddock.text.show import quote
+from paddock.workspace.failures import too_deep
 from paddock.workspace.paths import WorkspacePath
 from paddock.workspace.states import ChangedPath, Seen
 
@@ -171,7 +172,6 @@ class SwapPlan(Struct, frozen=True):
     """What stands at `path` gives way to what is to stand there; either may be nothing."""
 
     path: WorkspacePath
-    phase: int
     removed: RemovedBranch | None
     created: CreatedBranch | None
 
@@ -188,79 +188,77 @@ class ChangePlan(Struct, frozen=True):
         return tuple(dict.fromkeys(acts))
 
 
-class _Sorted(Struct):
-    created: dict[WorkspacePath, Creation]
-    removed: dict[WorkspacePath, Removal]
-    metadata: dict[WorkspacePath, SetMetadata]
-    phase: dict[WorkspacePath, int]
-
-
 def plan_changes(phases: Phases) -> ChangePlan:
-    found = _Sorted({}, {}, {}, {})
-    for phase, changes in enumerate(phases):
-        for change in changes:
-            _sort(found, change, phase)
-    _check(found)
-    created = {branch.path: branch for branch in _forest(found.created)}
-    removed = {branch.path: branch for branch in _forest(found.removed)}
-    swaps = [_swap(path, found, created, removed) for path in created.keys() | removed.keys()]
-    swaps.sort(key=lambda swap: (swap.phase, _order(swap.path)))
-    metadata = sorted(found.metadata.values(), key=lambda change: _order(change.path), reverse=True)
-    return ChangePlan(tuple(swaps), tuple(metadata))
+    """Raises: InternalError: they contradict each other; InvalidPathError: the root, too many."""
+    created: dict[WorkspacePath, Creation] = {}
+    removed: dict[WorkspacePath, Removal] = {}
+    metadata: dict[WorkspacePath, SetMetadata] = {}
+    phase_of: dict[WorkspacePath, int] = {}
+    for phase, change in ((phase, change) for phase, some in enumerate(phases) for change in some):
+        path = change.path
+        _require_place(path)
+        if isinstance(change, SetMetadata):
+            taken = metadata.setdefault(path, change)
+        elif isinstance(change, RemoveFile | RemoveDirectory):
+            taken = removed.setdefault(path, change)
+        else:
+            taken = created.setdefault(path, change)
+        if taken is not change:
+            raise _contradiction(path, "is given twice")
+        phase_of[path] = max(phase, phase_of.get(path, 0))
+    if len(phase_of) > limits.change_set_paths_max:
+        raise InvalidPathError(
+            f"the set has more than {limits.change_set_paths_max} paths", hint="change less at once"
+        )
+    _check(created, removed, metadata)
+    new, old = _forest(created), _forest(removed)
+    swaps = [SwapPlan(path, old.get(path), new.get(path)) for path in new.keys() | old.keys()]
+
+    def turn(swap: SwapPlan) -> tuple[int, bytes]:
+        # A tree changes in one step, so it waits for the last phase of anything in it.
+        trees = [tree for tree in (swap.created, swap.removed) if tree is not None]
+        names = (name for tree in trees for name in paths_of(tree))
+        return max(phase_of[name] for name in names), _order(swap.path)
+
+    in_place = sorted(metadata.values(), key=lambda change: _order(change.path), reverse=True)
+    return ChangePlan(tuple(sorted(swaps, key=turn)), tuple(in_place))
 
 
-def _sort(found: _Sorted, change: StagedChange, phase: int) -> None:
-    path = change.path
+def _require_place(path: WorkspacePath) -> None:
     if path.is_root:
         raise InvalidPathError(
             "the workspace root itself is not changed", hint="change what is in it"
         )
     if len(path.parts) > limits.path_depth_max:
-        raise InvalidPathError(
-            f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories",
-            hint="use a path with fewer directories",
-        )
-    if isinstance(change, SetMetadata):
-        taken = path in found.metadata
-        found.metadata[path] = change
-    elif isinstance(change, RemoveFile | RemoveDirectory):
-        taken = path in found.removed
-        found.removed[path] = change
-    else:
-        taken = path in found.created
-        found.created[path] = change
-    if taken:
-        raise _contradiction(path, "is given twice")
-    found.phase[path] = max(phase, found.phase.get(path, 0))
-    if len(found.phase) > limits.change_set_paths_max:
-        raise InvalidPathError(
-            f"the set has more than {limits.change_set_paths_max} paths", hint="change less at once"
-        )
+        raise too_deep(path)
 
 
-def _check(found: _Sorted) -> None:
-    for path, change in found.created.items():
-        if path in found.removed and not isinstance(change.old, Absent):
+def _check(
+    created: Mapping[WorkspacePath, Creation],
+    removed: Mapping[WorkspacePath, Removal],
+    metadata: Mapping[WorkspacePath, SetMetadata],
+) -> None:
+    for path, change in created.items():
+        if path in removed and not isinstance(change.old, Absent):
             raise _contradiction(path, "is removed first, and still expected")
         for above in _above(path):
-            if above in found.created:
-                if not isinstance(found.created[above], MakeDirectory):
+            if above in created:
+                if not isinstance(created[above], MakeDirectory):
                     raise _contradiction(path, "lies below a file or a link that is created")
-            elif above in found.removed:
+            elif above in removed:
                 raise _contradiction(path, "lies below something that is removed")
-        if path.parent not in found.created and any(up in found.created for up in _above(path)):
+        if path.parent not in created and any(above in created for above in _above(path)):
             raise _contradiction(path, "lies in a directory that nothing creates")
-    for path in found.removed:
-        gone = [above for above in _above(path) if above in found.removed]
-        if any(not isinstance(found.removed[above], RemoveDirectory) for above in gone):
+    for path in removed:
+        gone = [above for above in _above(path) if above in removed]
+        if any(not isinstance(removed[above], RemoveDirectory) for above in gone):
             raise _contradiction(path, "lies below a file that is removed")
         if gone and path.parent not in gone:
             raise _contradiction(path, "lies in a directory that nothing removes")
-        if any(above in found.created and above not in gone for above in _above(path)):
+        if any(above in created and above not in gone for above in _above(path)):
             raise _contradiction(path, "is removed from a directory that is new")
-    for path in found.metadata:
-        touched = (path, *_above(path))
-        if any(name in found.created or name in found.removed for name in touched):
+    for path in metadata:
+        if any(name in created or name in removed for name in (path, *_above(path))):
             raise _contradiction(path, "is created or removed, and changed in place")
 
 
@@ -275,30 +273,20 @@ def _contradiction(path: WorkspacePath, why: str) -> InternalError:
     return InternalError(f"set of changes: {quote(path.relative)} {why}")
 
 
-def _forest(changes: Mapping[WorkspacePath, _Change]) -> list[Branch[_Change]]:
+def _forest(
+    changes: Mapping[WorkspacePath, _Change],
+) -> dict[WorkspacePath, Branch[_Change]]:
     """The changes as trees: each below the one of its directory, where that is given too."""
     below: dict[WorkspacePath, list[Branch[_Change]]] = {}
-    roots: list[Branch[_Change]] = []
+    trees: dict[WorkspacePath, Branch[_Change]] = {}
     # Deepest first: what a directory holds is complete when its turn comes.
     for path in sorted(changes, key=lambda path: (-len(path.parts), _order(path))):
         branch = Branch(changes[path], tuple(below.pop(path, ())))
         if path.parent in changes:
             below.setdefault(path.parent, []).append(branch)
         else:
-            roots.append(branch)
-    return roots
-
-
-def _swap(
-    path: WorkspacePath,
-    found: _Sorted,
-    created: Mapping[WorkspacePath, CreatedBranch],
-    removed: Mapping[WorkspacePath, RemovedBranch],
-) -> SwapPlan:
-    new, old = created.get(path), removed.get(path)
-    # A tree changes in one step, so it waits for the last phase of anything in it.
-    phase = max(found.phase[name] for tree in (new, old) if tree for name in paths_of(tree))
-    return SwapPlan(path, phase, old, new)
+            trees[path] = branch
+    return trees
 
 
 def paths_of(branch: CreatedBranch | RemovedBranch) -> Iterable[WorkspacePath]:
@@ -307,8 +295,5 @@ def paths_of(branch: CreatedBranch | RemovedBranch) -> Iterable[WorkspacePath]:
         yield from paths_of(child)
 
 
-_SURROGATES: Final = "surrogateescape"
-
-
 def _order(path: WorkspacePath) -> bytes:
-    return path.relative.encode("utf-8", _SURROGATES)
+    return path.relative.encode("utf-8", "surrogateescape")

@@ -19,20 +19,18 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from enum import Enum
 from typing import Final
 
 from msgspec import Struct
 
 from paddock import limits
-from paddock.errors import InvalidPathError
 from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.journal import EntryMark, MarkKind, Metadata, MetadataStep, Step, SwapStep
 from paddock.storage.locks import unlock
-from paddock.text.show import quote
-from paddock.workspace.failures import changed
+from paddock.workspace.failures import changed, too_deep
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.paths import WorkspacePath, child_of, set_name
 from paddock.workspace.places import lock_directory
@@ -73,14 +71,14 @@ class BoundSwap(Struct, frozen=True):
         old, new = self.step.old, self.step.new
         here, draft = self._at(self.name), self._at(self.draft)
         if new is None:
-            is_away = draft is not None and not draft.is_same_entry(here)
-            return StepState.DONE if is_away else StepState.PENDING
-        if draft is not None and draft.inode == new.inode and not draft.is_same_entry(here):
-            return StepState.PENDING
-        if old is None:
-            return StepState.DONE
-        is_displaced = draft is not None or self._at(self.aside) is not None
-        return StepState.DONE if is_displaced else StepState.LOST
+            is_done = draft is not None and not draft.is_same_entry(here)
+        elif draft is not None and draft.inode == new.inode and not draft.is_same_entry(here):
+            is_done = False
+        elif old is not None and draft is None and self._at(self.aside) is None:
+            return StepState.LOST
+        else:
+            is_done = True
+        return StepState.DONE if is_done else StepState.PENDING
 
     def was_right(self) -> bool:
         old, displaced = self.step.old, self._displaced()
@@ -95,9 +93,10 @@ class BoundSwap(Struct, frozen=True):
             # Threat: the name, or the temporary, was swapped for something else since it was
             # read. This look spares a needless exchange; the one below is what decides. But
             # that a file was rewritten under its old modification time is seen here alone.
-            self._require(self.name, old, self.sight)
-            if new is not None:
-                self._require(self.draft, new)
+            if not self._fits(self.name, old, self.sight) or (
+                new is not None and not self._fits(self.draft, new)
+            ):
+                raise changed(self.path)
             if not self._change_places(old, new):
                 return
         if old is not None:
@@ -133,13 +132,15 @@ class BoundSwap(Struct, frozen=True):
             return displaced is None or self._moved_back(displaced)
         if not self._fits(self.name, new):
             # It never was done, or theirs is newer, or they removed ours.
-            return self._is_as_before()
+            return self._fits(self.name, self.step.old)
         if displaced == self.draft:
             return self._exchanged_back(new)
         return self._taken_away(new) and (displaced is None or self._moved_back(displaced))
 
-    def clean_done(self) -> bool:
-        """Done, and ended: remove what was displaced. False: something strange stays there."""
+    def clean(self, *, is_undone: bool) -> bool:
+        """Remove what was displaced, or was built. False: something strange stays there."""
+        if is_undone:
+            return self._clean(self._is_ours)
         # By the inode: whoever had the old file open may have written to it since.
         known = {mark.inode for mark in self._marks()}
         displaced, old = self._displaced(), self.step.old
@@ -164,15 +165,11 @@ class BoundSwap(Struct, frozen=True):
             return False
         # From here on it may be half removed, and fit no more: its name says so.
         self._move(displaced, self.going)
-        is_gone = remove_held(self.disk, self.dir_fd, self.going, held)
+        is_gone = remove_any(self.disk, self.dir_fd, self.going, held.names)
         if not is_gone:
             # Under its first name it fits no more, and stays.
             self._move(self.going, displaced)
         return is_gone
-
-    def clean_undone(self) -> bool:
-        """Undone, and ended: remove what was built. False: something strange stays there."""
-        return self._clean(self._is_ours)
 
     def _is_ours(self, name: str, status: FileStatus) -> bool:
         new = self.step.new
@@ -199,16 +196,18 @@ class BoundSwap(Struct, frozen=True):
     def _at(self, name: str) -> FileStatus | None:
         return status_at(self.dir_fd, name)
 
-    def _fits(self, name: str, mark: EntryMark) -> bool:
-        return fits(self.dir_fd, name, mark, self.path)
-
-    def _require(self, name: str, mark: EntryMark | None, sight: str = "") -> None:
-        if mark is None:
-            is_right = self._at(name) is None
-        else:
-            is_right = fits(self.dir_fd, name, mark, self.path, sight)
-        if not is_right:
-            raise changed(self.path)
+    def _fits(self, name: str, mark: EntryMark | None, sight: str = "") -> bool:
+        """Whether what stands under `name` is what was marked, unchanged; `sight`: `sight_of`."""
+        status = self._at(name)
+        if status is None or mark is None:
+            return status is None and mark is None
+        if not status.is_directory:
+            is_known = status.is_regular or status.is_link
+            return is_known and mark_of(status) == mark and sight in ("", sight_of(status))
+        if mark.kind is not MarkKind.DIRECTORY or status.inode != mark.inode:
+            return False
+        held = held_in(self.dir_fd, name, self.path)
+        return held.digest() == mark.held and sight in ("", held.sight())
 
     def _displaced(self) -> str | None:
         draft, new = self._at(self.draft), self.step.new
@@ -216,13 +215,9 @@ class BoundSwap(Struct, frozen=True):
             return self.draft
         return self.aside if self._at(self.aside) is not None else None
 
-    def _is_as_before(self) -> bool:
-        old = self.step.old
-        return self._at(self.name) is None if old is None else self._fits(self.name, old)
-
     def _is_half_way(self) -> bool:
         old, new = self.step.old, self.step.new
-        if old is None or new is None or self._at(self.name) is not None:
+        if not self.aside or old is None or new is None or self._at(self.name) is not None:
             return False
         draft = self._at(self.draft)
         is_aside = self._at(self.aside) is not None
@@ -288,10 +283,10 @@ class BoundMetadata(Struct, frozen=True):
         status = status_at(self.dir_fd, self.path.name)
         if status is None or status.inode != self.step.inode:
             return StepState.DONE  # another entry: there is nothing left to change
-        return StepState.DONE if _is_set(status, self.step.new) else StepState.PENDING
-
-    def was_right(self) -> bool:
-        return True
+        new = self.step.new
+        is_set = status.mode & _ALL_BITS == new.mode
+        is_set = is_set and new.modified_ns in (None, status.modified_ns)
+        return StepState.DONE if is_set else StepState.PENDING
 
     def do(self) -> None:
         if not self._set(self.step.old, self.step.new):
@@ -300,10 +295,11 @@ class BoundMetadata(Struct, frozen=True):
     def undo(self) -> bool:
         return self._set(self.step.new, self.step.old)
 
-    def clean_done(self) -> bool:
+    def was_right(self) -> bool:
         return True
 
-    def clean_undone(self) -> bool:
+    def clean(self, *, is_undone: bool) -> bool:
+        del is_undone
         return True
 
     def _set(self, before: Metadata, after: Metadata) -> bool:
@@ -328,11 +324,6 @@ class BoundMetadata(Struct, frozen=True):
         finally:
             os.close(fd)
         return True
-
-
-def _is_set(status: FileStatus, wanted: Metadata) -> bool:
-    has_time = wanted.modified_ns in (None, status.modified_ns)
-    return has_time and status.mode & _ALL_BITS == wanted.mode
 
 
 BoundStep = BoundSwap | BoundMetadata
@@ -408,19 +399,6 @@ def sight_of(status: FileStatus) -> str:
     return "" if status.links > 1 else str(status.changed_ns)
 
 
-def fits(dir_fd: int, name: str, mark: EntryMark, path: WorkspacePath, sight: str = "") -> bool:
-    """Whether what stands under `name` is what was marked, unchanged; `sight`: see `sight_of`."""
-    status = status_at(dir_fd, name)
-    if status is None or not (status.is_regular or status.is_directory or status.is_link):
-        return False
-    if not status.is_directory or mark.kind is not MarkKind.DIRECTORY:
-        return mark_of(status) == mark and sight in ("", sight_of(status))
-    if status.inode != mark.inode:
-        return False
-    held = held_in(dir_fd, name, path)
-    return held.digest() == mark.held and sight in ("", held.sight())
-
-
 def held_in(dir_fd: int, name: str, path: WorkspacePath) -> HeldTree:
     """All that a directory holds.
 
@@ -447,10 +425,7 @@ def _walk(dir_fd: int, name: str, path: WorkspacePath, below: int, held: HeldTre
 @contextlib.contextmanager
 def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int, list[str]]]:
     if len(path.parts) > limits.path_depth_max:
-        raise InvalidPathError(
-            f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories",
-            hint="use a path with fewer directories",
-        )
+        raise too_deep(path)
     fd = os.open(name, _OPEN, dir_fd=dir_fd)
     try:
         lock_directory(fd, path, _LOCK_WAIT_S)
@@ -463,49 +438,34 @@ def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int,
         unlock(fd)
 
 
-def remove_any(disk: Disk, dir_fd: int, name: str) -> None:
-    """Remove what stands under a temporary name, whatever it is and holds; nothing is fine."""
+def remove_any(
+    disk: Disk, dir_fd: int, name: str, only: Collection[str] | None = None, above: str = ""
+) -> bool:
+    """Remove what stands under a temporary name, if anything; whether nothing is left of it.
+
+    Threat: what somebody makes in a directory after it was looked at stands nowhere else. Then
+    `only` are the names, from `above` on, of what it was seen to hold.
+    """
     status = status_at(dir_fd, name)
     if status is None:
-        return
+        return True
     if not status.is_directory:
         _insisting(dir_fd, lambda: disk.unlink(dir_fd, name))
-        return
+        return True
+    is_empty = True
     with held_open(_open_to_empty(disk, dir_fd, name)) as fd:
         for child in os.listdir(fd):
-            remove_any(disk, fd, child)
-    _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
-
-
-def remove_held(disk: Disk, dir_fd: int, name: str, held: HeldTree) -> bool:
-    """Remove a directory and what it was seen to hold; whether nothing else was in it.
-
-    Threat: what somebody makes in there after it was looked at stands nowhere else.
-    """
-    return _remove_named(disk, dir_fd, name, held.names, "")
-
-
-def _remove_named(disk: Disk, dir_fd: int, name: str, names: set[str], above: str) -> bool:
-    fd = _open_to_empty(disk, dir_fd, name)
-    is_empty = True
-    try:
-        for child in os.listdir(fd):
-            relative = f"{above}{child}"
-            status = status_at(fd, child)
-            if relative not in names or status is None:
-                is_empty = is_empty and status is None
-            elif status.is_directory:
-                is_empty = _remove_named(disk, fd, child, names, f"{relative}/") and is_empty
+            relative = above + child
+            if only is None or relative in only:
+                is_empty = remove_any(disk, fd, child, only, f"{relative}/") and is_empty
             else:
-                remove_any(disk, fd, child)
-    finally:
-        os.close(fd)
+                is_empty = is_empty and status_at(fd, child) is None
     if not is_empty:
         return False
     try:
         _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
     except OSError as failure:
-        if failure.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+        if only is None or failure.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         return False  # it came after the listing
     return True

@@ -105,6 +105,13 @@ def changed(path: WorkspacePath) -> FileChangedError:
     )
 
 
+def too_deep(path: WorkspacePath) -> InvalidPathError:
+    return InvalidPathError(
+        f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories",
+        hint="use a path with fewer directories",
+    )
+
+
 def conflict(paths: list[WorkspacePath]) -> FileChangedError:
     unique = sorted(set(paths), key=lambda path: path.relative)
     if len(unique) == 1:

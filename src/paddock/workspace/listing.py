@@ -24,12 +24,7 @@ from paddock.workspace.failures import converting
 from paddock.workspace.metadata import status_at
 from paddock.workspace.paths import (
     AskedPath,
-    DirectoryEntry,
-    EntryFilter,
     EntryKind,
-    EveryEntry,
-    Listing,
-    Page,
     ReadPath,
     WorkspacePath,
     child_of,
@@ -40,7 +35,62 @@ from paddock.workspace.workspace import Workspace
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
 _HIDDEN_LIKELY: Final = 16
-_EVERY_ENTRY: Final = EveryEntry()
+
+
+class DirectoryEntry(Struct, frozen=True):
+    """One entry. `size_bytes` is 0 for all but files.
+
+    `target` and `target_kind` (FILE, DIRECTORY or SPECIAL) are set for a LINK
+    that leads to something inside; a DANGLING_LINK has the target only. A
+    LINK_OUT has neither: where it leads is nothing that an agent sees.
+    """
+
+    path: WorkspacePath
+    kind: EntryKind
+    size_bytes: int = 0
+    target: WorkspacePath | None = None
+    target_kind: EntryKind | None = None
+
+    @property
+    def is_directory(self) -> bool:
+        return self.kind is EntryKind.DIRECTORY
+
+
+class Listing(Struct, frozen=True):
+    """Entries in byte order of their paths, cut at a limit; `total` counts all of them."""
+
+    entries: tuple[DirectoryEntry, ...]
+    total: int
+    unreadable: tuple[WorkspacePath, ...] = ()
+    """Directories that could not be opened; they are listed, what they hold is not."""
+
+    @property
+    def missing(self) -> int:
+        return self.total - len(self.entries)
+
+
+class Page(Struct, frozen=True):
+    """The first entries of one directory, and whether there are more."""
+
+    entries: tuple[DirectoryEntry, ...]
+    has_more: bool
+
+
+class EntryFilter:
+    """Which entries a listing is about; this one, about all. What is not shown is not counted."""
+
+    __slots__ = ()
+
+    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
+        del path, is_directory
+        return True
+
+    def enters(self, path: WorkspacePath) -> bool:
+        del path
+        return True
+
+
+_EVERY_ENTRY: Final = EntryFilter()
 
 
 def is_directory(workspace: Workspace, path: WorkspacePath) -> bool:

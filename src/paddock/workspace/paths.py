@@ -1,7 +1,7 @@
 """The names of things inside one workspace: canonical, and judged by policy as they stand."""
 
 from enum import Enum
-from typing import Final, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from msgspec import Struct
 
@@ -248,67 +248,6 @@ class EntryKind(Enum):
 
 ChangeableKind: TypeAlias = Literal[EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.LINK]
 """The kinds that a tool or a command can change."""
-
-
-class DirectoryEntry(Struct, frozen=True):
-    """One entry. `size_bytes` is 0 for all but files.
-
-    `target` and `target_kind` (FILE, DIRECTORY or SPECIAL) are set for a LINK
-    that leads to something inside; a DANGLING_LINK has the target only. A
-    LINK_OUT has neither: where it leads is nothing that an agent sees.
-    """
-
-    path: WorkspacePath
-    kind: EntryKind
-    size_bytes: int = 0
-    target: WorkspacePath | None = None
-    target_kind: EntryKind | None = None
-
-    @property
-    def is_directory(self) -> bool:
-        return self.kind is EntryKind.DIRECTORY
-
-
-class Listing(Struct, frozen=True):
-    """Entries in byte order of their paths, cut at a limit; `total` counts all of them."""
-
-    entries: tuple[DirectoryEntry, ...]
-    total: int
-    unreadable: tuple[WorkspacePath, ...] = ()
-    """Directories that could not be opened; they are listed, what they hold is not."""
-
-    @property
-    def missing(self) -> int:
-        return self.total - len(self.entries)
-
-
-class Page(Struct, frozen=True):
-    """The first entries of one directory, and whether there are more."""
-
-    entries: tuple[DirectoryEntry, ...]
-    has_more: bool
-
-
-class EntryFilter(Protocol):
-    """Which entries a listing is about. What is not shown is not counted."""
-
-    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool: ...
-
-    def enters(self, path: WorkspacePath) -> bool: ...
-
-
-class EveryEntry:
-    """Shows everything and enters every directory."""
-
-    __slots__ = ()
-
-    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
-        del path, is_directory
-        return True
-
-    def enters(self, path: WorkspacePath) -> bool:
-        del path
-        return True
 
 
 class EntryVersion(NamedTuple):

@@ -8,13 +8,14 @@ import fcntl
 import os
 import resource
 from collections.abc import Generator, Iterable
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import FileChangedError, PaddockError, PathError, StorageFullError
+from paddock.storage.atomic import held_open
 from paddock.storage.disk import Disk
 from paddock.storage.locks import Identity, identity_of, unlock, wait_for_lock
 from paddock.text.show import quote
@@ -138,12 +139,10 @@ class LockedDirectories:
     def _still_there(self, path: WorkspacePath, identity: Identity) -> bool:
         try:
             fd = self._resolution.open(self._root_fd, path.relative, PASS_DIRECTORY)
+            with held_open(fd):
+                return identity_of(fd) == identity
         except OSError:
             return False  # opened again, and then it says what is wrong
-        try:
-            return identity_of(fd) == identity
-        finally:
-            os.close(fd)
 
     def release(self) -> None:
         while self._fds:
@@ -186,41 +185,31 @@ def _is_swept(name: str) -> bool:
     return is_temporary_name(name) and not name.lower().endswith(OF_SET)
 
 
-class TemporaryName:
+@contextmanager
+def temporary_name(workspace: Workspace, directory: WorkspacePath, dir_fd: int) -> Generator[str]:
     """A name in a locked directory, recorded for as long as anything may stand there.
 
     Whatever stands there at the end is removed.
     """
-
-    __slots__ = ("_dir_fd", "_directory", "_record", "_token", "_workspace")
-
-    def __init__(self, workspace: Workspace, directory: WorkspacePath, dir_fd: int) -> None:
-        self._workspace = workspace
-        self._directory = directory
-        self._dir_fd = dir_fd
-        # Threat: a name that can be guessed is a file that can be planted. 128 random bits.
-        self._token = os.urandom(16).hex()
-        self._record: str | None = None
-
-    def __enter__(self) -> str:
-        if not self._directory.is_root:
-            disk, root_fd = self._workspace.disk, self._workspace.root_fd
-            record = TEMPORARY_PREFIX + self._token + _RECORD
-            try:
-                disk.make_link(root_fd, record, self._directory.relative)
-                self._record = record
-            except OSError as failure:
-                if failure.errno not in _UNWRITABLE:
-                    _removed(disk, root_fd, record)
-                    raise
-        return TEMPORARY_PREFIX + self._token + _NAMED
-
-    def __exit__(self, *_: object) -> None:
+    disk, root_fd = workspace.disk, workspace.root_fd
+    # Threat: a name that can be guessed is a file that can be planted. 128 random bits.
+    token = TEMPORARY_PREFIX + os.urandom(16).hex()
+    name, record, is_recorded = token + _NAMED, token + _RECORD, False
+    if not directory.is_root:
+        try:
+            disk.make_link(root_fd, record, directory.relative)
+            is_recorded = True
+        except OSError as failure:
+            if failure.errno not in _UNWRITABLE:
+                _removed(disk, root_fd, record)
+                raise
+    try:
+        yield name
+    finally:
         # Before the lock is given up. If the name cannot be removed the record stays, and
         # the next open tries again; the write itself is over and keeps its outcome.
-        name = TEMPORARY_PREFIX + self._token + _NAMED
-        if _removed(self._workspace.disk, self._dir_fd, name) and self._record:
-            _removed(self._workspace.disk, self._workspace.root_fd, self._record)
+        if _removed(disk, dir_fd, name) and is_recorded:
+            _removed(disk, root_fd, record)
 
 
 def _removed(disk: Disk, dir_fd: int, name: str) -> bool:
@@ -285,8 +274,8 @@ class LockedPlace(Struct, frozen=True):
     def status(self) -> FileStatus | None:
         return status_at(self.dir_fd, self.name)
 
-    def temporary(self) -> TemporaryName:
-        return TemporaryName(self.workspace, self.path.parent, self.dir_fd)
+    def temporary(self) -> AbstractContextManager[str]:
+        return temporary_name(self.workspace, self.path.parent, self.dir_fd)
 
 
 class Draft(Struct, frozen=True):
@@ -320,11 +309,11 @@ class Draft(Struct, frozen=True):
 @contextmanager
 def open_draft(place: LockedPlace, mode: int) -> Generator[Draft]:
     """Leaving the context without placing it leaves nothing."""
-    disk, name = place.workspace.disk, None
-    with ExitStack() as held:
-        fd = disk.open_unnamed(place.dir_fd, mode)
-        if fd is None:
-            name = held.enter_context(place.temporary())
-            fd = disk.create(place.dir_fd, name, mode)
-        held.callback(os.close, fd)
+    disk = place.workspace.disk
+    fd = disk.open_unnamed(place.dir_fd, mode)
+    if fd is not None:
+        with held_open(fd):
+            yield Draft(place, fd, None)
+        return
+    with place.temporary() as name, held_open(disk.create(place.dir_fd, name, mode)) as fd:
         yield Draft(place, fd, name)

@@ -13,11 +13,10 @@ import os
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final, Self, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
@@ -61,8 +60,8 @@ class Window(Struct, frozen=True):
     size_bytes: int
     cut_by_bytes: bool
     """Fewer lines than asked for, because bytes_max was reached."""
-    version: str | None = None
-    """`sha256:…` of the whole content; None where nobody asked for it."""
+    version: str
+    """`sha256:…` of the whole content."""
     changed_while_reading: bool = False
 
     @property
@@ -115,65 +114,49 @@ def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
     return LineIndex(offset, tuple(before), ends + (piece[-1:] not in {b"", _LF}))
 
 
-def read_window(
+def read_lines(
     fd: int, index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
-) -> Window:
-    """`line_count` lines from `first_line` (1-based) of the open file that `index` is of.
-
-    A line over `line_bytes_max` is cut between characters; over `bytes_max`, whole lines are
-    left out (the first one is cut instead). A first line behind the end gives no lines.
-    """
-    if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
-        raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
+) -> tuple[tuple[WindowLine, ...], bool]:
+    """Lines of the open file that `index` is of, and whether bytes_max cut them short."""
     start = index.offset_of(fd, first_line)
+    if start is None:
+        return (), False
+    reader = _lines_from(fd, start, index.size_bytes, shown.line_bytes_max)
     lines: list[WindowLine] = []
-    cut_by_bytes = False
-    if start is not None:
-        reader = _LineReader(fd, start, index.size_bytes, shown.line_bytes_max)
-        lines, cut_by_bytes = _collect(reader, first_line, line_count, shown.bytes_max)
-    return Window(tuple(lines), first_line, index.lines_total, index.size_bytes, cut_by_bytes)
+    room, behind = shown.bytes_max, first_line + line_count
+    for number, (content, length) in zip(range(first_line, behind), reader, strict=False):
+        if len(content) > room:
+            if lines:
+                return tuple(lines), True
+            content = whole_characters(content[:room])
+        lines.append(WindowLine(number, content, length))
+        room -= len(content) + 1  # its LF
+        if room <= 0 and number + 1 < behind:
+            return tuple(lines), next(reader, None) is not None
+    return tuple(lines), False
 
 
-class _LineReader:
-    """Lines from an offset on, one by one, each kept up to a limit and measured whole."""
-
-    __slots__ = ("_chunk", "_end", "_fd", "_keep", "_offset", "_position")
-
-    def __init__(self, fd: int, offset: int, end: int, keep_bytes: int) -> None:
-        self._fd = fd
-        self._offset = offset
-        self._end = end
-        self._keep = keep_bytes
-        self._chunk = b""
-        self._position = 0
-
-    def next_line(self) -> tuple[bytes, int] | None:
-        """The beginning of the next line and its whole length; None behind the last."""
-        kept = b""
-        length = 0
-        while self._fill():
-            stop = self._chunk.find(_LF, self._position)
-            piece_end = stop if stop >= 0 else len(self._chunk)
-            room = self._keep - len(kept)
-            kept += self._chunk[self._position : min(piece_end, self._position + room)]
-            length += piece_end - self._position
-            self._position = piece_end + 1
+def _lines_from(fd: int, offset: int, end: int, keep_bytes: int) -> Generator[tuple[bytes, int]]:
+    """The beginning of each line and its whole length."""
+    kept, length = b"", 0
+    while chunk := os.pread(fd, max(0, min(_CHUNK_BYTES_WINDOW, end - offset)), offset):
+        offset += len(chunk)
+        position = 0
+        while position < len(chunk):
+            stop = chunk.find(_LF, position)
+            piece_end = stop if stop >= 0 else len(chunk)
+            kept += chunk[position : min(piece_end, position + keep_bytes - len(kept))]
+            length += piece_end - position
+            position = piece_end + 1
             if stop >= 0:
-                return _cut(kept, length), length
-        return (_cut(kept, length), length) if length else None
-
-    def _fill(self) -> bool:
-        if self._position < len(self._chunk):
-            return True
-        want = min(_CHUNK_BYTES_WINDOW, self._end - self._offset)
-        self._chunk = os.pread(self._fd, want, self._offset) if want > 0 else b""
-        self._offset += len(self._chunk)
-        self._position = 0
-        return bool(self._chunk)
+                yield _cut(kept, length)
+                kept, length = b"", 0
+    if length:
+        yield _cut(kept, length)
 
 
-def _cut(kept: bytes, length: int) -> bytes:
-    return whole_characters(kept) if len(kept) < length else kept
+def _cut(kept: bytes, length: int) -> tuple[bytes, int]:
+    return whole_characters(kept) if len(kept) < length else kept, length
 
 
 def whole_characters(content: bytes) -> bytes:
@@ -183,27 +166,6 @@ def whole_characters(content: bytes) -> bytes:
             needed = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
             return content[:-back] if needed > back else content
     return content
-
-
-def _collect(
-    reader: _LineReader, first_line: int, line_count: int, bytes_max: int
-) -> tuple[list[WindowLine], bool]:
-    lines: list[WindowLine] = []
-    room = bytes_max
-    for number in range(first_line, first_line + line_count):
-        found = reader.next_line()
-        if found is None:
-            break
-        content, length = found
-        if len(content) > room:
-            if lines:
-                return lines, True
-            content = whole_characters(content[:room])
-        lines.append(WindowLine(number, content, length))
-        room -= len(content) + 1  # its LF
-        if room <= 0 and number + 1 < first_line + line_count:
-            return lines, reader.next_line() is not None
-    return lines, False
 
 
 # Reading on in a large file would otherwise hash and count all of it for each window. A
@@ -354,25 +316,26 @@ class OpenFile:
             self._keep(KnownFile(version, None))
         return version
 
-    def window_with_version(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        return replace(self.window(first_line, line_count, shown), version=self.version())
-
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        """`line_count` lines from `first_line` (1-based); see `read_window`."""
-        index = self._known.find(self.status).lines
-        if index is None:
-            require_versionable(self.path, self.status)
-            with converting(self.path, "read"):
-                index = build_line_index(chunks_of(self._fd, self.size_bytes))
-            self._keep(KnownFile(None, index))
-        return self._window(index, first_line, line_count, shown)
+        """`line_count` lines from `first_line` (1-based), and the version of the whole content.
 
-    def _window(
-        self, index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
-    ) -> Window:
+        A line over `line_bytes_max` is cut between characters; over `bytes_max`, whole lines are
+        left out (the first one is cut instead). A first line behind the end gives no lines.
+        """
+        if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
+            raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
+        index = self._known.find(self.status).lines
         with converting(self.path, "read"):
-            window = read_window(self._fd, index, first_line, line_count, shown)
-            return replace(window, changed_while_reading=self._has_changed())
+            if index is None:
+                require_versionable(self.path, self.status)
+                index = build_line_index(chunks_of(self._fd, self.size_bytes))
+                self._keep(KnownFile(None, index))
+            lines, cut_by_bytes = read_lines(self._fd, index, first_line, line_count, shown)
+            version, total = self.version(), index.lines_total
+            has_changed = self._has_changed()
+        return Window(
+            lines, first_line, total, index.size_bytes, cut_by_bytes, version, has_changed
+        )
 
     def _keep(self, found: KnownFile) -> None:
         if not self._has_changed():

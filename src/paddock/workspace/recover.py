@@ -20,7 +20,6 @@ from enum import Enum
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from paddock.errors import FileChangedError, PaddockError, PathError
 from paddock.storage.disk import Disk, sync_file_systems
@@ -34,7 +33,7 @@ from paddock.workspace.paths import (
     unchecked_path,
 )
 from paddock.workspace.places import LockedDirectories
-from paddock.workspace.resolve import PASS_DIRECTORY, BesideResolution, HeldBeside, Resolution
+from paddock.workspace.resolve import PASS_DIRECTORY, Beside, BesideResolution, Resolution
 
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _WAIT_S: Final = 2.0
@@ -96,8 +95,11 @@ def _in_root(entry: JournalEntry, intent: Intent, disk: Disk, resolution: Resolu
             return Recovered(entry.name, intent.root, RecoveredSet.WAITING, intent.label, why=why)
         if intent.beside is not None:
             second = intent.beside
-            opened = HeldBeside(second.name, second.root, second.root_inode)
-            beside = held.enter_context(opened).beside
+            fd = os.open(second.root, PASS_DIRECTORY | os.O_NOFOLLOW)
+            held.callback(os.close, fd)
+            if os.fstat(fd).st_ino != second.root_inode:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), second.root)
+            beside = Beside(second.name, second.root, fd)
             resolution = BesideResolution(resolution, root_fd, beside)
         there, gone = _standing(root_fd, resolution, intent)
         locked = LockedDirectories(root_fd, resolution, *there, wait_s=_WAIT_S)
@@ -136,40 +138,29 @@ class _Recovery(Struct, frozen=True):
     gone: list[WorkspacePath]
 
     def run(self) -> Recovered:
-        steps = self.entry.records.steps
+        entry, intent, steps = self.entry, self.intent, self.entry.records.steps
         if steps is None:
             self._remove_temporaries()
-            self.entry.forget()
-            return self._report(RecoveredSet.NEVER_BEGUN)
-        bound = self._bind(steps)
-        settled, changed_since = self._decide(bound)
-        if settled is not RecoveredSet.ENDED:
+            entry.forget()
+            return Recovered(entry.name, intent.root, RecoveredSet.NEVER_BEGUN, intent.label)
+        bound, changed_since = self._bind(steps), list(self.gone)
+        settled, why = RecoveredSet.ENDED, ""
+        if not entry.records.is_ended:
+            if not entry.records.is_undone and completed(bound):
+                settled = RecoveredSet.COMPLETED
+            else:
+                if not entry.records.is_undone:
+                    entry.undo()
+                settled = RecoveredSet.UNDONE
+                changed_since += undo_all(bound)
             sync_file_systems(self.disk, self.fds.values())
-            self.entry.end()
-        changed_since = [*self.gone, *changed_since]
-        if clean_all(self.entry, bound):
-            self.entry.forget()
-            return self._report(settled, changed_since)
-        return replace(self._report(settled, changed_since), why=left_note(self.intent.token))
-
-    def _decide(self, bound: Sequence[BoundStep]) -> tuple[RecoveredSet, list[WorkspacePath]]:
-        if self.entry.records.is_ended:
-            return RecoveredSet.ENDED, []
-        if not self.entry.records.is_undone:
-            if can_complete(bound) and self._completed(bound):
-                return RecoveredSet.COMPLETED, []
-            self.entry.undo()
-        return RecoveredSet.UNDONE, undo_all(bound)
-
-    @staticmethod
-    def _completed(bound: Sequence[BoundStep]) -> bool:
-        for step in bound:
-            if step.state() is StepState.PENDING:
-                try:
-                    step.do()
-                except FileChangedError:
-                    return False
-        return True
+            entry.end()
+        if clean_all(entry, bound):
+            entry.forget()
+        else:
+            why = left_note(intent.token)
+        paths = tuple(changed_since)
+        return Recovered(entry.name, intent.root, settled, intent.label, paths, why)
 
     def _bind(self, steps: Sequence[Step]) -> list[BoundStep]:
         bound: list[BoundStep] = []
@@ -187,19 +178,20 @@ class _Recovery(Struct, frozen=True):
                 if name.startswith(prefix) and is_temporary_name(name):
                     remove_any(self.disk, fd, name)
 
-    def _report(
-        self, settled: RecoveredSet, changed_since: Sequence[WorkspacePath] = ()
-    ) -> Recovered:
-        intent, paths = self.intent, tuple(changed_since)
-        return Recovered(self.entry.name, intent.root, settled, intent.label, paths)
 
-
-def can_complete(bound: Sequence[BoundStep]) -> bool:
-    return all(
-        step.state() is not StepState.LOST
-        and (step.state() is StepState.PENDING or step.was_right())
-        for step in bound
-    )
+def completed(bound: Sequence[BoundStep]) -> bool:
+    """Do what is left to do, if all of it can be done."""
+    for step in bound:
+        state = step.state()
+        if state is StepState.LOST or (state is StepState.DONE and not step.was_right()):
+            return False
+    try:
+        for step in bound:
+            if step.state() is StepState.PENDING:
+                step.do()
+    except FileChangedError:
+        return False
+    return True
 
 
 def undo_all(bound: Sequence[BoundStep]) -> list[WorkspacePath]:
@@ -217,7 +209,7 @@ def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
     """Remove what stands under the temporary names of an ended set; whether nothing is left."""
     is_undone = entry.records.is_undone
     try:
-        cleaned = [step.clean_undone() if is_undone else step.clean_done() for step in bound]
+        cleaned = [step.clean(is_undone=is_undone) for step in bound]
     except (OSError, PathError):
         return False
     return all(cleaned)

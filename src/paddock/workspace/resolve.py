@@ -18,7 +18,7 @@ import errno
 import os
 import stat
 import sys
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -89,22 +89,14 @@ class Openat2Resolution:
         if how is None:
             how = self._hows[flags] = OpenHow(flags, _RESOLVE)
         path = relative.encode("utf-8", "surrogateescape")
-        try:
-            return how.open(root_fd, path)
-        except OSError as failure:
-            if failure.errno not in _AGAIN:
-                raise
-        return self._open_again(how, root_fd, path)
-
-    @staticmethod
-    def _open_again(how: OpenHow, root_fd: int, path: bytes) -> int:
-        for _ in range(limits.openat2_retries_max - 1):
+        left = limits.openat2_retries_max
+        while True:
             try:
                 return how.open(root_fd, path)
             except OSError as failure:
-                if failure.errno not in _AGAIN:
+                left -= 1
+                if failure.errno not in _AGAIN or left < 0:
                     raise
-        return how.open(root_fd, path)
 
 
 class WalkResolution:
@@ -201,11 +193,14 @@ def find_real(
     root_fd: int, asked: AskedPath, roots: tuple[str, ...], *, follow_last: bool
 ) -> Found:
     """Where `asked` leads under `root_fd`; a link in the last place is followed if asked."""
-    trail = _Trail(root_fd, asked, roots, follow_last=follow_last)
+    trail = _Trail(root_fd, asked, roots, follow_last, held=[root_fd])
     try:
-        return trail.walk()
+        for left, name in zip(range(len(asked.parts) - 1, -1, -1), asked.parts, strict=True):
+            trail.step_asked(name, is_last=left == 0)
     finally:
-        trail.close()
+        for fd in trail.held[1:]:
+            os.close(fd)
+    return Found(join_parts(trail.asked), join_parts(trail.real), trail.mode, trail.through_link)
 
 
 class _Trail(Struct):
@@ -223,23 +218,7 @@ class _Trail(Struct):
     mode: int = stat.S_IFDIR
     through_link: bool = False
 
-    def walk(self) -> Found:
-        self.held.append(self.root_fd)
-        for index, name in enumerate(self.path.parts):
-            self._step_asked(name, is_last=index == len(self.path.parts) - 1)
-        return Found(
-            asked=join_parts(self.asked),
-            real=join_parts(self.real),
-            mode=self.mode,
-            through_link=self.through_link,
-        )
-
-    def close(self) -> None:
-        for fd in self.held[1:]:
-            os.close(fd)
-        self.held.clear()
-
-    def _step_asked(self, name: str, *, is_last: bool) -> None:
+    def step_asked(self, name: str, *, is_last: bool) -> None:
         if name == "..":
             self._climb()
             # After a link the text that was asked for says nothing more: start from what is real.
@@ -413,23 +392,3 @@ def find_beside(beside: Beside, asked: AskedPath, *, follow_last: bool) -> Found
 
 def _below(beside: Beside, path: WorkspacePath) -> WorkspacePath:
     return join_parts((beside.name, *path.parts))
-
-
-class HeldBeside:
-    """A `Beside` that is opened, and closed with the block."""
-
-    __slots__ = ("beside",)
-
-    def __init__(self, name: str, real_root: str, inode: int) -> None:
-        """Raises: OSError: it is not there, or another directory (ESTALE)."""
-        fd = os.open(real_root, PASS_DIRECTORY | os.O_NOFOLLOW)
-        if os.fstat(fd).st_ino != inode:
-            os.close(fd)
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), real_root)
-        self.beside = Beside(name, real_root, fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.beside.fd)

@@ -22,7 +22,7 @@ Each call is whole and on the device when it returns, or it did nothing. Rules k
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import Enum
 from functools import partial
 from typing import Final, Protocol
@@ -96,7 +96,7 @@ class Edit(Protocol):
         ...
 
 
-class Receipt(Struct, frozen=True):
+class SingleReceipt(Struct, frozen=True):
     """One path was changed, and that is on the device; a path is the real one, links resolved."""
 
     doing: Doing
@@ -113,7 +113,7 @@ def write_file(
     if_version: str | None = None,
     expected: Expected = Expected.AS_RESOLVED,
     create_parents: bool = True,
-) -> Receipt:
+) -> SingleReceipt:
     """Create or replace a file.
 
     Raises:
@@ -147,7 +147,7 @@ def write_file(
 
 def edit_file(
     workspace: Workspace, path: WritePath, change: Edit, *, if_version: str | None = None
-) -> Receipt:
+) -> SingleReceipt:
     """Replace a file by `change` of its content, read and written under one lock.
 
     Raises:
@@ -190,7 +190,7 @@ def move_entry(
     to: WritePath,
     *,
     if_version: str | EntryVersion | None = None,
-) -> Receipt:
+) -> SingleReceipt:
     """Give an entry another name; files, empty directories, links themselves.
 
     `if_version` with a kind is no other kind's, whatever that holds.
@@ -223,12 +223,12 @@ def move_entry(
         moving = _Moving(status, old, new)
         kept = workspace.keeper.note(doing)
         _happen(workspace, kept, moving.do, moving.undo, *dict.fromkeys((to_fd, from_fd)))
-    return Receipt(doing)
+    return SingleReceipt(doing)
 
 
 def delete_entry(
     workspace: Workspace, entry: EntryPath, *, if_version: str | EntryVersion | None = None
-) -> Receipt:
+) -> SingleReceipt:
     """Remove an entry; raises as `move_entry` does."""
     path = entry.path
     if path.is_root:
@@ -241,13 +241,18 @@ def delete_entry(
         status, state = _judge(place)
         _require_at(path, if_version, state)
         doing = _doing(path, "deleted", status, state)
+        keeper = workspace.keeper
         if status.is_directory:
             # It goes only while it is empty (rmdir(2)), so there is nothing to look at after it.
             remove = partial(workspace.disk.remove_directory, dir_fd, path.name)
-            _happen(workspace, workspace.keeper.note(doing), remove, lambda: None, dir_fd)
+            _happen(workspace, keeper.note(doing), remove, lambda: None, dir_fd)
+        elif state.link_text is not None:
+            text = os.fsencode(state.link_text)
+            _give_way(place, status, lambda: keeper.keep_link(doing, text), None)
         else:
-            _give_way(place, status, lambda: _keep(place, status, state, doing), None)
-    return Receipt(doing, bytes_before=status.size_bytes if status.is_regular else 0)
+            with _old_file(place, status) as fd:
+                _give_way(place, status, lambda: keeper.keep_file(doing, fd), None)
+    return SingleReceipt(doing, bytes_before=status.size_bytes if status.is_regular else 0)
 
 
 def _require_file_path(path: WritePath) -> WorkspacePath:
@@ -470,7 +475,7 @@ def _happen(
         raise
 
 
-def _create(place: LockedPlace, content: bytes, doing: Doing, expected: Expected) -> Receipt:
+def _create(place: LockedPlace, content: bytes, doing: Doing, expected: Expected) -> SingleReceipt:
     doing = replace(doing, after=version_of(content))
     with open_draft(place, NEW_FILE_MODE) as draft:
         draft.fill((content,))
@@ -481,12 +486,12 @@ def _create(place: LockedPlace, content: bytes, doing: Doing, expected: Expected
             if expected is Expected.ABSENT:
                 raise
             raise changed(place.path) from failure
-    return Receipt(doing, bytes_written=len(content))
+    return SingleReceipt(doing, bytes_written=len(content))
 
 
 def _replace(
     place: LockedPlace, before: FileStatus, old_fd: int, content: Pieces, doing: Doing
-) -> Receipt:
+) -> SingleReceipt:
     doing = replace(doing, after=version_of(*content))
     # Nobody may read the draft until it has the old file's permissions.
     with open_draft(place, PRIVATE_MODE) as draft:
@@ -498,19 +503,18 @@ def _replace(
         keeper = place.workspace.keeper
         _give_way(place, before, lambda: keeper.keep_file(doing, old_fd), draft)
     written = sum(map(len, content))
-    return Receipt(doing, before.size_bytes, written, notes)
+    return SingleReceipt(doing, before.size_bytes, written, notes)
 
 
 def _give_way(
     place: LockedPlace, old: FileStatus, keep: Callable[[], Kept], draft: Draft | None
 ) -> None:
     disk, dir_fd = place.workspace.disk, place.dir_fd
-    name, new = (None, None) if draft is None else (draft.name, mark_of(status_of(draft.fd)))
-    with ExitStack() as held:
-        if name is None:
-            name = held.enter_context(place.temporary())
-            if draft is not None:
-                disk.link_open(draft.fd, dir_fd, name)
+    drafted = None if draft is None else draft.name
+    with place.temporary() if drafted is None else nullcontext(drafted) as name:
+        if draft is not None and drafted is None:
+            disk.link_open(draft.fd, dir_fd, name)
+        new = None if draft is None else mark_of(status_of(draft.fd))
         step = SwapStep(place.path.parent.relative, place.name, 0, mark_of(old), new)
         swap = BoundSwap(disk, dir_fd, place.path, step, name)
         kept = keep()
@@ -539,15 +543,6 @@ def _require_untouched(place: LockedPlace, old: FileStatus, kept: Kept) -> None:
     ):
         raise changed(place.path)
     kept.require_untouched()
-
-
-def _keep(place: LockedPlace, status: FileStatus, state: EntryState, doing: Doing) -> Kept:
-    keeper = place.workspace.keeper
-    if state.link_text is not None:
-        return keeper.keep_link(doing, os.fsencode(state.link_text))
-    with held_open(os.open(place.name, OPEN_ENTRY, dir_fd=place.dir_fd)) as fd:
-        require_same(fd, status, place.path)
-        return keeper.keep_file(doing, fd)
 
 
 class _Moving(Struct):

@@ -20,7 +20,7 @@ def view(workspace):
 
 def view_with_version(workspace):
     with workspace.open_file(workspace.resolve_read("endless")) as file:
-        file.window_with_version(1, 10, SHOWN)
+        file.window(1, 10, SHOWN)
 
 
 ACTS = {

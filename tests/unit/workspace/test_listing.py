@@ -6,8 +6,14 @@ import pytest
 
 from paddock.errors import PathError, PathNotADirectoryError, PathNotFoundError
 from paddock.workspace import EntryKind, Workspace
-from paddock.workspace.listing import first_entries, list_directory
-from paddock.workspace.paths import DirectoryEntry, EveryEntry, Listing, unchecked_path
+from paddock.workspace.listing import (
+    DirectoryEntry,
+    EntryFilter,
+    Listing,
+    first_entries,
+    list_directory,
+)
+from paddock.workspace.paths import unchecked_path
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 p = unchecked_path
@@ -172,7 +178,7 @@ def test_a_directory_that_can_be_read_and_not_entered_is_not_told_to_be_empty(fi
             with pytest.raises(PathError, match="not readable by this user"):
                 list_directory(workspace, a, 1, 1000)
             with pytest.raises(PathError, match="not readable by this user"):
-                first_entries(workspace, a, 10, EveryEntry())
+                first_entries(workspace, a, 10, EntryFilter())
 
     run_as_plain_user(act)
 

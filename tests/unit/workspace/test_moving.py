@@ -20,7 +20,7 @@ from paddock.errors import (
 from paddock.storage.notes import Doing
 from paddock.workspace import EntryKind, EntryVersion, Workspace
 from paddock.workspace.paths import unchecked_path
-from paddock.workspace.single import Receipt, delete_entry, entry_version, move_entry
+from paddock.workspace.single import SingleReceipt, delete_entry, entry_version, move_entry
 from tests.support.disks import DISKS, tree
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
@@ -53,14 +53,14 @@ def filled(ground, request):
         yield ground
 
 
-def move(ground, name: str, to: str, **terms) -> Receipt:
+def move(ground, name: str, to: str, **terms) -> SingleReceipt:
     workspace = ground.workspace
     return move_entry(
         workspace, workspace.resolve_entry(name), workspace.resolve_write(to), **terms
     )
 
 
-def delete(ground, name: str, **terms) -> Receipt:
+def delete(ground, name: str, **terms) -> SingleReceipt:
     return delete_entry(ground.workspace, ground.workspace.resolve_entry(name), **terms)
 
 
@@ -78,7 +78,7 @@ def test_a_file_is_moved_with_the_directories_that_it_needs(filled, to):
     made = ("new", "new/deep") if to.startswith("new") else ()
     at = version(CONTENT)
     mode = os.stat(filled.root / "dir/file").st_mode & 0o777
-    assert move(filled, "dir/file", to) == Receipt(
+    assert move(filled, "dir/file", to) == SingleReceipt(
         Doing("dir/file", "moved", before=at, after=at, to=to, made=made, mode=mode)
     )
     found = tree_without_fifo(filled)
@@ -97,12 +97,12 @@ def tree_without_fifo(ground) -> dict[str, object]:
 def test_a_link_itself_is_moved_and_deleted_and_never_its_target(filled, name):
     target = os.readlink(filled.root / name)
     at = version(target.encode())
-    assert move(filled, name, "other/moved") == Receipt(
+    assert move(filled, name, "other/moved") == SingleReceipt(
         Doing(name, "moved", "link", before=at, after=at, to="other/moved")
     )
     assert os.readlink(filled.root / "other/moved") == target
     assert not os.path.lexists(filled.root / name)
-    assert delete(filled, "other/moved") == Receipt(
+    assert delete(filled, "other/moved") == SingleReceipt(
         Doing("other/moved", "deleted", "link", before=at)
     )
     found = tree_without_fifo(filled)
@@ -113,7 +113,7 @@ def test_a_link_itself_is_moved_and_deleted_and_never_its_target(filled, name):
 
 def test_a_file_is_deleted(filled):
     (filled.root / "dir/file").chmod(0o750)
-    assert delete(filled, "dir/file") == Receipt(
+    assert delete(filled, "dir/file") == SingleReceipt(
         Doing("dir/file", "deleted", before=version(CONTENT), mode=0o750), len(CONTENT)
     )
     assert os.listdir(filled.root / "dir") == ["sub"]
@@ -123,14 +123,16 @@ def test_an_empty_directory_is_moved_and_deleted(filled):
     if filled.has_rename_flags:
         receipt = move(filled, "empty", "other/place")
         mode = os.stat(filled.root / "other/place").st_mode & 0o777
-        assert receipt == Receipt(Doing("empty", "moved", "directory", to="other/place", mode=mode))
+        assert receipt == SingleReceipt(
+            Doing("empty", "moved", "directory", to="other/place", mode=mode)
+        )
     else:
         # link(2) takes no directories, and nothing else is safe there.
         with pytest.raises(ReadOnlyPathError):
             move(filled, "empty", "other/place")
         (filled.root / "empty").rename(filled.root / "other/place")
     (filled.root / "other/place").chmod(0o711)
-    assert delete(filled, "other/place") == Receipt(
+    assert delete(filled, "other/place") == SingleReceipt(
         Doing("other/place", "deleted", "directory", mode=0o711)
     )
     assert os.listdir(filled.root / "other") == []

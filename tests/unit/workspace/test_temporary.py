@@ -8,7 +8,7 @@ import pytest
 from paddock.workspace import Workspace
 from paddock.workspace import places as module
 from paddock.workspace.paths import ROOT, is_temporary_name, unchecked_path
-from paddock.workspace.places import TemporaryName
+from paddock.workspace.places import temporary_name
 from tests.support.disks import tree
 
 TOKEN = "0123456789abcdef" * 2
@@ -99,7 +99,7 @@ def test_a_name_is_recorded_while_it_may_stand_and_removed_whatever_stands_there
     (ground.root / "deep/er").mkdir(parents=True)
     directory = ROOT if folder == "." else unchecked_path(folder)
     dir_fd = os.open(ground.root / folder, os.O_PATH)
-    with TemporaryName(ground.workspace, directory, dir_fd) as name:
+    with temporary_name(ground.workspace, directory, dir_fd) as name:
         assert is_temporary_name(name)
         record = name.replace(".tmp", ".at")
         expected = {} if folder == "." else {record: f"-> {folder}"}
@@ -112,6 +112,6 @@ def test_a_name_is_recorded_while_it_may_stand_and_removed_whatever_stands_there
 def test_two_names_are_never_the_same(ground):
     names = set()
     for _ in range(100):
-        with TemporaryName(ground.workspace, ROOT, ground.workspace.root_fd) as name:
+        with temporary_name(ground.workspace, ROOT, ground.workspace.root_fd) as name:
             names.add(name)
     assert len(names) == 100

@@ -130,17 +130,17 @@ def test_a_senseless_window_is_the_callers_defect(window):
             window(b"a", first, count, shown)
 
 
-def window_with_version(workspace: Workspace, first_line: int) -> Window:
+def two_lines(workspace: Workspace, first_line: int) -> Window:
     """Two lines of `file`."""
     with workspace.open_file(workspace.resolve_read("file")) as opened:
-        return opened.window_with_version(first_line, 2, WindowLimits(1000, 1000))
+        return opened.window(first_line, 2, WindowLimits(1000, 1000))
 
 
 @pytest.mark.parametrize("size", [1_000, 5_000_000])
 def test_the_version_of_a_window_is_that_of_the_whole_content(ground, size):
     content = b"0123456789abcde\n" * (size // 16)
     (ground.root / "file").write_bytes(content)
-    found = window_with_version(ground.workspace, 3)
+    found = two_lines(ground.workspace, 3)
     assert texts(found) == [b"0123456789abcde"] * 2
     assert found.lines_total == len(content) // 16
     assert found.version == "sha256:" + hashlib.sha256(content).hexdigest()
@@ -195,7 +195,7 @@ class Reading(Struct, dict=True):
 
     def window(self, first_line: int) -> Window:
         with self.open() as opened:
-            return opened.window_with_version(first_line, 2, WindowLimits(1000, 1000))
+            return opened.window(first_line, 2, WindowLimits(1000, 1000))
 
     def version(self) -> str:
         with self.open() as opened:

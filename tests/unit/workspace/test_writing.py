@@ -22,7 +22,7 @@ from paddock.storage.notes import Doing
 from paddock.workspace import Workspace
 from paddock.workspace.paths import unchecked_path
 from paddock.workspace.read import Pieces
-from paddock.workspace.single import Expected, Receipt, edit_file, write_file
+from paddock.workspace.single import Expected, SingleReceipt, edit_file, write_file
 from tests.support.disks import DISKS, tree
 
 p = unchecked_path
@@ -63,12 +63,12 @@ def filled(ground, request):
         yield ground
 
 
-def write(ground, name: str, content: bytes = NEW, **terms) -> Receipt:
+def write(ground, name: str, content: bytes = NEW, **terms) -> SingleReceipt:
     return write_file(ground.workspace, ground.workspace.resolve_write(name), content, **terms)
 
 
 def test_a_new_file_is_created_with_its_directories(filled):
-    assert write(filled, "new/deep/file") == Receipt(
+    assert write(filled, "new/deep/file") == SingleReceipt(
         Doing("new/deep/file", "created", after=version(NEW), made=("new", "new/deep")),
         bytes_before=0,
         bytes_written=len(NEW),
@@ -85,7 +85,7 @@ def test_a_new_file_is_created_with_its_directories(filled):
 
 @pytest.mark.parametrize("name", ["dir/file", "link"])
 def test_a_file_is_replaced_and_a_link_stays_a_link(filled, name):
-    assert write(filled, name) == Receipt(
+    assert write(filled, name) == SingleReceipt(
         Doing("dir/file", "overwritten", before=version(OLD), after=version(NEW)),
         bytes_before=len(OLD),
         bytes_written=len(NEW),
@@ -114,7 +114,7 @@ def test_an_edit_is_applied_to_what_is_there(filled):
 
     path = filled.workspace.resolve_write("link")
     receipt = edit_file(filled.workspace, path, Twice())
-    assert receipt == Receipt(
+    assert receipt == SingleReceipt(
         Doing("dir/file", "edited", before=version(OLD), after=version(OLD * 2)),
         bytes_before=len(OLD),
         bytes_written=2 * len(OLD),
