@@ -139,15 +139,19 @@ class BoundSwap(Struct, frozen=True):
 
     def clean(self, *, is_undone: bool) -> bool:
         """Remove what was displaced, or was built. False: something strange stays there."""
-        if is_undone:
-            return self._clean(self._is_ours)
-        # By the inode: whoever had the old file open may have written to it since.
-        known = {mark.inode for mark in self._marks()}
         displaced, old = self._displaced(), self.step.old
-        if displaced is not None and old is not None and not self._is_cleared(displaced, old):
-            return False
-        remove_any(self.disk, self.dir_fd, self.going)
-        return self._clean(lambda name, status: status.inode in known)
+        if not is_undone:
+            if displaced is not None and old is not None and not self._is_cleared(displaced, old):
+                return False
+            remove_any(self.disk, self.dir_fd, self.going)
+        is_clean = True
+        for name in (self.draft, self.aside):
+            status = self._at(name)
+            if status is not None and self._may_go(name, status, is_undone=is_undone):
+                remove_any(self.disk, self.dir_fd, name)
+            elif status is not None:
+                is_clean = False
+        return is_clean
 
     def _is_cleared(self, displaced: str, old: EntryMark) -> bool:
         """Of a displaced directory: remove it. False: something is in it that it did not hold.
@@ -171,27 +175,18 @@ class BoundSwap(Struct, frozen=True):
             self._move(self.going, displaced)
         return is_gone
 
-    def _is_ours(self, name: str, status: FileStatus) -> bool:
+    def _may_go(self, name: str, status: FileStatus, *, is_undone: bool) -> bool:
         new = self.step.new
+        marks = [mark for mark in (self.step.old, new) if mark is not None]
+        if not is_undone:
+            # By the inode: whoever had the old file open may have written to it since.
+            return status.inode in {mark.inode for mark in marks}
         if new is not None and new.kind is MarkKind.DIRECTORY and status.is_directory:
             # It was whole when it was taken back. Since then we may have died removing it.
             return status.inode == new.inode
         # Threat: what we could not put back is somebody's, and nowhere else. An inode's
         # number alone does not tell it from ours: it is given again at once.
-        return any(self._fits(name, mark) for mark in self._marks())
-
-    def _clean(self, is_ours: Callable[[str, FileStatus], bool]) -> bool:
-        is_clean = True
-        for name in (self.draft, self.aside):
-            status = self._at(name)
-            if status is not None and is_ours(name, status):
-                remove_any(self.disk, self.dir_fd, name)
-            elif status is not None:
-                is_clean = False
-        return is_clean
-
-    def _marks(self) -> list[EntryMark]:
-        return [mark for mark in (self.step.old, self.step.new) if mark is not None]
+        return any(self._fits(name, mark) for mark in marks)
 
     def _at(self, name: str) -> FileStatus | None:
         return status_at(self.dir_fd, name)

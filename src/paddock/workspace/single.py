@@ -22,7 +22,7 @@ Each call is whole and on the device when it returns, or it did nothing. Rules k
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from enum import Enum
 from functools import partial
 from typing import Final, Protocol
@@ -126,10 +126,10 @@ def write_file(
         PathError: the directory stays locked for limits.path_lock_timeout_s.
     """
     target = _require_file_path(path)
-    made: list[WorkspacePath] | None = [] if create_parents else None
+    made: list[WorkspacePath] = []
     with (
         converting(target, "write"),
-        _locked(workspace, made, target.parent) as (dir_fd,),
+        _locked(workspace, made, target.parent, makes=create_parents) as (dir_fd,),
     ):
         place = LockedPlace(workspace, target, dir_fd)
         doing = Doing(target.relative, "created", made=_names(made))
@@ -370,18 +370,15 @@ def _old_file(place: LockedPlace, before: FileStatus) -> Generator[int]:
 @contextmanager
 def _locked(
     workspace: Workspace,
-    made: list[WorkspacePath] | None,
+    made: list[WorkspacePath],
     directory: WorkspacePath,
     *others: WorkspacePath,
+    makes: bool = True,
 ) -> Generator[tuple[int, ...]]:
-    """Lock `directory` and `others`. What of it is missing is made and, on failure, unmade."""
+    """Lock `directory` and `others`. What of it is missing is `made` and, on failure, unmade."""
     locked = lock(workspace, directory, *others)
-    if made is None:
-        with locked as fds:
-            yield fds
-        return
     try:
-        fds = _acquire(workspace, locked, directory, made)
+        fds = _acquire(workspace, locked, directory, made) if makes else locked.acquire()
         try:
             # Before the file appears: a name in a directory that a crash forgets is lost.
             for path in reversed(made):
@@ -402,11 +399,12 @@ def _acquire(
     made: list[WorkspacePath],
 ) -> tuple[int, ...]:
     for _ in range(_PARENT_ROUNDS_MAX):
-        # A writer that failed may take a directory back just before we lock it.
         try:
             return locked.acquire()
         except FileNotFoundError:
-            _make_missing(workspace, directory, made)
+            # A writer that failed may take a directory back just before we use it.
+            with suppress(FileNotFoundError):
+                _make_missing(workspace, directory, made)
     return locked.acquire()
 
 
@@ -446,8 +444,8 @@ def _unmake(workspace: Workspace, made: list[WorkspacePath]) -> None:
             made.clear()  # somebody put something there meanwhile, so it is theirs now
 
 
-def _names(made: list[WorkspacePath] | None) -> tuple[str, ...]:
-    return tuple(path.relative for path in made or ())
+def _names(made: list[WorkspacePath]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(path.relative for path in made))
 
 
 # Acts: what happens under the locks, whole and on the device, or not at all.
@@ -534,13 +532,10 @@ def _require_untouched(place: LockedPlace, old: FileStatus, kept: Kept) -> None:
     modification time set again. After our own rename the change time tells nothing.
     """
     now = place.status()
-    # Keeping it may have given it one more name, and a change time with it.
-    if now != old and (
-        now is None
-        or now.links == old.links
-        or (now.content_mark, now.mode, now.uid, now.gid)
-        != (old.content_mark, old.mode, old.uid, old.gid)
-    ):
+    if now is not None and now.links != old.links:
+        # Keeping it may have given it one more name, and a change time with it.
+        now = replace(now, links=old.links, changed_ns=old.changed_ns)
+    if now != old:
         raise changed(place.path)
     kept.require_untouched()
 
