@@ -29,10 +29,12 @@ from paddock import errors, limits
 from paddock.apps.cli import main as command_line
 from paddock.apps.cli.console import Console
 from paddock.apps.hook.lean import asked
-from paddock.apps.hook.lean.patches import read_patch
 from paddock.plane.create import POLICY_TEMPLATE
-from paddock.policy import PolicySource, decide, load_policy, settings
+from paddock.apps.hook.lean.asked import read_patch
+from paddock.policy import settings
 from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
+from paddock.policy.decide import decide
+from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.matching import rule_matches
 from paddock.policy.presets import presets
 from paddock.policy.rules import compile_rule

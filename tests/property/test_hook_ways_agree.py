@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from paddock.apps.hook.lean.asked import DeclinedError, ShapeError
 from paddock.errors import ConfigError
-from paddock.policy import PolicySource, load_policy
+from paddock.policy.engine import PolicySource, load_policy
 from tests.support.hooks import BothWays, Client
 from tests.support.places import new_place
 
@@ -225,6 +225,20 @@ def test_the_lean_path_decides_what_agents_mostly_do(client: Client):
     ]
 
     assert decided == [True] * len(common)
+
+
+def test_what_a_star_names_below_a_directory_that_was_taken_out_is_closed_either_way(
+    client: Client,
+):
+    client.write_policy({"paths": {"protected": ["docs/**", "!docs/a"]}})
+    ways = BothWays.of(client)
+    said = []
+    for path in ("docs/a", "docs/a/b", "docs/b", "src/ä"):
+        data = client.event("Write", tool_input={"file_path": f"{{root}}/{path}", "content": "x"})
+        assert decided_alike(ways, data, "claude")
+        said.append(b'"deny"' in ways.lean(data)[0])
+
+    assert said == [False, True, True, False]
 
 
 def test_the_lean_path_leaves_a_script_of_sed_that_may_write_to_the_policy(client: Client):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paddock.packages.archive import is_litter, pack, read_archive, unwrap, wrap
 from paddock.packages.manifest import find_collision, parse_manifest, parse_version, path_problem
 from paddock.packages.rows import ArchiveRefusedError
-from paddock.policy.globs import fold
+from paddock.policy.compiled import fold
 from tests.support.bad_archives import GOOD, GOOD_TAR
 from tests.support.packages import archive_bytes, gzipped, lay_source, manifest_json, manifest_of
 

@@ -8,8 +8,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from paddock.errors import ConfigError
-from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
 from paddock.policy.actions import parse_concrete
+from paddock.policy.decide import decide, shell_for
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.matching import rule_matches
 from paddock.policy.places import PatternError
 from paddock.policy.questions.explain import explain

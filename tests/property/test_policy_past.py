@@ -6,8 +6,8 @@ from functools import partial
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paddock.policy import Policy, PolicySource, decide, load_policy
-from paddock.policy.decide import writer_of
+from paddock.policy.decide import decide, writer_of
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.questions.compare import diff
 from paddock.policy.questions.record import PastDecision, read_recorded
 from paddock.policy.questions.replay import decide_again, replay

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from paddock.errors import ConfigError
-from paddock.policy import Policy, PolicySource, decide, load_policy
+from paddock.policy.decide import decide
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.presets import built_in_paths
 from paddock.policy.questions.explain import explain
 from paddock.values.decisions import Action, Agent, Outcome, Permissions

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from paddock.policy import Policy
+from paddock.policy.engine import Policy
 from paddock.policy.questions.record import PastDecision
 from paddock.values.decisions import Agent, AgentChain, client_kind
 

@@ -20,7 +20,7 @@ from paddock.errors import ConfigError
 from paddock.packages.rows import Failure, GateRefusedError
 from paddock.pattern import lazy_pattern
 from paddock.plane.json_files import JsonFile, parse_file
-from paddock.policy.globs import fold
+from paddock.policy.compiled import fold
 from paddock.text.json import Strict, Way, canonical_json
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json

@@ -6,28 +6,9 @@
     engine                   files → `Policy`, and what an agent may never do
     decide                   a call → the strictest answer, and what a command may reach
     profiles, matching       rules compiled for judging, and what agents lay over them
-    globs, pathset           paths by gitignore's rules, and closed ones
+    globs, pathset           paths by gitignore's rules, and lists of them
+    compiled                 what is left of it to ask: plain values, also of the hook
     commands/, questions/    lines of shell, taken apart; why, what if, what differs
 
 Grammars and the command parser are loaded when a file or a command is first read.
 """
-
-from paddock.policy.actions import parse_action
-from paddock.policy.decide import decide, shell_for
-from paddock.policy.engine import PathGuards, Policy, PolicySource, Writer, load_policy
-from paddock.policy.matching import compile_permissions
-from paddock.policy.settings import Settings, ShellSettings
-
-__all__ = [
-    "PathGuards",
-    "Policy",
-    "PolicySource",
-    "Settings",
-    "ShellSettings",
-    "Writer",
-    "compile_permissions",
-    "decide",
-    "load_policy",
-    "parse_action",
-    "shell_for",
-]

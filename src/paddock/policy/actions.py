@@ -8,7 +8,6 @@ The target is a path pattern by gitignore's rules, a command by words, or a name
 A category, an operation or a name that no call has is a mistake when a policy loads.
 """
 
-import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.errors import UsageError
+from paddock.policy.compiled import matches_text
 from paddock.policy.pathset import PathPattern, compile_target
 from paddock.policy.places import PatternError, quote_toml, suggest
 from paddock.values.decisions import OPERATIONS, PATH_CATEGORIES, Action
@@ -77,19 +77,10 @@ class NamePattern(Struct, frozen=True):
     text: str
 
     def matches(self, name: str) -> bool:
-        return self._regex(self.text).fullmatch(name) is not None
+        return matches_text(tuple(self.text.split(ANY)), name)
 
     def matches_widely(self, name: str) -> bool:
-        return self._regex(self.text.casefold()).fullmatch(name.casefold()) is not None
-
-    @staticmethod
-    def _regex(text: str) -> re.Pattern[str]:
-        parts = [re.escape(part) for part in text.split(ANY)]
-        if len(parts) == 1:
-            return re.compile(parts[0], re.DOTALL)
-        # Atomic, so that many stars cannot make the match take long.
-        middle = "".join(f"(?>.*?{part})" for part in parts[1:-1])
-        return re.compile(f"{parts[0]}{middle}.*{parts[-1]}", re.DOTALL)
+        return matches_text(tuple(self.text.casefold().split(ANY)), name.casefold())
 
 
 class HeadPattern(Struct, frozen=True):

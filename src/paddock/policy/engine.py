@@ -14,26 +14,43 @@ An untrusted project file can only tighten. Of it holds:
 Everything else is listed in `Policy.ignored`; a mistake stops the load, trusted or not.
 """
 
-import re
+from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from paddock.errors import GeneratedPathError, ProtectedPathError, SecretPathError
-from paddock.pattern import lazy_pattern
+from paddock.policy.compiled import (
+    CODES,
+    GENERATED,
+    OWN,
+    PROTECTED,
+    READ_CLOSED,
+    SAFE,
+    SECRET,
+    STATE,
+    WARNED,
+    Hit,
+    find_closing,
+    find_dependency,
+    find_hits,
+    find_listed,
+    find_warning,
+    is_safe,
+    source_of,
+)
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
 from paddock.policy.pathset import (
+    CACHED_PATHS,
     ROOT,
     Comparison,
     DirectoryList,
-    MatchedPattern,
     PathList,
     PathPattern,
-    PathScreen,
+    compile_lists,
 )
 from paddock.policy.places import quote_toml
 from paddock.policy.presets import (
@@ -53,6 +70,7 @@ from paddock.policy.presets import (
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
 from paddock.policy.settings import AgentBinding, Settings
+from paddock.values.calls import Json
 from paddock.values.decisions import Outcome, PlaneKind, RuleMatch
 from paddock.values.entries import DIGEST_PREFIX
 
@@ -62,16 +80,17 @@ from paddock.values.entries import DIGEST_PREFIX
 
 Layers = tuple[PathList, ...]
 _CLIENT: Final = "where a coding agent's client takes its hooks from"
-_CODES: Final = {
-    "protected": ProtectedPathError.code,
-    "generated": GeneratedPathError.code,
-    "secret": SecretPathError.code,
+_DIRECTORY: Final = "one of Paddock's own directories"
+_CLOSED: Final = {
+    OWN: "one of Paddock's own files",
+    STATE: "Paddock's own state, which no agent reads",
+    PROTECTED: "protected",
+    GENERATED: "written by commands alone",
+    SECRET: "secret",
 }
+_TABLES: Final = (PROTECTED, GENERATED, SECRET, WARNED, SAFE)
 _READ: Final = frozenset(INSTALLED_FOLDERS)
 _WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
-_NO_DEPENDENCY: Final = -1
-_DEPENDENCIES: Final = lazy_pattern(rf"(?:^|/)(?:{'|'.join(map(re.escape, sorted(_WRITTEN)))})/")
-"""Most paths are in none, and one look tells so."""
 
 
 class Writer(Enum):
@@ -94,34 +113,14 @@ class OwnPlaces(Struct, frozen=True):
     state: PathList | None
     folders: DirectoryList
 
-    def denials(self, path: str, touched: frozenset[PathList], is_write: bool) -> list[RuleMatch]:
-        found: list[RuleMatch] = []
-        own = self.files.match(path) if is_write and self.files in touched else None
-        if own is not None:
-            is_client = own.text in CLIENT_SETTINGS
-            what = _CLIENT if is_client else "one of Paddock's own files"
-            found.append(_denial(own, path, "own", ProtectedPathError.code, what))
-        if is_write and self.directories is not None:
-            directory = self.directories.find(path)
-            if directory is not None:
-                what = "one of Paddock's own directories"
-                found.append(_denial(directory, path, "own", ProtectedPathError.code, what))
-        state = None if self.state is None or self.state not in touched else self.state.match(path)
-        if state is not None:
-            what = "Paddock's own state, which no agent reads"
-            found.append(_denial(state, path, "own", SecretPathError.code, what))
-        return found
-
     def link_denials(self, path: str) -> list[RuleMatch]:
         # The root is what every such list names, and no link can stand in its place.
         folder = None if path in (ROOT, "") else self.folders.find(path)
-        if folder is None:
-            return []
-        return [_denial(folder, path, "own", ProtectedPathError.code, _CLIENT)]
+        return [] if folder is None else [_denial(folder, path, OWN, _CLIENT)]
 
 
 class PathGuards(Struct, frozen=True):
-    """The compiled path lists of a policy."""
+    """The path lists of a policy, and what they are compiled into."""
 
     ours: OwnPlaces
     protected: Layers
@@ -129,7 +128,10 @@ class PathGuards(Struct, frozen=True):
     secret: Layers
     warned: Layers
     safe: Layers
-    screen: PathScreen
+    compiled: Json
+    patterns: tuple[PathPattern, ...]
+    """By the number that they have where they are compiled."""
+    hits: Callable[[str], list[Hit]]
 
     @property
     def own(self) -> PathList:
@@ -137,54 +139,46 @@ class PathGuards(Struct, frozen=True):
 
     def denials(self, path: str, is_write: bool, writer: Writer) -> tuple[RuleMatch, ...]:
         """Return every list's say against touching `path`, the first one deciding."""
-        touched = self.screen.touching(path)
-        found = self.ours.denials(path, touched, is_write)
-        if not touched:
-            return tuple(found)
-        level = _NO_DEPENDENCY
-        if writer is Writer.COMMAND:
-            level = _dependency_level(path, is_write)
-        if is_write:
-            protected = _touched(self.protected, touched)
-            found += _denials(protected, path, "protected", "protected", level)
-            if writer is Writer.FILE_TOOL:
-                what = "written by commands alone"
-                found += _denials(_touched(self.generated, touched), path, "generated", what)
-        secret = tuple(
-            layer for layer in _touched(self.secret, touched) if layer is not self.ours.state
-        )
-        found += _denials(secret, path, "secret", "secret", level)
+        by_command = writer is Writer.COMMAND
+        closing = find_closing(self.compiled, path, self.hits(path), is_write, by_command)
+        found = [_denial(self.patterns[number], path, kind) for kind, number in closing]
+        if is_write and self.ours.directories is not None:
+            directory = self.ours.directories.find(path)
+            if directory is not None:
+                at = int(closing[:1] != [] and closing[0][0] == OWN)
+                found.insert(at, _denial(directory, path, OWN, _DIRECTORY))
         return tuple(found)
 
-    def find_warning(self, path: str) -> MatchedPattern | None:
-        touched = self.screen.touching(path)
-        pattern = _first(tuple(layer for layer in self.warned if layer in touched), path)
-        return None if pattern is None or self.is_safe(path) else pattern
+    def find_warning(self, path: str) -> PathPattern | None:
+        number = find_warning(self.compiled, self.hits(path))
+        return None if number < 0 else self.patterns[number]
 
     def is_safe(self, path: str) -> bool:
-        return all(layer.permits(path) for layer in self.safe)
+        return is_safe(self.compiled, self.hits(path))
 
-    def find_secret(self, path: str) -> MatchedPattern | None:
-        return _first(self.secret, path)
+    def find_secret(self, path: str) -> PathPattern | None:
+        return self._first(path, READ_CLOSED)
 
-    def find_secret_for_command(self, path: str) -> MatchedPattern | None:
-        return _first(self.secret, path, _dependency_level(path, is_write=False))
+    def find_secret_for_command(self, path: str) -> PathPattern | None:
+        hits = self.hits(path)
+        closing = find_closing(self.compiled, path, hits, is_write=False, by_command=True)
+        return self.patterns[closing[0][1]] if closing else None
 
     def is_in_dependency(self, path: str) -> bool:
         """Whether `path` lies in a folder of dependencies, where fewer names are closed."""
-        return _dependency_level(path, is_write=False) >= 0
+        return find_dependency(path, _READ) >= 0
 
-    def find_generated(self, path: str) -> MatchedPattern | None:
-        return _first(self.generated, path)
+    def find_generated(self, path: str) -> PathPattern | None:
+        return self._first(path, (GENERATED,))
 
     def is_below_generated(self, path: str) -> bool:
         """Whether `path` lies in a directory that is generated: one of thousands, made again."""
         parent = path.rpartition("/")[0]
         return parent != "" and self.find_generated(parent) is not None
 
-    def find_protected(self, path: str) -> MatchedPattern | None:
+    def find_protected(self, path: str) -> PathPattern | None:
         """Return the pattern by which no agent writes `path`, own files included."""
-        return self.own.match(path) or _first(self.protected, path)
+        return self._first(path, (OWN, PROTECTED))
 
     def is_above_own(self, path: str) -> bool:
         """Whether `path` is a directory in which an own file stands or could come to stand."""
@@ -193,6 +187,10 @@ class PathGuards(Struct, frozen=True):
     def is_own_directory(self, path: str) -> bool:
         """Whether `path` is one of the plane's own directories, which stay as they are."""
         return self.ours.directories is not None and self.ours.directories.find(path) is not None
+
+    def _first(self, path: str, wanted: tuple[str, ...]) -> PathPattern | None:
+        found = find_listed(self.compiled[0], self.hits(path), wanted)
+        return self.patterns[found[0][1]] if found else None
 
 
 def compile_guards(
@@ -208,7 +206,7 @@ def compile_guards(
             secret=_given(table.secret, effective.secret),
         )
     ours = _own_places(kind, planes_below)
-    return _assemble(
+    return assemble(
         ours,
         _layer(effective.protected, Comparison.GUARDING),
         _layer(effective.generated, Comparison.GUARDING),
@@ -222,7 +220,7 @@ def compile_guards(
 
 def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
     """Lay an untrusted table over `guards`: more is forbidden and warned of, less is safe."""
-    return _assemble(
+    return assemble(
         guards.ours,
         guards.protected + _added(table.protected, Comparison.GUARDING),
         guards.generated + _added(table.generated, Comparison.GUARDING),
@@ -244,8 +242,14 @@ def _own_places(kind: PlaneKind, planes_below: tuple[str, ...]) -> OwnPlaces:
     )
 
 
-def _assemble(ours: OwnPlaces, *layers: Layers) -> PathGuards:
-    return PathGuards(ours, *layers, screen=PathScreen([ours.files, *chain.from_iterable(layers)]))
+def assemble(ours: OwnPlaces, *layers: Layers) -> PathGuards:
+    lists = [(OWN, ours.files)] if ours.state is None else [(OWN, ours.files), (STATE, ours.state)]
+    for kind, listed in zip(_TABLES, layers, strict=True):
+        lists += [(kind, each) for each in listed if each is not ours.state]
+    compiled = (compile_lists(lists), (_READ, _WRITTEN))
+    patterns = tuple(pattern for _, listed in lists for pattern in listed.patterns)
+    hits = lru_cache(maxsize=CACHED_PATHS)(partial(find_hits, compiled[0][0]))
+    return PathGuards(ours, *layers, compiled=compiled, patterns=patterns, hits=hits)
 
 
 def _given(
@@ -262,56 +266,16 @@ def _added(patterns: tuple[PathPattern, ...] | None, comparison: Comparison) -> 
     return () if patterns is None else _layer(patterns, comparison)
 
 
-def _first(layers: Layers, path: str, level: int = _NO_DEPENDENCY) -> MatchedPattern | None:
-    for layer in layers:
-        pattern = _match(layer, path, level)
-        if pattern is not None:
-            return pattern
-    return None
-
-
-def _dependency_level(path: str, is_write: bool) -> int:
-    """Return at which component of `path` a folder of dependencies stands.
-
-    Exactly by name: where a file system ignores case, `Node_Modules` is the project's own.
-    """
-    if _DEPENDENCIES.search(path) is None:
-        return _NO_DEPENDENCY
-    folders = _WRITTEN if is_write else _READ
-    above = path.split("/")[:-1]
-    return next((at for at, name in enumerate(above) if name in folders), _NO_DEPENDENCY)
-
-
-def _match(layer: PathList, path: str, level: int) -> MatchedPattern | None:
-    return layer.match(path) if level < 0 else layer.find_down_to(path, level)
-
-
-def _touched(layers: Layers, touched: frozenset[PathList]) -> Layers:
-    return tuple(layer for layer in layers if layer in touched)
-
-
-def _denials(
-    layers: Layers, path: str, name: str, what: str, level: int = _NO_DEPENDENCY
-) -> list[RuleMatch]:
-    found = (_match(layer, path, level) for layer in layers)
-    code = _CODES[name]
-    return [_denial(pattern, path, name, code, what) for pattern in found if pattern is not None]
-
-
-def _denial(pattern: MatchedPattern, path: str, name: str, code: str, what: str) -> RuleMatch:
+def _denial(pattern: PathPattern, path: str, kind: str, what: str = "") -> RuleMatch:
     place = pattern.place
+    what = what or (_CLIENT if pattern.text in CLIENT_SETTINGS else _CLOSED[kind])
     reason = f"{quote_toml(path)} is {what} ({quote_toml(pattern.text)}, {place})"
-    lifting = pattern.lifting(path) if name in ("protected", "secret") else ""
+    lifting = pattern.lifting(path) if kind in (PROTECTED, SECRET) else ""
     if lifting:
-        reason += f"; a person lifts it by {quote_toml(lifting)} as the last of {name} in [paths]"
+        reason += f"; a person lifts it by {quote_toml(lifting)} as the last of {kind} in [paths]"
+    source = source_of(kind)
     return RuleMatch(
-        Outcome.DENY,
-        pattern.text,
-        f"paths.{name}",
-        place.file,
-        place.line,
-        reason,
-        code,
+        Outcome.DENY, pattern.text, source, place.file, place.line, reason, CODES[kind]
     )
 
 

@@ -13,7 +13,6 @@ has a fixed length.
 
 import re
 import sys
-import unicodedata
 from bisect import bisect_left, bisect_right
 from enum import Enum
 from functools import cache, lru_cache
@@ -22,6 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 from paddock.limits import path_bytes_max
+from paddock.policy.compiled import fold
 from paddock.policy.places import PatternError, quote_toml
 
 
@@ -87,13 +87,6 @@ def parse_glob(text: str) -> Glob:
     anywhere = "/" not in body
     segments = _parse_segments(text, body.removeprefix("/"))
     return Glob(text, negated, anywhere, directory_only, segments)
-
-
-def fold(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    # Canonical caseless matching (Unicode 3.13, D145), composed at the end.
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
 
 
 def fold_segment(segment: Segment) -> Segment:

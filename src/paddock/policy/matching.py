@@ -7,13 +7,14 @@ from msgspec import Struct
 
 from paddock.errors import ConfigError, ForbiddenPathError
 from paddock.policy.actions import HeadPattern, TargetKind
-from paddock.policy.globs import DEPTH, Segment, regex_of
+from paddock.policy.compiled import matches_name
+from paddock.policy.globs import DEPTH
 from paddock.policy.pathset import (
     Comparison,
-    LazyRegex,
     PathList,
     PathPattern,
     PathSet,
+    code_segment,
     compile_pattern,
 )
 from paddock.policy.places import PatternError, Place, parse_document, quote_toml
@@ -177,12 +178,7 @@ def _reaches_below(pattern: PathPattern, path: str) -> bool:
     for segment, name in zip(segments, names, strict=False):
         if segment == DEPTH:
             return True
-        if not _segment_regex(segment).matches(name):
+        if not matches_name(code_segment(segment), name):
             return False
     # As long as the pattern: `src/` names the directory itself, and permits what is in it.
     return len(names) <= len(segments)
-
-
-@lru_cache(maxsize=1024)
-def _segment_regex(segment: Segment) -> LazyRegex:
-    return LazyRegex(regex_of((segment,)))

@@ -7,7 +7,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.policy import PolicySource, load_policy
+from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import (
     AgentBinding,
     AnchorSettings,

@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
 from paddock.policy.commands import parse_line
-from paddock.policy.decide import names_line
+from paddock.policy.decide import decide, names_line, shell_for
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.profiles import written_path
 from paddock.policy.settings import SYSTEM_READ, ShellLimits, ShellSettings
 from paddock.values.decisions import Action, Agent, Held, Outcome, confined
@@ -582,7 +582,8 @@ def test_git_without_a_preset_is_the_loosest_where_nothing_protects_it() -> None
 
 def test_importing_policy_and_judging_paths_loads_no_grammar() -> None:
     program = (
-        "import sys; from paddock.policy import *; from paddock.values.decisions import Agent; "
+        "import sys; from paddock.policy.actions import *; from paddock.policy.decide import *; "
+        "from paddock.policy.engine import *; from paddock.values.decisions import Agent; "
         "chain = (Agent('a', 'standard'),); "
         "decide(load_policy(None), chain, (parse_action('tool:file:view a'),)); "
         "sys.exit(any('tree_sitter' in name or name == 'tomllib' for name in sys.modules))"

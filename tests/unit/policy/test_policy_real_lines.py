@@ -6,7 +6,8 @@ Each kind stands with its neighbours, from both sides.
 import pytest
 
 from paddock.limits import command_chars_max, command_parts_max
-from paddock.policy import PolicySource, decide, load_policy
+from paddock.policy.decide import decide
+from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.questions.lint import lint
 from paddock.values.decisions import Action, Agent
 

@@ -114,7 +114,7 @@ def make_image(
             "holding": _holding(ground, agents),
             "since": time.time(),
             "outside_commands": tables.outside_table(hook.outside),
-            "guards": tables.guard_tables(policy),
+            "guards": policy.guards.compiled,
             "outside": tables.secret_outside_tables(policy),
             "also": tables.also_tables(also),
             "profiles": tuple(profiles),

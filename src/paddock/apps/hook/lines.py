@@ -12,8 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from paddock.apps.hook.lean.asked import ShapeError
-from paddock.apps.hook.lean.patches import read_patch
+from paddock.apps.hook.lean.asked import ShapeError, read_patch
 from paddock.apps.hook.lean.places import find_stands
 from paddock.apps.hook.lean.shell import is_bare_below
 from paddock.pattern import lazy_pattern

@@ -1,17 +1,13 @@
 """A policy as the tables of an image: path patterns, rules by head, programs.
 
-`lean.indexes`, `lean.quick` and `lean.shell` say what each part means. What those cannot decide
+`policy.compiled`, `lean.quick` and `lean.shell` say what each part means. What those cannot decide
 is `Unfit`, and there is no image.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from string import ascii_letters, digits
 from typing import Final
 
-from msgspec import Struct
-
-from paddock.apps.hook.lean.indexes import DEPTH as DEPTH_CODE
-from paddock.apps.hook.lean.indexes import ONE, RUN
 from paddock.apps.hook.policy_engine import anywhere_of, compile_also
 from paddock.policy.actions import ANY, HeadPattern, NamePattern
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
@@ -20,20 +16,10 @@ from paddock.policy.commands.walk import RESERVED
 from paddock.policy.commands.words import program_name
 from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
 from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
+from paddock.policy.compiled import SECRET
 from paddock.policy.engine import Policy
-from paddock.policy.globs import DEPTH as DEPTH_SEGMENT
-from paddock.policy.globs import RUN as RUN_SEGMENT
-from paddock.policy.globs import (
-    CharClass,
-    Glob,
-    Segment,
-    Wild,
-    fold_segment,
-    literal_of,
-    split_lead,
-)
 from paddock.policy.matching import comparison_of
-from paddock.policy.pathset import Indexed, PathList, indexed
+from paddock.policy.pathset import PathList, build_index, compile_lists, indexed
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome
@@ -55,36 +41,17 @@ INTERPRETERS: Final = frozenset(
 _PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
 
 
-class _Entry(Struct, frozen=True):
-    pattern: Indexed
-    segments: tuple[Segment, ...]
-
-
-def guard_tables(policy: Policy) -> Json:
-    guards = policy.guards
-    lists = [("own", guards.own)]
-    for kind, layers in (
-        ("protected", guards.protected),
-        ("generated", guards.generated),
-        ("secret", guards.secret),
-        ("warned", guards.warned),
-        ("safe", guards.safe),
-    ):
-        lists += [(kind, layer) for layer in layers]
-    return _lists(lists)
-
-
 def secret_outside_tables(policy: Policy) -> Json:
-    return _lists(
+    return compile_lists(
         [
-            ("secret", PathList(anywhere_of(layer.patterns), layer.comparison))
+            (SECRET, PathList(anywhere_of(layer.patterns), layer.comparison))
             for layer in policy.guards.secret
         ]
     )
 
 
 def also_tables(patterns: tuple[str, ...]) -> Json:
-    return _lists([("also", compile_also(patterns))])
+    return compile_lists([("also", compile_also(patterns))])
 
 
 def profile_table(profile: Profile) -> Json:
@@ -164,7 +131,7 @@ def _path_rules(rules: Sequence[Rule]) -> Json:
         for number, rule in enumerate(rules)
         if rule.pattern.path is not None
     ]
-    return (_sides(items), tuple(_rule(rule) for rule in rules))
+    return (build_index(items), tuple(_rule(rule) for rule in rules))
 
 
 def _name(pattern: NamePattern, rule: Rule) -> Json:
@@ -182,96 +149,3 @@ def _rule(rule: Rule) -> Json:
 def _otherwise(entry: Otherwise) -> Json:
     shown = entry.as_match()
     return (int(shown.outcome), shown.text, shown.source, shown.file, shown.line)
-
-
-# --- path patterns ----------------------------------------------------------------
-
-
-def _lists(lists: Sequence[tuple[str, PathList]]) -> Json:
-    items: list[Indexed] = []
-    patterns: list[Json] = []
-    for listed, (_, held) in enumerate(lists):
-        for pattern in held.patterns:
-            items.append(indexed(len(patterns), pattern, held.comparison))
-            place = pattern.place
-            patterns.append((listed, pattern.negated, pattern.text, place.file, place.line))
-    kinds = tuple((kind, any(pattern.negated for pattern in held.patterns)) for kind, held in lists)
-    return (_sides(items), tuple(patterns), kinds)
-
-
-def _sides(items: Iterable[Indexed]) -> Json:
-    """Compare a folded pattern with brackets as it was written, too."""
-    raw: list[_Entry] = []
-    lowered: list[_Entry] = []
-    for item in items:
-        segments = item.glob.segments
-        if not item.folded:
-            raw.append(_Entry(item, segments))
-            continue
-        lowered.append(_Entry(item, tuple(fold_segment(segment) for segment in segments)))
-        if _has_class(item.glob):
-            raw.append(_Entry(item, segments))
-    return (_side(raw) if raw else None, _side(lowered) if lowered else None)
-
-
-def _has_class(glob: Glob) -> bool:
-    return any(isinstance(piece, CharClass) for segment in glob.segments for piece in segment)
-
-
-def _side(entries: Sequence[_Entry]) -> Json:
-    anywhere: list[tuple[Json, Segment]] = []
-    under: dict[str, list[tuple[Json, tuple[Segment, ...]]]] = {}
-    for entry in entries:
-        number = (entry.pattern.number, entry.pattern.directory_only)
-        if entry.pattern.glob.anywhere:
-            anywhere.append((number, entry.segments[0]))
-            continue
-        lead, rest = split_lead(entry.segments)
-        under.setdefault(lead, []).append((number, rest))
-    nodes = {lead: _node(items) for lead, items in under.items()}
-    return (_names(anywhere) if anywhere else None, nodes)
-
-
-def _node(items: Sequence[tuple[Json, tuple[Segment, ...]]]) -> Json:
-    names = [(number, rest[0]) for number, rest in items if len(rest) == 1]
-    deep = [
-        (number, tuple(_coded(segment) for segment in rest))
-        for number, rest in items
-        if len(rest) > 1
-    ]
-    return (_names(names), tuple(deep))
-
-
-def _names(items: Sequence[tuple[Json, Segment]]) -> Json:
-    every: list[Json] = []
-    exact: dict[str, list[Json]] = {}
-    prefixes: dict[int, dict[str, list[Json]]] = {}
-    suffixes: dict[int, dict[str, list[Json]]] = {}
-    others: list[Json] = []
-    for number, segment in items:
-        literal = literal_of(segment)
-        if segment in (RUN_SEGMENT, DEPTH_SEGMENT):
-            every.append(number)
-        elif literal is not None:
-            exact.setdefault(literal, []).append(number)
-        elif len(segment) == 2 and segment[0] is Wild.RUN and isinstance(segment[1], str):
-            suffixes.setdefault(len(segment[1]), {}).setdefault(segment[1], []).append(number)
-        elif len(segment) == 2 and segment[1] is Wild.RUN and isinstance(segment[0], str):
-            prefixes.setdefault(len(segment[0]), {}).setdefault(segment[0], []).append(number)
-        else:
-            others.append((number, _coded(segment)))
-    return (every, exact, list(prefixes.items()), list(suffixes.items()), others)
-
-
-def _coded(segment: Segment) -> Json:
-    if segment == DEPTH_SEGMENT:
-        return (DEPTH_CODE,)
-    made: list[Json] = []
-    for piece in segment:
-        if isinstance(piece, str):
-            made.append(piece)
-        elif isinstance(piece, CharClass):
-            made.append((piece.negated, piece.ranges))
-        else:
-            made.append(RUN if piece is Wild.RUN else ONE)
-    return tuple(made)

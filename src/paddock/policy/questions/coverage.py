@@ -13,13 +13,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.policy.actions import ActionPattern
-from paddock.policy.engine import Layers, PathGuards
+from paddock.policy.engine import Layers, PathGuards, assemble
 from paddock.policy.globs import CharClass, Segment, Wild
 from paddock.policy.load import PathsTable
 from paddock.policy.pathset import (
     ROOT,
     Comparison,
-    MatchedPattern,
     PathList,
     PathPattern,
     PathSet,
@@ -93,14 +92,12 @@ def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: Pat
     return text if is_open and not above.text.endswith(" ") else ""
 
 
-def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
+def is_swallowed(guards: PathGuards, rule: Rule) -> PathPattern | None:
     path = rule.pattern.path
     if path is None:
         return None
-    whole = replace(
-        guards,
-        **{name: _whole(getattr(guards, name), path) for name in GUARDING_LISTS},
-    )
+    closed = (_whole(getattr(guards, name), path) for name in GUARDING_LISTS)
+    whole = assemble(guards.ours, *closed, guards.warned, guards.safe)
     found = [_swallowing(whole, rule.pattern, sample) for sample in _samples(path)]
     first = found[0]
     return first if first is not None and all(each is not None for each in found) else None
@@ -168,7 +165,7 @@ def _filled(segment: Segment, fill: str) -> str:
     return out
 
 
-def _swallowing(guards: PathGuards, pattern: ActionPattern, path: str) -> MatchedPattern | None:
+def _swallowing(guards: PathGuards, pattern: ActionPattern, path: str) -> PathPattern | None:
     secret = guards.find_secret(path)
     if secret is not None:
         return None if _has_brackets(secret) else secret

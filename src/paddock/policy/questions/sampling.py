@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
-from paddock.policy.globs import DEPTH, RUN, CharClass, Glob, Piece, Segment, Wild, fold
+from paddock.policy.compiled import fold
+from paddock.policy.globs import DEPTH, RUN, CharClass, Glob, Piece, Segment, Wild
 
 PART_FILL: Final = "example"
 CHAR_FILL: Final = "x"

@@ -66,7 +66,7 @@ def test_a_changed_byte_breaks_the_seal(at, client: Client):
 def test_an_image_of_somebody_elses_making_does_not_count(client: Client):
     image = prepared(client)
     body = marshal.loads(image.read_bytes()[len(FORMAT) + 32 :])
-    body["guards"] = ((None, None), (), ())
+    body["guards"] = (((None, None, None, ()), (), (), (), (), ()), ((), ()))
     forged = marshal.dumps(body)
     image.write_bytes(FORMAT + seal(bytes(KEY_BYTES), forged) + forged)
 

@@ -5,8 +5,9 @@ from functools import partial
 import pytest
 
 from paddock.errors import UsageError
-from paddock.policy import Policy, PolicySource, decide, load_policy
 from paddock.policy.actions import parse_action
+from paddock.policy.decide import decide
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.globs import parse_glob
 from paddock.policy.presets import CLIENT_TOOLS
 from paddock.policy.questions.compare import Diff, diff

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.policy import Policy, PolicySource, load_policy
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.questions.explain import CHANGED, SHOWN_MAX, Now, explain, explain_now
 from paddock.policy.questions.record import (
     MEANINGS,

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
+from paddock.policy.actions import parse_action
+from paddock.policy.decide import decide
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.questions.lint import lint, run_examples
 from paddock.values.decisions import Agent
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from paddock.policy import Policy, PolicySource, load_policy
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.questions.record import (
     Lost,
     PastDecision,

@@ -1,9 +1,9 @@
 """What runs at every tool call of a client, in a new process each time.
 
     start, door    the process of one call; one event, decided here or declined
-    asked, patches, shell, places    what a client asks, and what the call would do
+    asked, shell, places      what a client asks, and what the call would do
     flow, judging, answers    judge, record, then answer, in this order
-    image, indexes, quick     the compiled policy: found and verified, matched, asked
+    image, quick              the compiled policy (paddock.policy.compiled): verified, asked
     records                   an entry, the warnings given; paddock.ledger.tail appends it
     wrap           a line changed to run in the sandbox
 

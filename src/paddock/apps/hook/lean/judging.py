@@ -12,7 +12,6 @@ decides, and among equals the first of this list. A warning changes nothing.
 """
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError, LeanWanted, ShapeError
-from paddock.apps.hook.lean.indexes import matches_text
 from paddock.apps.hook.lean.places import (
     LeanPlace,
     Scene,
@@ -21,6 +20,7 @@ from paddock.apps.hook.lean.places import (
     real_path,
     relative,
 )
+from paddock.policy.compiled import matches_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ It answers as the policy engine does, or not at all (`DeclinedError`).
 """
 
 from paddock.apps.hook.lean.asked import DeclinedError
-from paddock.apps.hook.lean.indexes import deciding, find_hits, matches_text
 from paddock.apps.hook.lean.judging import (
     ALSO,
     DENY,
@@ -17,6 +16,7 @@ from paddock.apps.hook.lean.judging import (
     LeanLine,
     LeanRule,
 )
+from paddock.policy import compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from paddock.values.calls import Json
 
 VALUE_CHARS_MAX = 200
-OWN, PROTECTED, GENERATED, SECRET, WARNED, SAFE = (
-    "own",
-    "protected",
-    "generated",
-    "secret",
-    "warned",
-    "safe",
-)
-_CODES = {OWN: "protected", PROTECTED: "protected", GENERATED: "generated", SECRET: "secret"}
 
 
 class QuickEngine:
@@ -59,61 +50,32 @@ class QuickEngine:
         self.on_allow, self.warnings, self.paranoid, self.shell = image["hook"]
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> "list[LeanFinding]":
-        if by_command and is_write:
-            raise DeclinedError("what a command may touch in folders of dependencies")
         hits = self._hits_of(path)
-        if not hits:
-            return []
-        _, patterns, lists = self._guards
-        found: list[LeanFinding] = []
-        for listed, (kind, _) in enumerate(lists):
-            if kind in (WARNED, SAFE) or (not is_write and kind != SECRET):
-                continue
-            number = deciding(hits, listed, patterns)
-            if number >= 0:
-                rule = _pattern_rule(patterns[number], kind)
-                found.append(LeanFinding(DENY, GUARD, "", rule, f"policy.{_CODES[kind]}"))
-        return found
+        closing = compiled.find_closing(self._guards, path, hits, is_write, by_command)
+        return [
+            LeanFinding(
+                DENY, GUARD, "", _pattern_rule(self._guards[0], kind, number), compiled.CODES[kind]
+            )
+            for kind, number in closing
+        ]
 
     def find_warning(self, path: str) -> str:
-        hits = self._hits_of(path)
-        _, patterns, lists = self._guards
-        for listed, (kind, _) in enumerate(lists):
-            if kind == WARNED:
-                number = deciding(hits, listed, patterns)
-                if number >= 0:
-                    return "" if self.is_safe(path) else patterns[number][2]
-        return ""
+        number = compiled.find_warning(self._guards, self._hits_of(path))
+        _, _, _, _, _, places = self._guards[0]
+        return "" if number < 0 else places[number][0]
 
     def is_safe(self, path: str) -> bool:
-        hits = self._hits_of(path)
-        _, patterns, lists = self._guards
-        for listed, (kind, has_negation) in enumerate(lists):
-            if kind != SAFE:
-                continue
-            if deciding(hits, listed, patterns) < 0:
-                return False
-            if has_negation:
-                last = max(number for _, number in hits if patterns[number][0] == listed)
-                if patterns[last][1]:
-                    return False
-        return True
+        return compiled.is_safe(self._guards, self._hits_of(path))
 
     def find_secret_outside(self, path: str) -> "LeanRule | None":
-        sides, patterns, lists = self._image["outside"]
-        hits = find_hits(sides, _plain(path.lstrip("/")))
-        for listed in range(len(lists)):
-            number = deciding(hits, listed, patterns)
-            if number >= 0:
-                return _pattern_rule(patterns[number], SECRET)
-        return None
+        lists = self._image["outside"]
+        hits = compiled.find_hits(lists[0], path.lstrip("/"))
+        found = compiled.find_listed(lists, hits, (compiled.SECRET,))
+        return _pattern_rule(lists, *found[0]) if found else None
 
     def may_write_outside(self, path: str) -> bool:
-        sides, patterns, _ = self._image["also"]
-        hits = find_hits(sides, _plain(path.lstrip("/")))
-        if deciding(hits, 0, patterns) < 0:
-            return False
-        return not patterns[max(number for _, number in hits)][1]
+        index, negated, *_ = self._image["also"]
+        return compiled.permits(compiled.find_hits(index, path.lstrip("/")), negated)
 
     def profile(self, category: str, operation: str, target: str) -> "list[LeanFinding]":
         found: list[LeanFinding] = []
@@ -126,7 +88,7 @@ class QuickEngine:
                 untargeted, paths, names, _, otherwise = profile["heads"][category, operation]
                 rules = list(untargeted)
                 if paths is not None:
-                    numbers = {number for _, number in find_hits(paths[0], _plain(target))}
+                    numbers = {number for _, number in compiled.find_hits(paths[0], target)}
                     rules += [paths[1][index] for index in sorted(numbers)]
                 rules += [rule for parts, wide, rule in names if _name(parts, wide, target)]
             found += _said(profile, rules, otherwise, asked)
@@ -187,7 +149,7 @@ class QuickEngine:
     def _hits_of(self, path: str) -> "list[tuple[int, int]]":
         hits = self._hits.get(path)
         if hits is None:
-            hits = self._hits[path] = find_hits(self._guards[0], _plain(path))
+            hits = self._hits[path] = compiled.find_hits(self._guards[0][0], path)
         return hits
 
 
@@ -233,21 +195,13 @@ def _said(
     return [LeanFinding(DENY, NOTHING, reason)]
 
 
-def _pattern_rule(pattern: "Json", kind: str) -> LeanRule:
-    _, _, text, file, line = pattern
-    return LeanRule(DENY, text, f"paths.{kind}", file, line)
+def _pattern_rule(lists: "Json", kind: str, number: int) -> LeanRule:
+    _, _, _, _, _, places = lists
+    return LeanRule(DENY, places[number][0], compiled.source_of(kind), *places[number][1:])
 
 
 def _name(parts: "tuple[str, ...]", is_wide: bool, name: str) -> bool:
-    if not name.isascii():
-        raise DeclinedError("a name that is not ASCII")
-    return matches_text(parts, name.lower() if is_wide else name)
-
-
-def _plain(path: str) -> str:
-    if not path or path == "." or not path.isascii():
-        raise DeclinedError("a path that is the root, or not ASCII")
-    return path
+    return compiled.matches_text(parts, name.casefold() if is_wide else name)
 
 
 def quote(value: str) -> str:

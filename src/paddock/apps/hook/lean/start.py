@@ -24,13 +24,13 @@ RECORD_TIMEOUT_S = 5
 INPUT_BYTES_MAX = 64_000_000
 _NAME = "paddock.apps.hook.lean"
 LOADED = (
-    *("paddock.ledger.format.line", "paddock.ledger.tail"),
-    *(f"{_NAME}.{name}" for name in ("asked", "places", "wrap", "indexes", "judging", "records")),
+    *("paddock.ledger.format.line", "paddock.ledger.tail", "paddock.policy.compiled"),
+    *(f"{_NAME}.{name}" for name in ("asked", "places", "wrap", "judging", "records")),
     *(f"{_NAME}.{name}" for name in ("answers", "flow", "image", "quick", "door")),
 )
 _PACKAGES = (
     *("paddock", "paddock.apps", "paddock.apps.hook", _NAME),
-    *("paddock.ledger", "paddock.ledger.format"),
+    *("paddock.ledger", "paddock.ledger.format", "paddock.policy"),
 )
 
 _STOPPING = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM)

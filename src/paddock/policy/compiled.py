@@ -1,0 +1,270 @@
+"""A policy compiled into plain tuples and dictionaries, and how it is asked.
+
+They can be marshalled, and nothing is imported to ask them: the hook keeps them in a file.
+
+    guards   (lists, folders): the closed lists of a policy, and folders of dependencies (where
+             nobody reads, where nobody writes what is closed by a mere name)
+    lists    (index, negated, owners, kinds, names, places): by number of a pattern whether it
+             is a `!`, its list, whether it is a file's name, (text, file, line); by list its kind
+    index    (raw, folded, written, covering): patterns compared with the path as it is, and
+             folded; the folded ones as they are written, for a path that is not ASCII; those
+             that match the root
+    side     (names, {directories in front: (names, below, deep)}); `below`: `**` follows at once
+    names    (every, exact, prefixes, suffixes, others): patterns of one component
+    deep     ((entry, segments), …): what follows the directories in front
+    entry    (number, matches directories only)
+    segment  pieces: text, RUN, ONE, or (negated, ((low, high), …)); among segments RUN is `**`
+
+One walk over the components of a path, look-ups instead of tries: the cost follows the path's
+length, not the number of patterns.
+
+Threat: a pattern from a cloned project meets paths that an agent chooses. What stands between
+two stars has a fixed length, so the leftmost match is the best one and none is tried again.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from paddock.values.calls import Json
+
+OWN, STATE, PROTECTED, GENERATED, SECRET = "own", "state", "protected", "generated", "secret"
+WARNED, SAFE = "warned", "safe"
+READ_CLOSED = (STATE, SECRET)
+WRITE_CLOSED = (OWN, STATE, PROTECTED, GENERATED, SECRET)
+CODES = {
+    OWN: "policy.protected",
+    STATE: "policy.secret",
+    PROTECTED: "policy.protected",
+    GENERATED: "policy.generated",
+    SECRET: "policy.secret",
+}
+RUN, ONE = 0, 1
+Hit = tuple[int, int]
+"""(level, number): the component, from 0, up to which the pattern matched; the pattern."""
+
+
+def source_of(kind: str) -> str:
+    return f"paths.{OWN if kind == STATE else kind}"
+
+
+def fold(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    import unicodedata  # noqa: PLC0415 - most text is ASCII
+
+    # Canonical caseless matching (Unicode 3.13, D145), composed at the end.
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+
+
+def find_hits(index: "Json", path: str, is_directory: bool = False) -> list[Hit]:
+    """`path` is relative and normal; the root only patterns for everything match."""
+    raw, folded, written, covering = index
+    if path in ("", "."):
+        return [(0, number) for number in covering]
+    hits: list[Hit] = []
+    if raw is not None:
+        _collect(raw, path, is_directory, hits)
+    if folded is not None:
+        _collect(folded, fold(path), is_directory, hits)
+    if written is not None and not path.isascii():
+        _collect(written, path, is_directory, hits)
+    return hits
+
+
+def find_deciding(hits: list[Hit], negated: "Json") -> int:
+    """Return the number of the pattern that decides, -1 for none; `negated` by number."""
+    best: dict[int, int] = {}
+    for level, number in hits:
+        if number > best.get(level, -1):
+            best[level] = number
+    # From the top down: the first level at which the last match is no negation decides for
+    # everything below.
+    for level in sorted(best):
+        if not negated[best[level]]:
+            return best[level]
+    return -1
+
+
+def permits(hits: list[Hit], negated: "Json") -> bool:
+    """Return whether the path is matched, and the list's last word on it is no `!`.
+
+    Threat: in `["**", "!secrets/"]` gitignore takes out the directory alone, and `**` matches
+    what is below it again.
+    """
+    if find_deciding(hits, negated) < 0:
+        return False
+    return not negated[max(number for _, number in hits)]
+
+
+def find_listed(lists: "Json", hits: list[Hit], wanted: "Sequence[str]") -> list[tuple[str, int]]:
+    """Return what decides for each list of these kinds, with its kind, in the order of lists."""
+    _, negated, owners, kinds, _, _ = lists
+    found: list[tuple[str, int]] = []
+    if not hits:
+        return found
+    for listed, kind in enumerate(kinds):
+        if kind in wanted:
+            number = find_deciding([hit for hit in hits if owners[hit[1]] == listed], negated)
+            if number >= 0:
+                found.append((kind, number))
+    return found
+
+
+def find_closing(
+    guards: "Json", path: str, hits: list[Hit], is_write: bool, by_command: bool
+) -> list[tuple[str, int]]:
+    """Return, of every list that closes `path`, its kind and the pattern.
+
+    In a folder of dependencies no mere name closes anything to a command, save `.git`.
+    """
+    lists, folders = guards
+    wanted = WRITE_CLOSED if is_write else READ_CLOSED
+    if by_command and hits:
+        wanted = tuple(kind for kind in wanted if kind != GENERATED)
+        hits = _counting(lists, path, hits, find_dependency(path, folders[is_write]))
+    return find_listed(lists, hits, wanted)
+
+
+def _counting(lists: "Json", path: str, hits: list[Hit], level: int) -> list[Hit]:
+    if level < 0:
+        return hits
+    _, _, owners, kinds, names, _ = lists
+    components = path.split("/")
+    return [
+        (at, number)
+        for at, number in hits
+        if at <= level
+        or not names[number]
+        or components[at].lower() == ".git"
+        or kinds[owners[number]] == OWN
+    ]
+
+
+def find_warning(guards: "Json", hits: list[Hit]) -> int:
+    found = find_listed(guards[0], hits, (WARNED,))
+    return found[0][1] if found and not is_safe(guards, hits) else -1
+
+
+def is_safe(guards: "Json", hits: list[Hit]) -> bool:
+    """A path is safe only where every list says so."""
+    _, negated, owners, kinds, _, _ = guards[0]
+    return all(
+        permits([hit for hit in hits if owners[hit[1]] == listed], negated)
+        for listed, kind in enumerate(kinds)
+        if kind == SAFE
+    )
+
+
+def find_dependency(path: str, folders: "frozenset[str]") -> int:
+    """Return at which component of `path` a folder of dependencies stands; -1 for none.
+
+    Exactly by name: where a file system ignores case, `Node_Modules` is the project's own.
+    """
+    for level, name in enumerate(path.split("/")[:-1]):
+        if name in folders:
+            return level
+    return -1
+
+
+def _collect(side: "Json", path: str, is_final_directory: bool, hits: list[Hit]) -> None:
+    anywhere, nodes = side
+    parts = path.split("/")
+    last = len(parts) - 1
+    node = nodes.get("")
+    deep: Json = []
+    all_below: Json = ()
+    prefix = ""
+    for level, name in enumerate(parts):
+        is_directory = level < last or is_final_directory
+        if anywhere is not None:
+            _collect_names(anywhere, name, is_directory, level, hits)
+        _append(all_below, is_directory, level, hits)
+        if node is not None:
+            names, below, rests = node
+            _collect_names(names, name, is_directory, level, hits)
+            all_below += below
+            if rests:
+                deep.append((rests, level))
+        for rests, start in deep:
+            components = parts[start : level + 1]
+            for entry, segments in rests:
+                if (is_directory or not entry[1]) and matches_path(segments, components):
+                    hits.append((level, entry[0]))
+        if level < last:
+            prefix = f"{prefix}/{name}" if level else name
+            node = nodes.get(prefix)
+
+
+def _collect_names(
+    names: "Json", name: str, is_directory: bool, level: int, hits: list[Hit]
+) -> None:
+    every, exact, prefixes, suffixes, others = names
+    _append(every, is_directory, level, hits)
+    _append(exact.get(name, ()), is_directory, level, hits)
+    for length, table in prefixes:
+        _append(table.get(name[:length], ()), is_directory, level, hits)
+    for length, table in suffixes:
+        _append(table.get(name[-length:], ()), is_directory, level, hits)
+    for entry, segment in others:
+        if (is_directory or not entry[1]) and matches_name(segment, name):
+            hits.append((level, entry[0]))
+
+
+def _append(entries: "Json", is_directory: bool, level: int, hits: list[Hit]) -> None:
+    for number, directory_only in entries:
+        if is_directory or not directory_only:
+            hits.append((level, number))
+
+
+def matches_path(segments: "Json", components: list[str]) -> bool:
+    return _matches(segments, components, _component)
+
+
+def matches_name(segment: "Json", name: str) -> bool:
+    return _matches(segment, name, _width)
+
+
+def matches_text(parts: tuple[str, ...], text: str) -> bool:
+    """Match text with any text between two parts."""
+    pattern: list[str | int] = [RUN] * (2 * len(parts) - 1)
+    pattern[::2] = parts
+    return matches_name([piece for piece in pattern if piece != ""], text)
+
+
+def _matches(pattern: "Json", subject: "Json", width: "Callable[[Json, Json, int], int]") -> bool:
+    at = piece = resumed = 0
+    star = -1
+    while True:
+        if piece < len(pattern):
+            wanted = pattern[piece]
+            if wanted == RUN:
+                star, resumed = piece, at
+                piece += 1
+                continue
+            taken = width(wanted, subject, at)
+            if taken:
+                at += taken
+                piece += 1
+                continue
+        elif at == len(subject):
+            return True
+        if star < 0 or resumed >= len(subject):
+            return False
+        resumed += 1
+        at, piece = resumed, star + 1
+
+
+def _component(segment: "Json", components: list[str], at: int) -> int:
+    return int(at < len(components) and matches_name(segment, components[at]))
+
+
+def _width(wanted: "Json", name: str, at: int) -> int:
+    if type(wanted) is str:
+        return len(wanted) if name.startswith(wanted, at) else 0
+    if at >= len(name):
+        return 0
+    if wanted == ONE:
+        return 1
+    negated, ranges = wanted
+    return int(any(low <= name[at] <= high for low, high in ranges) is not negated)
