@@ -17,8 +17,8 @@ from paddock.apps.hook.images import make_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.asked import parse_asked
 from paddock.apps.hook.lean.door import Attempt, find_holding, find_identity
+from paddock.apps.hook.lean.engine import Engine
 from paddock.apps.hook.lean.image import find_homes
-from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import LeanRecord
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
@@ -187,7 +187,7 @@ class BothWays(Struct, dict=True):
         """Answer and record of the image. Raises: DeclinedError."""
         asked = parse_asked(data, name)
         numbers, who = find_identity(self.image, asked)
-        engine = QuickEngine(self.image, numbers, find_holding(self.image, asked))
+        engine = Engine(self.image, numbers, find_holding(self.image, asked))
         return self._run(data, name, engine, who)
 
     def _run(self, data: bytes, name: str, engine: Any, who: Any) -> tuple[bytes, dict[str, Any]]:

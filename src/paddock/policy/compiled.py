@@ -2,6 +2,10 @@
 
 They can be marshalled, and nothing is imported to ask them: the hook keeps them in a file.
 
+    profile  {name, note, rules, otherwise: rows; by number of a rule: plain: those without a
+             target; paths: an index; names: (number, parts); commands: (number, program in lower
+             case, empty where that is a pattern, None for any command)}
+    row      (category, operation, outcome, text, source, file, line, said, reason)
     guards   (lists, folders): the closed lists of a policy, and folders of dependencies (where
              nobody reads, where nobody writes what is closed by a mere name)
     lists    (index, negated, owners, kinds, names, places): by number of a pattern whether it
@@ -28,6 +32,13 @@ if TYPE_CHECKING:
 
     from paddock.values.calls import Json
 
+ALLOW, CONFINE, ASK, DENY = 0, 1, 2, 3
+WORDS = ("allow", "confine", "ask", "deny")
+RULE, OTHERWISE, NOTHING = 0, 1, 2
+"""Ranks of what a profile says: among equally strict ones the lowest decides."""
+ANY = "*"
+VALUE_CHARS_MAX = 200
+"""As `limits.message_value_chars_max`."""
 OWN, STATE, PROTECTED, GENERATED, SECRET = "own", "state", "protected", "generated", "secret"
 WARNED, SAFE = "warned", "safe"
 READ_CLOSED = (STATE, SECRET)
@@ -42,6 +53,67 @@ CODES = {
 RUN, ONE = 0, 1
 Hit = tuple[int, int]
 """(level, number): the component, from 0, up to which the pattern matched; the pattern."""
+
+
+def find_rules(
+    profile: "Json", category: str, operation: str, target: str, is_directory: bool = False
+) -> list[int]:
+    """Return the rules that match an action, those for commands left aside."""
+    rules = profile["rules"]
+    matched = list(profile["plain"])
+    matched += sorted({number for _, number in find_hits(profile["paths"], target, is_directory)})
+    for number, parts in profile["names"]:
+        if matches_text(parts, target.casefold() if rules[number][2] != ALLOW else target):
+            matched.append(number)
+    return [number for number in matched if means(rules[number], category, operation)]
+
+
+def means(row: "Json", category: str, operation: str) -> bool:
+    wanted, named, outcome, *_ = row
+    if wanted not in (ANY, category):
+        return False
+    if named in (ANY, operation):
+        return True
+    # A client's names are its own: their case does not open what is closed.
+    is_wide = category == "client" and outcome != ALLOW
+    return is_wide and named.casefold() == operation.casefold()
+
+
+def conclude(
+    profile: "Json", matched: list[int], category: str, operation: str, asked: str
+) -> "tuple[int, int, Json, str]":
+    """Return outcome, rank, the row that decides or None, and the reason."""
+    note = f" ({profile['note']})" if profile["note"] else ""
+    rows = [profile["rules"][number] for number in matched]
+    if rows:
+        row = max(rows, key=_outcome)
+        return row[2], RULE, row, row[7] + note
+    rows = [row for row in profile["otherwise"] if means(row, category, operation)]
+    if rows:
+        # Where keys overlap, the strictest.
+        row = max(rows, key=_outcome)
+        _, _, outcome, text, source, *_ = row
+        said = f"and {quote(text)} in {source} says {WORDS[outcome]}"
+        return outcome, OTHERWISE, row, f"no rule matches {quote(asked)}, {said}{note}"
+    name = profile["name"]
+    reason = (
+        f"no rule of the profile {quote(name)} matches {quote(asked)}, "
+        f"and unknown is no; an operator can allow it in [profiles.{name}]{note}"
+    )
+    return DENY, NOTHING, None, reason
+
+
+def _outcome(row: "Json") -> int:
+    return row[2]
+
+
+def quote(value: str) -> str:
+    text = repr(value)
+    if text.startswith("'"):
+        # A policy is written with double quotes; repr prefers single ones.
+        text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+    missing = len(text) - VALUE_CHARS_MAX
+    return text if missing <= 0 else f"{text[:VALUE_CHARS_MAX]}… ({missing} more characters)"
 
 
 def source_of(kind: str) -> str:
@@ -227,9 +299,20 @@ def matches_name(segment: "Json", name: str) -> bool:
 
 def matches_text(parts: tuple[str, ...], text: str) -> bool:
     """Match text with any text between two parts."""
-    pattern: list[str | int] = [RUN] * (2 * len(parts) - 1)
-    pattern[::2] = parts
-    return matches_name([piece for piece in pattern if piece != ""], text)
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return text == first
+    if len(text) < len(first) + len(last):
+        return False
+    if not (text.startswith(first) and text.endswith(last)):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in parts[1:-1]:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def _matches(pattern: "Json", subject: "Json", width: "Callable[[Json, Json, int], int]") -> bool:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from paddock.errors import ConfigError
 from paddock.limits import message_value_chars_max, policy_bytes_max
 from paddock.pattern import lazy_pattern
+from paddock.policy.compiled import quote
 from paddock.text.json import (
     BrokenJsonError,
     find_lines,
@@ -57,14 +58,12 @@ def quote_toml(value: object) -> str:
         return "a table" if isinstance(value, dict) else "an array"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return quote(value)
     try:
-        text = repr(value)
+        return cut(repr(value), message_value_chars_max)
     except ValueError:
         return "an integer too long to print"  # sys.set_int_max_str_digits
-    if text.startswith("'"):
-        # A policy is written with double quotes; repr prefers single ones.
-        text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
-    return cut(text, message_value_chars_max)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Profiles compiled for judging: rules by head, path targets in an index.
+"""Profiles compiled for judging (`policy.compiled`), and lines of shell.
 
 Deny before ask before confine before allow, whatever their order in the file; then the
 strictest entry of `otherwise`; then no. What an untrusted file lays over a profile is a
@@ -11,17 +11,20 @@ from functools import lru_cache
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.matching import comparison_of, means_head, names_directory
-from paddock.policy.pathset import PathSet
+from paddock.policy.actions import ANY, HeadPattern, NamePattern
+from paddock.policy.compiled import conclude, find_rules, means
+from paddock.policy.matching import comparison_of, names_directory
+from paddock.policy.pathset import build_index, indexed
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.rules import Profile, Rule
+from paddock.values.calls import Json
 from paddock.values.decisions import Action, Outcome, RuleMatch
 
 if TYPE_CHECKING:
-    from paddock.policy.commands import SimpleCommand
+    from paddock.policy.commands import CommandPattern, SimpleCommand
 
 
 class Finding(Struct, frozen=True):
@@ -39,17 +42,59 @@ class Verdict(Struct, frozen=True):
     matched: tuple[Rule, ...] = ()
 
 
-class _HeadRules(Struct):
-    untargeted: list[Rule] = field(default_factory=list[Rule])
-    by_path: list[Rule] = field(default_factory=list[Rule])
-    by_name: list[Rule] = field(default_factory=list[Rule])
-    by_command: list[Rule] = field(default_factory=list[Rule])
-    paths: PathSet | None = None
-    otherwise: RuleMatch | None = None
+def compile_profile(profile: Profile, note: str = "") -> Json:
+    """Compile rules for `policy.compiled`; `note` is said with every answer."""
+    rules = tuple(enumerate(profile.rules))
+    paths = ((number, rule.pattern.path, rule.outcome) for number, rule in rules)
+    return {
+        "name": profile.name,
+        "note": note,
+        "rules": tuple(
+            _row(rule.pattern.head, rule.shown, rule.said, rule.reason) for _, rule in rules
+        ),
+        "otherwise": tuple(_row(entry.head, entry.as_match()) for entry in profile.otherwise),
+        "plain": tuple(number for number, rule in rules if rule.pattern.kind is None),
+        "paths": build_index(
+            [
+                indexed(number, path, comparison_of(outcome))
+                for number, path, outcome in paths
+                if path is not None
+            ]
+        ),
+        "names": tuple(
+            (number, _name_parts(rule.pattern.name, rule.outcome))
+            for number, rule in rules
+            if rule.pattern.name is not None
+        ),
+        "commands": tuple(
+            (number, _program(rule.command)) for number, rule in rules if rule.command is not None
+        ),
+    }
+
+
+def _row(head: HeadPattern, shown: RuleMatch, said: str = "", reason: str = "") -> Json:
+    place = (shown.text, shown.source, shown.file, shown.line)
+    return (head.category, head.operation, int(shown.outcome), *place, said, reason)
+
+
+def _name_parts(pattern: NamePattern, outcome: Outcome) -> tuple[str, ...]:
+    text = pattern.text if outcome is Outcome.ALLOW else pattern.text.casefold()
+    return tuple(text.split(ANY))
+
+
+def _program(command: "CommandPattern") -> str | None:
+    if command.is_any:
+        return None
+    first = command.words[0]
+    if not first.is_literal:
+        return ""
+    from paddock.policy.commands.words import program_name  # noqa: PLC0415 - late on purpose
+
+    return program_name(first.parts[0]).casefold()
 
 
 class CompiledProfile:
-    __slots__ = ("_heads", "_note", "overlay", "profile")
+    __slots__ = ("_note", "overlay", "profile", "table")
 
     def __init__(self, profile: Profile, overlay: Profile | None = None, note: str = "") -> None:
         """`overlay` is of an untrusted file; `note` is said with every answer."""
@@ -59,7 +104,7 @@ class CompiledProfile:
             untrusted = f"{overlay.place.file} is not trusted, and only tightens"
             self.overlay = CompiledProfile(overlay, note=untrusted)
         self._note = note
-        self._heads: dict[tuple[str, str], _HeadRules] = {}
+        self.table = compile_profile(profile, note)
 
     @property
     def name(self) -> str:
@@ -75,27 +120,28 @@ class CompiledProfile:
         return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
 
     def judge(self, action: Action) -> Verdict:
-        head = self._head(action.category, action.operation)
-        matched = list(head.untargeted)
-        if head.paths is not None:
-            numbers = head.paths.matching(action.target or ".", names_directory(action))
-            matched.extend(head.by_path[number] for number in sorted(numbers))
-        matched.extend(rule for rule in head.by_name if _name_matches(rule, action.target))
-        verdict = self._verdict(head, matched, str(action))
+        matched = find_rules(
+            self.table, action.category, action.operation, action.target, names_directory(action)
+        )
+        verdict = self._verdict(matched, action, str(action))
         if self.overlay is None:
             return verdict
         return _stricter(verdict, self.overlay.judge(action))
 
     def judge_command(self, action: Action, command: "SimpleCommand | None") -> Verdict:
         """`command` None is what could not be parsed: only a rule for any command matches it."""
-        head = self._head(action.category, action.operation)
-        matched = list(head.untargeted)
-        matched.extend(rule for rule in head.by_command if _command_matches(rule, command))
+        matched = find_rules(self.table, action.category, action.operation, "")
+        matched += [
+            number
+            for number, rule in enumerate(self.profile.rules)
+            if _command_matches(rule, command)
+            and means(self.table["rules"][number], action.category, action.operation)
+        ]
         asked = f"{action.head} {action.target if command is None else command.text}"
-        verdict = self._verdict(head, matched, asked)
-        if verdict.finding.outcome is Outcome.CONFINE and not _is_named(matched, command):
+        verdict = self._verdict(matched, action, asked)
+        if verdict.finding.outcome is Outcome.CONFINE and not _is_named(verdict.matched, command):
             # Threat: a reading that only may be meant makes an allow stricter, and nothing milder.
-            unmatched = self._verdict(head, [], asked).finding
+            unmatched = self._verdict([], action, asked).finding
             finding = min(verdict.finding, unmatched, key=strictness)
             verdict = Verdict(finding, verdict.matched)
         if self.overlay is None:
@@ -105,69 +151,24 @@ class CompiledProfile:
     def closes(self, category: str, operation: str) -> bool:
         if self.overlay is not None and self.overlay.closes(category, operation):
             return True
-        head = self._head(category, operation)
-        rules = [*head.untargeted, *head.by_path, *head.by_name, *head.by_command]
+        rows = zip(self.table["rules"], self.profile.rules, strict=True)
+        rules = [rule for row, rule in rows if means(row, category, operation)]
         if any(rule.outcome is Outcome.DENY and _is_for_all(rule) for rule in rules):
             return True
         if any(rule.outcome is not Outcome.DENY for rule in rules):
             return False
-        return head.otherwise is None or head.otherwise.outcome is Outcome.DENY
+        return conclude(self.table, [], category, operation, "")[0] == Outcome.DENY
 
-    def _verdict(self, head: _HeadRules, matched: list[Rule], asked: str) -> Verdict:
-        if matched:
-            rule = max(matched, key=lambda each: each.outcome)
-            finding = Finding(rule.outcome, rule.shown, self._noted(rule.said), 0)
-            return Verdict(finding, tuple(matched))
-        found = head.otherwise
-        if found is not None:
-            reason = (
-                f"no rule matches {quote_toml(asked)}, and {quote_toml(found.text)} in"
-                f" {found.source} says {found.outcome.word}"
-            )
-            return Verdict(Finding(found.outcome, found, self._noted(reason), 1))
-        reason = (
-            f"no rule of the profile {quote_toml(self.name)} matches {quote_toml(asked)}, "
-            f"and unknown is no; an operator can allow it in [profiles.{self.name}]"
+    def _verdict(self, matched: list[int], action: Action, asked: str) -> Verdict:
+        outcome, rank, row, reason = conclude(
+            self.table, matched, action.category, action.operation, asked
         )
-        return Verdict(Finding(Outcome.DENY, None, self._noted(reason), 2))
-
-    def _noted(self, reason: str) -> str:
-        return f"{reason} ({self._note})" if self._note else reason
-
-    def _head(self, category: str, operation: str) -> _HeadRules:
-        known = self._heads.get((category, operation))
-        if known is not None:
-            return known
-        head = _HeadRules()
-        for rule in self.profile.rules:
-            if not means_head(rule.pattern.head, rule.outcome, category, operation):
-                continue
-            if rule.pattern.path is not None:
-                head.by_path.append(rule)
-            elif rule.pattern.name is not None:
-                head.by_name.append(rule)
-            elif rule.command is not None:
-                head.by_command.append(rule)
-            else:
-                head.untargeted.append(rule)
-        if head.by_path:
-            head.paths = PathSet(
-                (number, rule.pattern.path, comparison_of(rule.outcome))
-                for number, rule in enumerate(head.by_path)
-                if rule.pattern.path is not None
-            )
-        entries = [
-            entry
-            for entry in self.profile.otherwise
-            if means_head(entry.head, entry.outcome, category, operation)
-        ]
-        if entries:
-            # Where keys overlap, the strictest.
-            head.otherwise = max(entries, key=lambda each: each.outcome).as_match()
-        if category != "client":
-            # A client's tool names are its own: they are not kept.
-            self._heads[category, operation] = head
-        return head
+        rule = None
+        if row is not None:
+            _, _, _, text, source, file, line, _, why = row
+            rule = RuleMatch(Outcome(outcome), text, source, file, line, why)
+        rules = tuple(self.profile.rules[number] for number in matched)
+        return Verdict(Finding(Outcome(outcome), rule, reason, rank), rules)
 
 
 def _stricter(below: Verdict, above: Verdict) -> Verdict:
@@ -186,14 +187,7 @@ def _is_for_all(rule: Rule) -> bool:
     return not rule.pattern.has_target or (rule.command is not None and rule.command.is_any)
 
 
-def _name_matches(rule: Rule, name: str) -> bool:
-    pattern = rule.pattern.name
-    if pattern is None:
-        return False
-    return pattern.matches(name) if rule.outcome is Outcome.ALLOW else pattern.matches_widely(name)
-
-
-def _is_named(matched: list[Rule], command: "SimpleCommand | None") -> bool:
+def _is_named(matched: tuple[Rule, ...], command: "SimpleCommand | None") -> bool:
     return any(_means_exactly(rule, command) for rule in matched if rule.outcome < Outcome.ASK)
 
 

@@ -19,11 +19,11 @@ from paddock.apps.hook.full import FullPorts, Given, guarded, identity_of
 from paddock.apps.hook.ground import PROJECT_VARIABLE, HookGround, find_ground
 from paddock.apps.hook.lean import answers, flow
 from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.judging import ASK, DENY
 from paddock.apps.hook.lean.records import decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.plane.layout import LedgerName
+from paddock.policy.compiled import ASK, DENY
 from paddock.runtime.awaiting import await_thread
 from paddock.values.calls import Cancel, Json
 

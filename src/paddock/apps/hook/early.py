@@ -20,13 +20,14 @@ from paddock.apps.hook.lean.asked import (
     ShapeError,
     parse_json,
 )
-from paddock.apps.hook.lean.judging import DENY, LeanVerdict
+from paddock.apps.hook.lean.judging import LeanVerdict
 from paddock.apps.hook.lean.records import Identity, LeanRecord, decision_record
 from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
 from paddock.plane.create import open_plane
 from paddock.plane.discover import find_root
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
+from paddock.policy.compiled import DENY
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 

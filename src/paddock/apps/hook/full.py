@@ -24,7 +24,7 @@ from paddock.apps.hook.lean.asked import (
     ShapeError,
     parse_asked,
 )
-from paddock.apps.hook.lean.judging import BOUNDARY, DENY, LeanVerdict
+from paddock.apps.hook.lean.judging import BOUNDARY, LeanVerdict
 from paddock.apps.hook.lean.records import Identity, LeanRecord, claim_warning, decision_record
 from paddock.apps.hook.lean.wrap import changed_input
 from paddock.apps.hook.tickets import CommandAsked, Tickets
@@ -40,6 +40,7 @@ from paddock.ledger.ports import Ledger
 from paddock.plane.client_processes import note_client
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
+from paddock.policy.compiled import DENY
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import AgentChain

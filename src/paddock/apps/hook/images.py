@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from paddock.apps.hook import tables
 from paddock.apps.hook.confinement import BOOT, claude_settings, kept_files
 from paddock.apps.hook.ground import HookGround, also_write, holding_for, warned_directory
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
@@ -32,6 +31,7 @@ from paddock.apps.hook.lean.image import (
     read_private,
     seal,
 )
+from paddock.apps.hook.policy_engine import hook_tables, outside_table, shell_tables
 from paddock.assembly.project import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.segments import LedgerPaths
@@ -97,7 +97,7 @@ def make_image(
         for profile in judge_for(policy, chain).profiles():
             if profile.name not in numbers:
                 numbers[profile.name] = len(profiles)
-                profiles.append(tables.profile_table(profile.profile))
+                profiles.append(profile.table)
         own = dict.fromkeys(profile.name for profile in judge_for(policy, chain).profiles())
         agents[name] = (tuple(numbers[each] for each in own), [each.as_json() for each in chain])
     hook = policy.settings.hook
@@ -106,21 +106,18 @@ def make_image(
     also = also_write(project, client, project.environment, variables)
     return marshal.dumps(
         {
+            **hook_tables(policy, also),
             "looked": looked,
             "scene": (ground.scene.root, ground.scene.home, ground.scene.state),
             "digest": policy.digest,
-            "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.shell),
             "scratch": hook.scratch,
             "holding": _holding(ground, agents),
             "since": time.time(),
-            "outside_commands": tables.outside_table(hook.outside),
-            "guards": policy.guards.compiled,
-            "outside": tables.secret_outside_tables(policy),
-            "also": tables.also_tables(also),
+            "outside_commands": outside_table(hook.outside),
             "profiles": tuple(profiles),
             "agents": agents,
             "declared": str(project.layout.agents),
-            "shell": tables.shell_tables(),
+            "shell": shell_tables(),
             "ledger": (ledger.ledger, ledger.folder, (status.st_dev, status.st_ino)),
             "warned": warned_directory(project.layout),
         }

@@ -1,16 +1,14 @@
-"""The policy engine as the hook asks it: every say as a finding."""
+"""The policy as the hook asks it where it has a parser, and with what agents may by themselves."""
 
 from collections.abc import Iterable
+from string import ascii_letters, digits
+from typing import Final
 
+from paddock.apps.hook.lean.engine import Engine
 from paddock.apps.hook.lean.judging import (
     ALSO,
-    ASK,
-    DENY,
     GUARD,
-    NOTHING,
-    OTHERWISE,
     PARANOID,
-    RULE,
     LeanFinding,
     LeanLine,
     LeanRule,
@@ -18,10 +16,17 @@ from paddock.apps.hook.lean.judging import (
 from paddock.apps.hook.lean.wrap import Holding
 from paddock.apps.hook.lines import read_targets
 from paddock.policy.commands import parse_line
+from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
+from paddock.policy.commands.seeing import CHANGERS
+from paddock.policy.commands.walk import RESERVED
+from paddock.policy.commands.words import program_name
+from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
+from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
+from paddock.policy.compiled import ASK, DENY, NOTHING, OTHERWISE, RULE, SECRET
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.matching import compile_permissions
-from paddock.policy.pathset import Comparison, PathList, PathPattern, compile_pattern
+from paddock.policy.pathset import Comparison, PathList, compile_lists, compile_pattern
 from paddock.policy.places import BUILT_IN
 from paddock.policy.profiles import (
     UNREADABLE_REMEDY,
@@ -33,15 +38,23 @@ from paddock.policy.profiles import (
 from paddock.policy.profiles import Finding as PolicyFinding
 from paddock.policy.rules import Profile, compile_rule
 from paddock.policy.rules import Rule as PolicyRule
-from paddock.policy.settings import HookSettings
+from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Outcome, RuleMatch
 
+INTERPRETERS: Final = frozenset(
+    {
+        *("nodejs", "deno", "bun", "Rscript", "osascript", "pwsh", "ed", "ex", "bc", "dc"),
+        *("paddock", "gdb", "sqlite3", "psql", "mysql", "apply_patch", "applypatch", "chdir", "dd"),
+    }
+)
+"""Programs that may run what stands on their input, or that a client takes for its own."""
 
-class PolicyEngine:
-    __slots__ = (
-        *("_also", "_chain", "_judge", "_outside", "_policy", "_secret_outside", "holding"),
-        "hook",
-    )
+
+_PLAIN_WORD: Final = frozenset(f"{ascii_letters}{digits}._+/-")
+
+
+class PolicyEngine(Engine):
+    __slots__ = ("_chain", "_judge", "_outside")
 
     def __init__(
         self,
@@ -50,38 +63,14 @@ class PolicyEngine:
         also_write: tuple[str, ...],
         holding: Holding | None = None,
     ) -> None:
-        self.holding = holding
-        self._policy = policy
+        super().__init__(hook_tables(policy, also_write), (), holding)
         self._chain = chain
         self._judge = judge_for(policy, chain)
-        self.hook: HookSettings = policy.settings.hook
-        self._also = compile_also(also_write)
-        self._outside = compile_outside(self.hook.outside)
-        self._secret_outside = tuple(
-            PathList(anywhere_of(layer.patterns), layer.comparison)
-            for layer in policy.guards.secret
-        )
-
-    @property
-    def on_allow(self) -> str:
-        return self.hook.on_allow
-
-    @property
-    def warnings(self) -> str:
-        return self.hook.warnings
-
-    @property
-    def paranoid(self) -> bool:
-        return self.hook.paranoid
-
-    @property
-    def shell(self) -> str:
-        return self.hook.shell
+        self._outside = compile_outside(policy.settings.hook.outside)
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]:
-        writer = Writer.COMMAND if by_command else Writer.FILE_TOOL
+        found = super().denials(path, is_write, by_command)
         action = Action("file", "create" if is_write else "view", path)
-        found = [_denial(each) for each in self._policy.guards.denials(path, is_write, writer)]
         for agent in self._chain:
             found += [_denial(each) for each in compile_permissions(agent).denials(action)]
         return found
@@ -100,7 +89,7 @@ class PolicyEngine:
         judge = judge_line(Action("shell", "run", text))
         if judge.refusal:
             return LeanLine([LeanFinding(DENY, NOTHING, judge.refusal)])
-        found = self._words(judge)
+        found = self._findings(judge)
         named = () if directory == "." else parse_line(text).writes
         added = frozenset(filter(None, (written_path(each, directory) for each in named)))
         written = {Action("file", "create", path): None for path in sorted(added)}
@@ -122,7 +111,7 @@ class PolicyEngine:
         found = [each.finding.outcome for each in said]
         return bool(found) and not judge.refusal and set(found) == {Outcome.ALLOW}
 
-    def _words(self, judge: LineJudge) -> list[LeanFinding]:
+    def _findings(self, judge: LineJudge) -> list[LeanFinding]:
         return [
             _finding(each) for profile in self._judge.profiles() for each in judge.findings(profile)
         ]
@@ -131,7 +120,7 @@ class PolicyEngine:
         judge = judge_line(Action("shell", "run", text))
         if judge.refusal:
             return LeanLine([LeanFinding(DENY, NOTHING, judge.refusal)])
-        found = self._words(judge)
+        found = self._findings(judge)
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
         # What is not held may write what a path list closes: that is asked about, rule or none.
@@ -147,29 +136,6 @@ class PolicyEngine:
         reads = tuple(targets.reads)
         return LeanLine(found, touched, tuple(targets.patches), targets.removes, reads)
 
-    def find_warning(self, path: str) -> str:
-        found = self._policy.guards.find_warning(path)
-        return "" if found is None else found.text
-
-    def is_safe(self, path: str) -> bool:
-        return self._policy.guards.is_safe(path)
-
-    def find_secret_outside(self, path: str) -> LeanRule | None:
-        for layer in self._secret_outside:
-            found = layer.match(path.lstrip("/") or ".")
-            if found is not None:
-                place = found.place
-                return LeanRule(DENY, found.text, "paths.secret", place.file, place.line)
-        return None
-
-    def may_write_outside(self, path: str) -> bool:
-        return self._also.permits(path.lstrip("/") or ".")
-
-
-def anywhere_of(patterns: Iterable[PathPattern]) -> list[PathPattern]:
-    """Return those that mean a name at any depth: outside the project only they apply."""
-    return [pattern for pattern in patterns if pattern.glob.anywhere]
-
 
 def compile_outside(patterns: tuple[str, ...]) -> CompiledProfile | None:
     if not patterns:
@@ -178,10 +144,6 @@ def compile_outside(patterns: tuple[str, ...]) -> CompiledProfile | None:
         compile_rule(f"tool:shell:run {each}", Outcome.ALLOW, "hook.outside") for each in patterns
     )
     return CompiledProfile(Profile("outside", tuple(rules), ()))
-
-
-def compile_also(patterns: tuple[str, ...]) -> PathList:
-    return PathList([compile_pattern(text) for text in patterns], Comparison.PERMITTING)
 
 
 def _denial(match: RuleMatch) -> LeanFinding:
@@ -214,3 +176,38 @@ def _asked(reason: str) -> LeanRule:
 
 def _rule(match: RuleMatch) -> LeanRule:
     return LeanRule(int(match.outcome), match.text, match.source, match.file, match.line)
+
+
+def hook_tables(policy: Policy, also_write: tuple[str, ...]) -> Json:
+    """Return what the hook asks for whichever agent; `also_write` are absolute patterns."""
+    hook = policy.settings.hook
+    # Outside the project only those apply that mean a name at any depth.
+    outside = (
+        [pattern for pattern in layer.patterns if pattern.glob.anywhere]
+        for layer in policy.guards.secret
+    )
+    also = PathList(map(compile_pattern, also_write), Comparison.PERMITTING)
+    return {
+        "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.shell),
+        "guards": policy.guards.compiled,
+        "outside": compile_lists(
+            [(SECRET, PathList(each, Comparison.GUARDING)) for each in outside]
+        ),
+        "also": compile_lists([("also", also)]),
+    }
+
+
+def shell_tables() -> Json:
+    starting = frozenset(CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["})
+    special = starting | (PROGRAMS - BY_OPTION)
+    given = frozenset(
+        name for name, rows in CAUTIONS_BY_PROGRAM.items() if any(r.does == STARTS for r in rows)
+    ) - {"git"}
+    return (special, BY_OPTION, frozenset(RESERVED), dict(NESTING), starting, given)
+
+
+def outside_table(patterns: tuple[str, ...]) -> Json:
+    """Return programs whose commands may be left to the client, and whether any may be."""
+    words = [pattern.split()[0] for pattern in patterns if pattern.split()]
+    is_wild = any(not _PLAIN_WORD.issuperset(word) for word in words)
+    return (frozenset(program_name(word).casefold() for word in words), is_wild)

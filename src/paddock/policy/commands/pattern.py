@@ -15,6 +15,7 @@ from paddock.policy.commands.exact import Way, find_danger, find_loose_word, see
 from paddock.policy.commands.seeing import CHANGERS, change_by
 from paddock.policy.commands.words import Reading, SimpleCommand, Word, exact_program, program_name
 from paddock.policy.commands.wrappers import ASSIGNMENT, HARMLESS
+from paddock.policy.compiled import matches_text
 from paddock.policy.places import PatternError, quote_toml
 
 _PIECE: Final = lazy_pattern(
@@ -51,20 +52,7 @@ class PatternWord(Struct, frozen=True):
     def matches(self, text: str) -> bool:
         if self.is_folded:
             text = text.casefold()
-        first, last = self.parts[0], self.parts[-1]
-        if len(self.parts) == 1:
-            return text == first
-        if len(text) < len(first) + len(last):
-            return False
-        if not (text.startswith(first) and text.endswith(last)):
-            return False
-        at, end = len(first), len(text) - len(last)
-        for part in self.parts[1:-1]:
-            found = text.find(part, at, end)
-            if found < 0:
-                return False
-            at = found + len(part)
-        return True
+        return matches_text(self.parts, text)
 
     def may_match(self, word: Word) -> bool:
         if self.matches(word.text):

@@ -240,7 +240,7 @@ def test_what_an_image_does_not_hold_is_left_to_the_policy(client: Client):
     client.place.run("agent", "create", "reviewer", "--profile", "locked")
     prepared(client)
 
-    assert declines(client, data(client, "{root}/docs/ä"))
+    assert not declines(client, data(client, "{root}/docs/ä"))
     assert declines(client, data(client, agent_type="reviewer"))
     assert declines(client, data(client, agent_id="a"))
     assert declines(client, client.event("Bash", tool_input={"command": "echo $X"}))

@@ -3,7 +3,7 @@
     start, door    the process of one call; one event, decided here or declined
     asked, shell, places      what a client asks, and what the call would do
     flow, judging, answers    judge, record, then answer, in this order
-    image, quick              the compiled policy (paddock.policy.compiled): verified, asked
+    image, engine             the compiled policy (paddock.policy.compiled): verified, asked
     records                   an entry, the warnings given; paddock.ledger.tail appends it
     wrap           a line changed to run in the sandbox
 

@@ -6,12 +6,12 @@ a warning comes without one; Codex ignores `ask` and runs the call.
 
 from _json import encode_basestring_ascii as text
 
-from paddock.apps.hook.lean.judging import ASK, CONFINE, DENY, OTHERWISE
+from paddock.policy.compiled import ASK, CONFINE, DENY, OTHERWISE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from paddock.apps.hook.lean.engine import Engine
     from paddock.apps.hook.lean.flow import LeanJudged
-    from paddock.apps.hook.lean.judging import Engine
 
 WANTS_OUT = "the command wants to run outside the fence, as the client itself would run it"
 STILL_HELD = "approved, it still runs in Paddock's sandbox"

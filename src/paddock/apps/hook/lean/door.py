@@ -14,9 +14,9 @@ from paddock.apps.hook.lean.asked import (
     DeclinedError,
     parse_asked,
 )
+from paddock.apps.hook.lean.engine import Engine
 from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image, look_at
 from paddock.apps.hook.lean.places import Scene
-from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import (
     HOOK_EVENT,
     Identity,
@@ -84,7 +84,7 @@ class Attempt:
         root, home, state = image["scene"]
         today = time.strftime("%Y-%m-%d", time.localtime()) if image["scratch"] else ""
         scene = Scene(root, start.rstrip("/") or "/", home, state, today)
-        engine = QuickEngine(image, numbers, holding)
+        engine = Engine(image, numbers, holding)
         ports = self.ports = LeanPorts(image, holding)
         try:
             if asked.event == _CLIENT_START and not self._is_noted(asked.client, homes.paddock):

@@ -11,15 +11,16 @@ from paddock.apps.hook.lean.asked import (
     LeanWanted,
     find_wanted,
 )
-from paddock.apps.hook.lean.judging import CONFINE, DENY, LeanVerdict, judge
+from paddock.apps.hook.lean.judging import LeanVerdict, judge
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.wrap import find_directory, wants_out
+from paddock.policy.compiled import CONFINE, DENY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from paddock.apps.hook.lean.judging import Engine
+    from paddock.apps.hook.lean.engine import Engine
 
     class EventPorts(Protocol):
         def append(self, record: records.LeanRecord) -> None: ...

@@ -20,19 +20,14 @@ from paddock.apps.hook.lean.places import (
     real_path,
     relative,
 )
-from paddock.policy.compiled import matches_text
+from paddock.policy.compiled import ALLOW, DENY, NOTHING, matches_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
+    from paddock.apps.hook.lean.engine import Engine
 
-    from paddock.apps.hook.lean.wrap import Holding
-
-ALLOW, CONFINE, ASK, DENY = 0, 1, 2, 3
-WORDS = ("allow", "confine", "ask", "deny")
-
-BOUNDARY, GUARD, PARANOID, RULE, OTHERWISE, NOTHING, ALSO = -3, -2, -1, 0, 1, 2, 3
-"""Ranks of findings: among equally strict ones the lowest decides."""
+BOUNDARY, GUARD, PARANOID, ALSO = -3, -2, -1, 3
+"""Ranks of findings beside those of a profile: among equally strict ones the lowest decides."""
 
 HARMLESS = frozenset(
     {
@@ -106,47 +101,6 @@ class LeanLine:
         self.targets = targets
         self.patches = patches
         self.removes = removes
-
-
-if TYPE_CHECKING:
-
-    class Engine(Protocol):
-        @property
-        def on_allow(self) -> str: ...
-
-        @property
-        def warnings(self) -> str: ...
-
-        @property
-        def paranoid(self) -> bool: ...
-
-        @property
-        def shell(self) -> str:
-            """Return `confine` or `read`: what is wanted, whether or not it can be had here."""
-            ...
-
-        @property
-        def holding(self) -> "Holding | None": ...
-
-        def denials(self, path: str, is_write: bool, by_command: bool) -> list[LeanFinding]: ...
-
-        def profile(self, category: str, operation: str, target: str) -> list[LeanFinding]: ...
-
-        def line(self, text: str, base: str) -> LeanLine: ...
-
-        def held_line(self, text: str, directory: str) -> LeanLine: ...
-
-        def is_outside(self, text: str) -> bool: ...
-
-        def find_warning(self, path: str) -> str: ...
-
-        def is_safe(self, path: str) -> bool: ...
-
-        def find_secret_outside(self, path: str) -> LeanRule | None:
-            """Return the pattern by which an absolute path outside the project is secret."""
-            ...
-
-        def may_write_outside(self, path: str) -> bool: ...
 
 
 class LeanVerdict:
@@ -229,12 +183,9 @@ class _Judging:
 
     def closed(self, name: str, is_write: bool, by_command: bool) -> None:
         for found in self.engine.denials(name, is_write, by_command):
-            reason = found.reason
             if found.rule is not None and found.code != "policy.forbidden":
-                reason = _guarded(self.tool, show(name), is_write, found.rule)
-            self.findings.append(
-                LeanFinding(found.outcome, found.rank, reason, found.rule, found.code)
-            )
+                found.reason = _guarded(self.tool, show(name), is_write, found.rule)
+            self.findings.append(found)
 
     def writing(self, name: str, shown: str) -> None:
         engine = self.engine

@@ -4,8 +4,9 @@ import posix
 import sys
 
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
-from paddock.apps.hook.lean.judging import WORDS, LeanRule, LeanVerdict
+from paddock.apps.hook.lean.judging import LeanRule, LeanVerdict
 from paddock.ledger.format.line import encode_fields, format_id, format_timestamp
+from paddock.policy.compiled import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,19 +1,17 @@
 """The process of one hook call: input, answer, and refusal of whatever goes wrong.
 
-On the path is only the interpreter's library. A loader of a few lines takes the compiled lean
-modules. A call that cannot be decided is refused by JSON, else by status 2 with one line that names
-the repair.
+On the path is only the interpreter's library; the lean modules are imported past the faces of
+their folders, which would bring others. A call that cannot be decided is refused by JSON, else by
+status 2 with one line that names the repair.
 """
 
 import gc
-import marshal  # noqa: TID251 - as the interpreter reads compiled files
 import posix
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from types import ModuleType
 else:
     import _signal
 
@@ -23,11 +21,6 @@ RECORD_TIMEOUT_S = 5
 """For putting a call on record that was stopped; a client waits long enough for both."""
 INPUT_BYTES_MAX = 64_000_000
 _NAME = "paddock.apps.hook.lean"
-LOADED = (
-    *("paddock.ledger.format.line", "paddock.ledger.tail", "paddock.policy.compiled"),
-    *(f"{_NAME}.{name}" for name in ("asked", "places", "wrap", "judging", "records")),
-    *(f"{_NAME}.{name}" for name in ("answers", "flow", "image", "quick", "door")),
-)
 _PACKAGES = (
     *("paddock", "paddock.apps", "paddock.apps.hook", _NAME),
     *("paddock.ledger", "paddock.ledger.format", "paddock.policy"),
@@ -39,7 +32,6 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _HERE = __file__.rpartition("/")[0]
 _LAUNCH = _HERE.removesuffix("lean") + "launch.py"
 _PACKAGE = _HERE.removesuffix("/apps/hook/lean")
-_HEADER_BYTES = 16
 
 
 class StoppedError(BaseException):
@@ -105,8 +97,6 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
         package = type(sys)(name)
         package.__path__ = [_PACKAGE + name[7:].replace(".", "/")]
         sys.modules[name] = package
-    for name in LOADED:
-        _load(name)
     from paddock.apps.hook.lean.asked import DeclinedError, ShapeError
     from paddock.apps.hook.lean.door import Attempt
 
@@ -120,46 +110,6 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
             raise
         # A defect before anything had an effect: the full path decides from the beginning.
         return None, False
-
-
-def _load(name: str) -> None:
-    parent, _, last = name.rpartition(".")
-    folder = _PACKAGE + parent.removeprefix("paddock").replace(".", "/")
-    source = f"{folder}/{last}.py"
-    compiled = _compiled(f"{folder}/__pycache__/{last}", source)
-    if compiled is None:
-        __import__(name)
-        return
-    module: ModuleType = type(sys)(name)
-    module.__file__ = source
-    sys.modules[name] = module
-    setattr(sys.modules[parent], last, module)
-    exec(marshal.loads(compiled), module.__dict__)  # noqa: S102, S302 - our own module
-
-
-def _compiled(path: str, source: str) -> "bytes | None":
-    """Return the code that was compiled from the source as it is now, else None."""
-    try:
-        status = posix.stat(source)
-        descriptor = posix.open(
-            f"{path}.{sys.implementation.cache_tag}.pyc", posix.O_RDONLY | posix.O_CLOEXEC
-        )
-    except OSError:
-        return None
-    try:
-        content = posix.read(descriptor, posix.fstat(descriptor).st_size)
-    finally:
-        posix.close(descriptor)
-    # PEP 552: magic, flags (0: by time and size), time and size of the source.
-    wanted = (
-        bytes(4)
-        + (int(status.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little")
-        + (status.st_size & 0xFFFFFFFF).to_bytes(4, "little")
-    )
-    magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
-    if content[:_HEADER_BYTES] != magic + wanted:
-        return None
-    return content[_HEADER_BYTES:]
 
 
 def _go_on_in(python: str, data: bytes, client: str) -> None:

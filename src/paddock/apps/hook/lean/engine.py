@@ -1,0 +1,150 @@
+"""The policy of one project as the hook asks it, for one agent, from its compiled form.
+
+Lines of shell are the full path's, which has a parser; here a plain one is taken apart, and any
+other is declined (`DeclinedError`).
+"""
+
+from paddock.apps.hook.lean.asked import DeclinedError
+from paddock.apps.hook.lean.judging import ALSO, GUARD, LeanFinding, LeanLine, LeanRule
+from paddock.policy import compiled
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paddock.apps.hook.lean.wrap import Holding
+    from paddock.values.calls import Json
+
+
+class Engine:
+    """`profiles` are numbers of those of the agent and its ancestors."""
+
+    __slots__ = (
+        *("_guards", "_hits", "_profiles", "_tables"),
+        *("holding", "on_allow", "paranoid", "shell", "warnings"),
+    )
+
+    def __init__(
+        self, tables: "Json", profiles: "tuple[int, ...]", holding: "Holding | None" = None
+    ) -> None:
+        self.holding = holding
+        self._tables = tables
+        self._guards = tables["guards"]
+        self._profiles = profiles
+        self._hits: dict[str, list[tuple[int, int]]] = {}
+        self.on_allow, self.warnings, self.paranoid, self.shell = tables["hook"]
+        # `shell` is `confine` or `read`: what is wanted, whether or not it can be had here.
+
+    def denials(self, path: str, is_write: bool, by_command: bool) -> "list[LeanFinding]":
+        hits = self._hits_of(path)
+        closing = compiled.find_closing(self._guards, path, hits, is_write, by_command)
+        return [
+            LeanFinding(
+                compiled.DENY,
+                GUARD,
+                "",
+                _pattern_rule(self._guards[0], kind, number),
+                compiled.CODES[kind],
+            )
+            for kind, number in closing
+        ]
+
+    def find_warning(self, path: str) -> str:
+        number = compiled.find_warning(self._guards, self._hits_of(path))
+        _, _, _, _, _, places = self._guards[0]
+        return "" if number < 0 else places[number][0]
+
+    def is_safe(self, path: str) -> bool:
+        return compiled.is_safe(self._guards, self._hits_of(path))
+
+    def find_secret_outside(self, path: str) -> "LeanRule | None":
+        """Return the pattern by which an absolute path outside the project is secret."""
+        lists = self._tables["outside"]
+        hits = compiled.find_hits(lists[0], path.lstrip("/"))
+        found = compiled.find_listed(lists, hits, (compiled.SECRET,))
+        return _pattern_rule(lists, *found[0]) if found else None
+
+    def may_write_outside(self, path: str) -> bool:
+        index, negated, *_ = self._tables["also"]
+        return compiled.permits(compiled.find_hits(index, path.lstrip("/")), negated)
+
+    def profile(self, category: str, operation: str, target: str) -> "list[LeanFinding]":
+        found: list[LeanFinding] = []
+        asked = f"tool:{category}:{operation} {target}".rstrip()
+        for number in self._profiles:
+            profile = self._tables["profiles"][number]
+            matched = compiled.find_rules(profile, category, operation, target)
+            found += _said(profile, matched, category, operation, asked)
+        return found
+
+    def line(self, text: str, base: str) -> LeanLine:
+        # Lines of shell are taken apart by a module of their own.
+        from paddock.apps.hook.lean.shell import is_bare_below, named_files, split_line
+
+        commands = split_line(text, self._tables["shell"])
+        if any("git" in programs for _, programs in commands) and is_bare_below(base):
+            raise DeclinedError("git would take a folder for a repository")
+        reads = tuple(((), each) for each in named_files(text))
+        return LeanLine(self._words(commands), reads=reads, is_guess=True)
+
+    def held_line(self, text: str, directory: str) -> LeanLine:
+        """A plain line writes nothing for certain, from whatever directory."""
+        from paddock.apps.hook.lean.shell import split_line
+
+        is_plain = not self._has_narrow_rules()
+        return LeanLine(self._words(split_line(text, self._tables["shell"], is_held=is_plain)))
+
+    def is_outside(self, text: str) -> bool:
+        """No program of a plain line that `outside` does not name is outside."""
+        from paddock.apps.hook.lean.shell import split_line
+
+        programs, is_wild = self._tables["outside_commands"]
+        if not programs and not is_wild:
+            return False
+        for _, named in split_line(text, self._tables["shell"]):
+            if is_wild or not programs.isdisjoint([name.casefold() for name in named]):
+                raise DeclinedError("a command that may be left to the client")
+        return False
+
+    def _has_narrow_rules(self) -> bool:
+        commands = (self._tables["profiles"][number]["commands"] for number in self._profiles)
+        return any(program is not None for each in commands for _, program in each)
+
+    def _words(self, commands: "list[tuple[str, frozenset[str]]]") -> "list[LeanFinding]":
+        found: list[LeanFinding] = []
+        for number in self._profiles:
+            profile = self._tables["profiles"][number]
+            matched = compiled.find_rules(profile, "shell", "run", "")
+            matched += [rule for rule, program in profile["commands"] if program is None]
+            narrow = {program for _, program in profile["commands"] if program is not None}
+            for command, programs in commands:
+                if "" in narrow or not narrow.isdisjoint([name.casefold() for name in programs]):
+                    raise DeclinedError("a rule of the profile may be about this command")
+                found += _said(profile, matched, "shell", "run", f"tool:shell:run {command}")
+        return found
+
+    def _hits_of(self, path: str) -> "list[tuple[int, int]]":
+        hits = self._hits.get(path)
+        if hits is None:
+            hits = self._hits[path] = compiled.find_hits(self._guards[0][0], path)
+        return hits
+
+
+def _said(
+    profile: "Json", matched: "list[int]", category: str, operation: str, asked: str
+) -> "list[LeanFinding]":
+    outcome, rank, deciding, reason = compiled.conclude(
+        profile, matched, category, operation, asked
+    )
+    rule = None if deciding is None else LeanRule(*deciding[2:7])
+    others = (profile["rules"][number] for number in matched)
+    found = [LeanFinding(outcome, rank, reason, rule)]
+    found += [
+        LeanFinding(row[2], ALSO, row[8], LeanRule(*row[2:7]))
+        for row in others
+        if row is not deciding
+    ]
+    return found
+
+
+def _pattern_rule(lists: "Json", kind: str, number: int) -> LeanRule:
+    _, _, _, _, _, places = lists
+    return LeanRule(compiled.DENY, places[number][0], compiled.source_of(kind), *places[number][1:])
