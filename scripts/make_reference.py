@@ -35,8 +35,8 @@ from paddock.policy import settings
 from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
 from paddock.policy.decide import decide
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.matching import rule_matches
 from paddock.policy.presets import presets
+from paddock.policy.profiles import rule_matches
 from paddock.policy.rules import compile_rule
 from paddock.tools.spec import HEADS, Effects, Tool
 from paddock.tools.toolsets import all_tools

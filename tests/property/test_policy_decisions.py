@@ -11,8 +11,8 @@ from paddock.errors import ConfigError
 from paddock.policy.actions import parse_concrete
 from paddock.policy.decide import decide, shell_for
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.matching import rule_matches
 from paddock.policy.places import PatternError
+from paddock.policy.profiles import rule_matches
 from paddock.policy.questions.explain import explain
 from paddock.policy.questions.flip import exact_pattern
 from paddock.policy.questions.lint import lint

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from paddock.policy.compiled import matches_path
+from paddock.policy.globs import parse_glob, regex_of
 from paddock.policy.load import PathsTable
-from paddock.policy.pathset import Comparison, PathList, compile_pattern
+from paddock.policy.pathset import Comparison, PathList, code_path, compile_pattern
 from paddock.policy.places import PatternError
 from paddock.policy.questions.coverage import idle_exceptions
 
@@ -171,3 +173,14 @@ def test_what_is_proposed_in_place_of_what_closes_it_lets_the_exception_count(
             changed = [each.instead if text == each.above.text else text for text in texts]
             open_then = PathList(map(compile_pattern, changed), Comparison.GUARDING)
             assert open_then.find(f"a/{name}") is None
+
+
+@given(positive, paths)
+def test_a_search_and_a_rule_read_a_pattern_alike(text: str, path: str) -> None:
+    try:
+        segments = parse_glob(text).segments
+    except PatternError:
+        return
+    expected = re.fullmatch(regex_of(segments), path, re.DOTALL) is not None
+
+    assert matches_path(code_path(segments), path.split("/")) == expected

@@ -91,13 +91,6 @@ class HeadPattern(Struct, frozen=True):
     def matches(self, category: str, operation: str) -> bool:
         return self.category in (ANY, category) and self.operation in (ANY, operation)
 
-    def matches_widely(self, category: str, operation: str) -> bool:
-        if category in NAMES_BY_OPERATION and self.category in (ANY, category):
-            return self.operation in (ANY, operation) or (
-                self.operation.casefold() == operation.casefold()
-            )
-        return self.matches(category, operation)
-
     @property
     def categories(self) -> frozenset[str]:
         if self.category != ANY:

@@ -90,11 +90,6 @@ def writer_of(actions: Sequence[Action]) -> Writer:
     return Writer.COMMAND if actions and actions[0].category == "shell" else Writer.FILE_TOOL
 
 
-@lru_cache(maxsize=CACHED_CHAINS)
-def _judge_by_value(policy: Policy, chain: AgentChain) -> "ChainJudge":
-    return ChainJudge(policy, chain)
-
-
 _recent: dict[tuple[int, int], "ChainJudge"] = {}
 """Judges by the identity of policy and chain; each holds both, so no identity is reused."""
 
@@ -103,13 +98,10 @@ def judge_for(policy: Policy, chain: AgentChain) -> "ChainJudge":
     # Hashing a chain costs more than a decision; callers mostly hold on to theirs.
     identity = (id(policy), id(chain))
     judge = _recent.get(identity)
-    if judge is not None and judge.policy is policy and judge.chain is chain:
-        return judge
-    judge = _judge_by_value(policy, chain)
-    if judge.chain is chain:
+    if judge is None:
         if len(_recent) >= CACHED_CHAINS:
             _recent.clear()
-        _recent[identity] = judge
+        judge = _recent[identity] = ChainJudge(policy, chain)
     return judge
 
 

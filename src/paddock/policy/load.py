@@ -18,9 +18,9 @@ from msgspec.structs import fields, replace
 from paddock import limits as hard
 from paddock.limits import policy_rules_max
 from paddock.policy.actions import parse_concrete
-from paddock.policy.matching import rule_matches
 from paddock.policy.pathset import PathPattern, compile_pattern
 from paddock.policy.places import Document, PatternError, fail, parse_document, quote_toml, suggest
+from paddock.policy.profiles import rule_matches
 from paddock.policy.reader import Report, Table, Text
 from paddock.policy.rules import Profile, Rule, compile_rule, read_profile
 from paddock.policy.settings import (

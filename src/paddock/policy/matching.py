@@ -1,4 +1,4 @@
-"""Whether one rule matches one action. A rule that allows matches exactly, any other widely."""
+"""How a rule compares, and what agents may by themselves."""
 
 from functools import lru_cache
 from typing import cast
@@ -6,19 +6,16 @@ from typing import cast
 from msgspec import Struct
 
 from paddock.errors import ConfigError, ForbiddenPathError
-from paddock.policy.actions import HeadPattern, TargetKind
 from paddock.policy.compiled import matches_name
 from paddock.policy.globs import DEPTH
 from paddock.policy.pathset import (
     Comparison,
     PathList,
     PathPattern,
-    PathSet,
     code_segment,
     compile_pattern,
 )
 from paddock.policy.places import PatternError, Place, parse_document, quote_toml
-from paddock.policy.rules import Rule
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
 
@@ -30,42 +27,6 @@ def comparison_of(outcome: Outcome) -> Comparison:
 def names_directory(action: Action) -> bool:
     """What is searched mostly is one; a file read under `docs/` is no more than the rule named."""
     return action.category == "search"
-
-
-def means_head(head: HeadPattern, outcome: Outcome, category: str, operation: str) -> bool:
-    if outcome is Outcome.ALLOW:
-        return head.matches(category, operation)
-    return head.matches_widely(category, operation)
-
-
-def rule_matches(rule: Rule, action: Action) -> bool:
-    """Match a line by one of its commands under any reading; an allow needs all, exactly."""
-    pattern = rule.pattern
-    if not means_head(pattern.head, rule.outcome, action.category, action.operation):
-        return False
-    if pattern.kind is None:
-        return True
-    if pattern.path is not None:
-        single = PathSet([(0, pattern.path, comparison_of(rule.outcome))])
-        return bool(single.matching(action.target, names_directory(action)))
-    if pattern.name is not None:
-        if rule.outcome is Outcome.ALLOW:
-            return pattern.name.matches(action.target)
-        return pattern.name.matches_widely(action.target)
-    return pattern.kind is TargetKind.COMMAND and _line_matches(rule, action.target)
-
-
-def _line_matches(rule: Rule, line: str) -> bool:
-    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
-
-    if rule.command is None:
-        return False
-    if rule.command.is_any:
-        return True
-    parsed = parse_line(line)
-    if rule.outcome is Outcome.ALLOW:
-        return bool(parsed.commands) and all(map(rule.command.matches_exactly, parsed.wanted))
-    return any(map(rule.command.matches_any_reading, parsed.commands))
 
 
 # `forbidden` closes contents, not names: a listing or a search by name is not

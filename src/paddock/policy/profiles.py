@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.actions import ANY, HeadPattern, NamePattern
+from paddock.policy.actions import ANY, HeadPattern, NamePattern, TargetKind
 from paddock.policy.compiled import conclude, find_rules, means
 from paddock.policy.matching import comparison_of, names_directory
 from paddock.policy.pathset import build_index, indexed
@@ -91,6 +91,29 @@ def _program(command: "CommandPattern") -> str | None:
     from paddock.policy.commands.words import program_name  # noqa: PLC0415 - late on purpose
 
     return program_name(first.parts[0]).casefold()
+
+
+def rule_matches(rule: Rule, action: Action) -> bool:
+    """Match a line by one of its commands under any reading; an allow needs all, exactly."""
+    if rule.pattern.kind is TargetKind.COMMAND:
+        is_meant = rule.pattern.head.matches(action.category, action.operation)
+        return is_meant and _line_matches(rule, action.target)
+    table, is_directory = compile_profile(Profile("", (rule,))), names_directory(action)
+    found = find_rules(table, action.category, action.operation, action.target, is_directory)
+    return found != []
+
+
+def _line_matches(rule: Rule, line: str) -> bool:
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    if rule.command is None:
+        return False
+    if rule.command.is_any:
+        return True
+    parsed = parse_line(line)
+    if rule.outcome is Outcome.ALLOW:
+        return bool(parsed.commands) and all(map(rule.command.matches_exactly, parsed.wanted))
+    return any(map(rule.command.matches_any_reading, parsed.commands))
 
 
 class CompiledProfile:

@@ -14,7 +14,9 @@ from paddock.policy.actions import (
     parse_pattern,
 )
 from paddock.policy.places import PatternError
-from paddock.values.decisions import Action
+from paddock.policy.profiles import rule_matches
+from paddock.policy.rules import compile_rule
+from paddock.values.decisions import Action, Outcome
 
 
 @pytest.mark.parametrize(
@@ -161,10 +163,9 @@ def test_a_target_for_more_than_one_kind_is_refused() -> None:
 def test_the_name_of_a_clients_tool_is_denied_whatever_its_case(
     pattern: str, operation: str, widely: bool
 ) -> None:
-    head = parse_head(pattern)
-    category = pattern.split(":")[1]
-    assert head.matches_widely(category, operation) is widely
-    assert head.matches(category, operation) is (pattern.endswith("*"))
+    action = Action(pattern.split(":")[1], operation, "")
+    rules = (compile_rule(pattern, each, "a test") for each in (Outcome.DENY, Outcome.ALLOW))
+    assert [rule_matches(rule, action) for rule in rules] == [widely, pattern.endswith("*")]
 
 
 def test_a_star_in_a_name_stands_for_any_part_of_it() -> None:

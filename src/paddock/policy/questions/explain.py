@@ -14,9 +14,9 @@ from paddock.policy.actions import ActionPattern, NamePattern
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
-from paddock.policy.matching import comparison_of, names_directory, rule_matches
+from paddock.policy.matching import comparison_of, names_directory
 from paddock.policy.pathset import Comparison, PathPattern, PathSet
-from paddock.policy.profiles import CompiledProfile, judge_line
+from paddock.policy.profiles import CompiledProfile, judge_line, rule_matches
 from paddock.policy.questions.flip import ProposedChange, propose_changes
 from paddock.policy.questions.record import MEANINGS, Lost, PastDecision, Why
 from paddock.policy.questions.replay import decide_each

@@ -12,9 +12,9 @@ from msgspec import Struct
 from paddock.policy.actions import HeadPattern, parse_concrete
 from paddock.policy.engine import Policy, Writer
 from paddock.policy.load import PolicyDocument
-from paddock.policy.matching import rule_matches
 from paddock.policy.places import BUILT_IN, Place, quote_toml
 from paddock.policy.presets import RARELY_CONFINED, presets
+from paddock.policy.profiles import rule_matches
 from paddock.policy.questions.coverage import (
     IdleException,
     covering_rules,
