@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from paddock.policy.compiled import (
     ONE,
@@ -38,97 +39,7 @@ from paddock.values.calls import Json
 
 Entry = tuple[int, bool]
 """(number, whether it matches directories only)."""
-
-
-class Indexed(Struct, frozen=True):
-    number: int
-    glob: Glob
-    folded: bool
-    directory_only: bool
-
-
-def build_index(patterns: Sequence[Indexed]) -> Json:
-    # Without `!`, what matches a directory has decided for all below it.
-    at_every_level = any(pattern.glob.negated for pattern in patterns)
-    folded = [pattern for pattern in patterns if pattern.folded]
-    # Folding can lose a match (a bracket's range, `?` for a letter that folds to two, a
-    # combining mark at a wildcard's edge). What a pattern matches as written, it matches too.
-    raw = [pattern for pattern in patterns if not pattern.folded or _has_class(pattern.glob)]
-    written = [pattern for pattern in folded if not _has_class(pattern.glob)]
-    return (
-        _side(raw, at_every_level, folds=False),
-        _side(folded, at_every_level, folds=True),
-        _side(written, at_every_level, folds=False),
-        tuple(pattern.number for pattern in patterns if pattern.glob.covers_root),
-    )
-
-
-def _has_class(glob: Glob) -> bool:
-    return any(isinstance(piece, CharClass) for segment in glob.segments for piece in segment)
-
-
-def _side(patterns: Sequence[Indexed], at_every_level: bool, *, folds: bool) -> Json:
-    if not patterns:
-        return None
-    anywhere: list[tuple[Entry, Segment]] = []
-    under: dict[str, list[tuple[Entry, tuple[Segment, ...]]]] = {}
-    for pattern in patterns:
-        entry, segments = (pattern.number, pattern.directory_only), pattern.glob.segments
-        if folds:
-            segments = tuple(map(fold_segment, segments))
-        if pattern.glob.anywhere:
-            anywhere.append((entry, segments[0]))
-        else:
-            lead, rest = split_lead(segments)
-            under.setdefault(lead, []).append((entry, rest))
-    nodes = {lead: _node(items, at_every_level) for lead, items in under.items()}
-    return (_names(anywhere) if anywhere else None, nodes)
-
-
-def _node(items: Sequence[tuple[Entry, tuple[Segment, ...]]], at_every_level: bool) -> Json:
-    names = [(entry, rest[0]) for entry, rest in items if len(rest) == 1]
-    below = [entry for entry, rest in items if at_every_level and rest == (DEPTH_SEGMENT,)]
-    deep = [(entry, code_path(rest)) for entry, rest in items if len(rest) > 1]
-    return (_names(names), tuple(below), tuple(deep))
-
-
-def _names(items: Sequence[tuple[Entry, Segment]]) -> Json:
-    every: list[Entry] = []
-    exact: dict[str, list[Entry]] = {}
-    prefixes: dict[int, dict[str, list[Entry]]] = {}
-    suffixes: dict[int, dict[str, list[Entry]]] = {}
-    others: list[Json] = []
-    for entry, segment in items:
-        literal = literal_of(segment)
-        if segment in (RUN_SEGMENT, DEPTH_SEGMENT):
-            every.append(entry)
-        elif literal is not None:
-            exact.setdefault(literal, []).append(entry)
-        elif len(segment) == 2 and segment[0] is Wild.RUN and isinstance(segment[1], str):
-            suffixes.setdefault(len(segment[1]), {}).setdefault(segment[1], []).append(entry)
-        elif len(segment) == 2 and segment[1] is Wild.RUN and isinstance(segment[0], str):
-            prefixes.setdefault(len(segment[0]), {}).setdefault(segment[0], []).append(entry)
-        else:
-            others.append((entry, code_segment(segment)))
-    return (every, exact, list(prefixes.items()), list(suffixes.items()), others)
-
-
-def code_path(segments: Sequence[Segment]) -> Json:
-    coded = [RUN if segment == DEPTH_SEGMENT else code_segment(segment) for segment in segments]
-    # `a/**` is what is below, and not `a`.
-    return (*coded, (RUN,)) if segments[-1:] == (DEPTH_SEGMENT,) else tuple(coded)
-
-
-def code_segment(segment: Segment) -> Json:
-    made: list[Json] = []
-    for piece in segment:
-        if isinstance(piece, str):
-            made.append(piece)
-        elif isinstance(piece, CharClass):
-            made.append((piece.negated, piece.ranges))
-        else:
-            made.append(ONE if piece is Wild.ONE else RUN)
-    return tuple(made)
+_Placed = tuple[Entry, Glob]
 
 
 # A `PathList` is one list of a policy: later patterns win over earlier ones, `!`
@@ -197,10 +108,92 @@ def compile_target(text: str) -> PathPattern:
     return pattern
 
 
-def indexed(number: int, pattern: PathPattern, comparison: Comparison) -> Indexed:
-    is_wide = (comparison is Comparison.GUARDING) is not pattern.negated
-    glob = pattern.glob
-    return Indexed(number, glob, folded=is_wide, directory_only=glob.directory_only and not is_wide)
+def build_index(patterns: Iterable[tuple[int, PathPattern, Comparison]]) -> Json:
+    listed = list(patterns)
+    # Without `!`, what matches a directory has decided for all below it.
+    at_every_level = any(pattern.negated for _, pattern, _ in listed)
+    raw: list[_Placed] = []
+    folded: list[_Placed] = []
+    written: list[_Placed] = []
+    for number, pattern, comparison in listed:
+        glob = pattern.glob
+        is_wide = (comparison is Comparison.GUARDING) is not pattern.negated
+        placed = ((number, glob.directory_only and not is_wide), glob)
+        if is_wide:
+            segments = tuple(map(fold_segment, glob.segments))
+            folded.append((placed[0], replace(glob, segments=segments)))
+        # Folding can lose a match (a bracket's range, `?` for a letter that folds to two, a
+        # combining mark at a wildcard's edge). What a pattern matches as written, it matches too.
+        (written if is_wide and not has_class(glob) else raw).append(placed)
+    return (
+        *(_side(each, at_every_level) for each in (raw, folded, written)),
+        tuple(number for number, pattern, _ in listed if pattern.glob.covers_root),
+    )
+
+
+def has_class(glob: Glob) -> bool:
+    return any(isinstance(piece, CharClass) for segment in glob.segments for piece in segment)
+
+
+def _side(patterns: Sequence[_Placed], at_every_level: bool) -> Json:
+    if not patterns:
+        return None
+    anywhere: list[tuple[Entry, Segment]] = []
+    under: dict[str, list[tuple[Entry, tuple[Segment, ...]]]] = {}
+    for entry, glob in patterns:
+        if glob.anywhere:
+            anywhere.append((entry, glob.segments[0]))
+        else:
+            lead, rest = split_lead(glob.segments)
+            under.setdefault(lead, []).append((entry, rest))
+    nodes = {lead: _node(items, at_every_level) for lead, items in under.items()}
+    return (_names(anywhere) if anywhere else None, nodes)
+
+
+def _node(items: Sequence[tuple[Entry, tuple[Segment, ...]]], at_every_level: bool) -> Json:
+    names = [(entry, rest[0]) for entry, rest in items if len(rest) == 1]
+    below = [entry for entry, rest in items if at_every_level and rest == (DEPTH_SEGMENT,)]
+    deep = [(entry, code_path(rest)) for entry, rest in items if len(rest) > 1]
+    return (_names(names), tuple(below), tuple(deep))
+
+
+def _names(items: Sequence[tuple[Entry, Segment]]) -> Json:
+    every: list[Entry] = []
+    exact: dict[str, list[Entry]] = {}
+    prefixes: dict[int, dict[str, list[Entry]]] = {}
+    suffixes: dict[int, dict[str, list[Entry]]] = {}
+    others: list[Json] = []
+    for entry, segment in items:
+        literal = literal_of(segment)
+        if segment in (RUN_SEGMENT, DEPTH_SEGMENT):
+            every.append(entry)
+        elif literal is not None:
+            exact.setdefault(literal, []).append(entry)
+        elif len(segment) == 2 and segment[0] is Wild.RUN and isinstance(segment[1], str):
+            suffixes.setdefault(len(segment[1]), {}).setdefault(segment[1], []).append(entry)
+        elif len(segment) == 2 and segment[1] is Wild.RUN and isinstance(segment[0], str):
+            prefixes.setdefault(len(segment[0]), {}).setdefault(segment[0], []).append(entry)
+        else:
+            others.append((entry, code_segment(segment)))
+    return (every, exact, list(prefixes.items()), list(suffixes.items()), others)
+
+
+def code_path(segments: Sequence[Segment]) -> Json:
+    coded = [RUN if segment == DEPTH_SEGMENT else code_segment(segment) for segment in segments]
+    # `a/**` is what is below, and not `a`.
+    return (*coded, (RUN,)) if segments[-1:] == (DEPTH_SEGMENT,) else tuple(coded)
+
+
+def code_segment(segment: Segment) -> Json:
+    made: list[Json] = []
+    for piece in segment:
+        if isinstance(piece, str):
+            made.append(piece)
+        elif isinstance(piece, CharClass):
+            made.append((piece.negated, piece.ranges))
+        else:
+            made.append(ONE if piece is Wild.ONE else RUN)
+    return tuple(made)
 
 
 class PathList:
@@ -227,9 +220,8 @@ class PathList:
 
     def _hits(self, path: str, *, is_directory: bool = False) -> list[Hit]:
         if self._index is None:
-            self._index = build_index(
-                [indexed(*item, self.comparison) for item in enumerate(self.patterns)]
-            )
+            listed = enumerate(self.patterns)
+            self._index = build_index((*each, self.comparison) for each in listed)
         return find_hits(self._index, path, is_directory)
 
     def _deciding(self, hits: list[Hit]) -> PathPattern | None:
@@ -242,10 +234,8 @@ def compile_lists(lists: Sequence[tuple[str, PathList]]) -> Json:
     owned = [(owner, each) for owner, (_, listed) in enumerate(lists) for each in listed.patterns]
     return (
         build_index(
-            [
-                indexed(number, pattern, lists[owner][1].comparison)
-                for number, (owner, pattern) in enumerate(owned)
-            ]
+            (number, pattern, lists[owner][1].comparison)
+            for number, (owner, pattern) in enumerate(owned)
         ),
         tuple(pattern.negated for _, pattern in owned),
         tuple(owner for owner, _ in owned),
@@ -259,7 +249,7 @@ class PathSet:
     __slots__ = ("_index",)
 
     def __init__(self, patterns: Iterable[tuple[int, PathPattern, Comparison]]) -> None:
-        self._index = build_index([indexed(*item) for item in patterns])
+        self._index = build_index(patterns)
 
     def matching(self, path: str, is_directory: bool = False) -> frozenset[int]:
         return frozenset(number for _, number in find_hits(self._index, path, is_directory))

@@ -17,7 +17,7 @@ from paddock.pattern import lazy_pattern
 from paddock.policy.actions import ANY, HeadPattern, NamePattern, TargetKind
 from paddock.policy.compiled import conclude, find_rules, means
 from paddock.policy.matching import comparison_of, names_directory
-from paddock.policy.pathset import build_index, indexed
+from paddock.policy.pathset import build_index
 from paddock.policy.places import BUILT_IN, quote_toml
 from paddock.policy.rules import Profile, Rule
 from paddock.values.calls import Json
@@ -55,11 +55,9 @@ def compile_profile(profile: Profile, note: str = "") -> Json:
         "otherwise": tuple(_row(entry.head, entry.as_match()) for entry in profile.otherwise),
         "plain": tuple(number for number, rule in rules if rule.pattern.kind is None),
         "paths": build_index(
-            [
-                indexed(number, path, comparison_of(outcome))
-                for number, path, outcome in paths
-                if path is not None
-            ]
+            (number, path, comparison_of(outcome))
+            for number, path, outcome in paths
+            if path is not None
         ),
         "names": tuple(
             (number, _name_parts(rule.pattern.name, rule.outcome))

@@ -23,6 +23,7 @@ from paddock.policy.pathset import (
     PathPattern,
     PathSet,
     compile_pattern,
+    has_class,
 )
 from paddock.policy.places import PatternError
 from paddock.policy.questions.sampling import common_row, path_parts
@@ -49,7 +50,7 @@ def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
     index = PathSet(
         (number, rule.pattern.path, Comparison.GUARDING)
         for number, rule in enumerate(rules)
-        if rule.pattern.path is not None and not _has_brackets(rule.pattern.path)
+        if rule.pattern.path is not None and not has_class(rule.pattern.path.glob)
     )
     first: dict[str, int] = {}
     others = [n for n, rule in enumerate(rules) if rule.pattern.path is None]
@@ -115,11 +116,6 @@ def _whole(layers: Layers, path: PathPattern) -> Layers:
     )
 
 
-def _has_brackets(pattern: PathPattern) -> bool:
-    pieces = (piece for segment in pattern.glob.segments for piece in segment)
-    return any(isinstance(piece, CharClass) for piece in pieces)
-
-
 def _without_brackets(pattern: PathPattern) -> PathPattern:
     segments = tuple(
         tuple(Wild.ONE if isinstance(piece, CharClass) else piece for piece in segment)
@@ -168,13 +164,13 @@ def _filled(segment: Segment, fill: str) -> str:
 def _swallowing(guards: PathGuards, pattern: ActionPattern, path: str) -> PathPattern | None:
     secret = guards.find_secret(path)
     if secret is not None:
-        return None if _has_brackets(secret) else secret
+        return None if has_class(secret.glob) else secret
     head = pattern.head
     # A rule that also reads still decides something on a protected path.
     if (head.category, head.operation) not in WRITING_OPERATIONS:
         return None
     found = guards.find_protected(path) or guards.find_generated(path)
-    return None if found is None or _has_brackets(found) else found
+    return None if found is None or has_class(found.glob) else found
 
 
 def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
