@@ -15,7 +15,8 @@ They can be marshalled, and nothing is imported to ask them: the hook keeps them
              that match the root
     side     (names, {directories in front: (names, below, deep)}); `below`: `**` follows at once
     names    (every, exact, prefixes, suffixes, others): patterns of one component
-    deep     ((entry, segments), …): what follows the directories in front
+    deep     ((entry, segments, tail), …): what follows the directories in front; the last
+             component as text, None where it is none
     entry    (number, matches directories only)
     segment  pieces: text, RUN, ONE, or (negated, ((low, high), …)); among segments RUN is `**`
 
@@ -251,7 +252,8 @@ def _collect(side: "Json", path: str, is_final_directory: bool, hits: list[Hit])
         is_directory = level < last or is_final_directory
         if anywhere is not None:
             _collect_names(anywhere, name, is_directory, level, hits)
-        _append(all_below, is_directory, level, hits)
+        if all_below:
+            _append(all_below, is_directory, level, hits)
         if node is not None:
             names, below, rests = node
             _collect_names(names, name, is_directory, level, hits)
@@ -260,9 +262,11 @@ def _collect(side: "Json", path: str, is_final_directory: bool, hits: list[Hit])
                 deep.append((rests, level))
         for rests, start in deep:
             components = parts[start : level + 1]
-            for entry, segments in rests:
-                if (is_directory or not entry[1]) and matches_path(segments, components):
-                    hits.append((level, entry[0]))
+            for (number, directory_only), segments, tail in rests:
+                if tail not in (None, name) or (directory_only and not is_directory):
+                    continue
+                if matches_path(segments, components):
+                    hits.append((level, number))
         if level < last:
             prefix = f"{prefix}/{name}" if level else name
             node = nodes.get(prefix)
@@ -272,12 +276,19 @@ def _collect_names(
     names: "Json", name: str, is_directory: bool, level: int, hits: list[Hit]
 ) -> None:
     every, exact, prefixes, suffixes, others = names
-    _append(every, is_directory, level, hits)
-    _append(exact.get(name, ()), is_directory, level, hits)
+    if every:
+        _append(every, is_directory, level, hits)
+    found = exact.get(name)
+    if found is not None:
+        _append(found, is_directory, level, hits)
     for length, table in prefixes:
-        _append(table.get(name[:length], ()), is_directory, level, hits)
+        found = table.get(name[:length])
+        if found is not None:
+            _append(found, is_directory, level, hits)
     for length, table in suffixes:
-        _append(table.get(name[-length:], ()), is_directory, level, hits)
+        found = table.get(name[-length:])
+        if found is not None:
+            _append(found, is_directory, level, hits)
     for entry, segment in others:
         if (is_directory or not entry[1]) and matches_name(segment, name):
             hits.append((level, entry[0]))

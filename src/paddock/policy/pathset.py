@@ -153,7 +153,9 @@ def _side(patterns: Sequence[_Placed], at_every_level: bool) -> Json:
 def _node(items: Sequence[tuple[Entry, tuple[Segment, ...]]], at_every_level: bool) -> Json:
     names = [(entry, rest[0]) for entry, rest in items if len(rest) == 1]
     below = [entry for entry, rest in items if at_every_level and rest == (DEPTH_SEGMENT,)]
-    deep = [(entry, code_path(rest)) for entry, rest in items if len(rest) > 1]
+    deep = [
+        (entry, code_path(rest), literal_of(rest[-1])) for entry, rest in items if len(rest) > 1
+    ]
     return (_names(names), tuple(below), tuple(deep))
 
 
