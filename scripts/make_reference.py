@@ -29,8 +29,8 @@ from paddock import errors, limits
 from paddock.apps.cli import main as command_line
 from paddock.apps.cli.console import Console
 from paddock.apps.hook.lean import asked
-from paddock.plane.create import POLICY_TEMPLATE
 from paddock.apps.hook.lean.asked import read_patch
+from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy import settings
 from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
 from paddock.policy.decide import decide
