@@ -9,7 +9,7 @@
     structured               an answer checked against its schema
     budgets                  what is left, and what a request may cost
     transcript, cassettes, scripted    conversations and exchanges as text, played again
-    builtin*                 the model that comes with Paddock
+    builtin*                 the model that comes with Paddock, and its rules
 
 Each provider speaks its own wire and hands back the same `ModelTurn`. It sends a request once;
 the gateway retries. SDKs are imported when a model of theirs is asked, and not before.
