@@ -50,13 +50,15 @@ def open_recorded(
     """Open the chosen model, recording to `file`. Raises: UsageError, ConfigError, HostError."""
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
-        CassetteRecorder,
+        RecordingTransport,
         Taped,
     )
 
     tape = _NewTape(file)
     try:
-        inner = open_provider(settings, variables, transport_for=CassetteRecorder(tape.write))
+        inner = open_provider(
+            settings, variables, transport_for=lambda key: RecordingTransport(key, tape.write)
+        )
     except BaseException:
         tape.discard()
         raise
@@ -69,7 +71,7 @@ def open_played(
     """Play `file` by its model's adapter, without key or network; raises as `open_recorded`."""
     settings = _settings(project, model)
     from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
-        Player,
+        PlayingTransport,
         Taped,
         parse_cassette,
     )
@@ -82,11 +84,11 @@ def open_played(
     except UnicodeDecodeError as error:
         said = f"the cassette is not UTF-8 at byte {error.start}"
         raise ConfigError(said, where=str(file)) from None
-    player = Player(parse_cassette(text, str(file)))
+    player = PlayingTransport(parse_cassette(text, str(file)))
     keyless, key = without_key(settings)
     addresses = {name: text for name, text in variables.items() if name.endswith("_BASE_URL")}
-    inner = open_provider(keyless, {**addresses, **key}, transport_for=player)
-    return PreparedCassette(Taped(inner, f"played {inner.name}", _nothing), player.transport)
+    inner = open_provider(keyless, {**addresses, **key}, transport_for=lambda _: player)
+    return PreparedCassette(Taped(inner, f"played {inner.name}", _nothing), player)
 
 
 def find_script(

@@ -9,62 +9,23 @@ here; the key is scrubbed from every text as well, in case it was repeated.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 import httpx2
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import Key
 from paddock.providers.ports import Provider, TextSink
 from paddock.text.json import BrokenJsonError, read_json
-from paddock.values.calls import Cancel, Json
+from paddock.values.calls import Cancel
 from paddock.values.models import ModelRequest, ModelTurn
 
 KEPT_HEADERS: Final = frozenset(
     {"content-type", "date", "retry-after", "retry-after-ms", "x-should-retry"}
 )
-
-
-class RecordedRequest(Struct, frozen=True):
-    """One exchange. Bodies are text; a request's is one JSON value."""
-
-    method: str
-    path: str
-    asked: Json
-    status: int
-    headers: Mapping[str, str]
-    answer: str
-
-    def as_line(self) -> str:
-        request = {"method": self.method, "path": self.path, "body": self.asked}
-        response = {"status": self.status, "headers": dict(self.headers), "body": self.answer}
-        return json.dumps({"request": request, "response": response}, ensure_ascii=False) + "\n"
-
-
-def parse_cassette(content: str, file: str) -> tuple[RecordedRequest, ...]:
-    """Raises: ConfigError with file and line."""
-    found: list[RecordedRequest] = []
-    for number, line in enumerate(content.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = convert(read_json(line), _Line)
-        except (BrokenJsonError, ValidationError, UnicodeEncodeError) as error:
-            raise ConfigError(
-                f"the cassette does not load: {error}",
-                where=f"{file}, line {number}",
-                hint="record it again",
-            ) from None
-        asked, answer = row.request, row.response
-        found.append(
-            RecordedRequest(
-                asked.method, asked.path, asked.body, answer.status, answer.headers, answer.body
-            )
-        )
-    return tuple(found)
 
 
 class _Asked(Struct, frozen=True):
@@ -79,26 +40,28 @@ class _Answer(Struct, frozen=True):
     body: str = ""
 
 
-class _Line(Struct, frozen=True):
+class Recorded(Struct, frozen=True):
+    """One exchange. Bodies are text; a request's is one JSON value."""
+
     request: _Asked
     response: _Answer
 
 
-class CassetteRecorder:
-    def __init__(self, write: Callable[[str], None]) -> None:
-        self._write = write
-
-    def __call__(self, key: Key) -> "RecordingTransport":
-        return RecordingTransport(httpx2.AsyncHTTPTransport(), key, self._write)
-
-
-class Player:
-    def __init__(self, exchanges: tuple[RecordedRequest, ...]) -> None:
-        self.transport = PlayingTransport(exchanges)
-
-    def __call__(self, key: Key) -> "PlayingTransport":
-        del key
-        return self.transport
+def parse_cassette(content: str, file: str) -> tuple[Recorded, ...]:
+    """Raises: ConfigError with file and line."""
+    found: list[Recorded] = []
+    for number, line in enumerate(content.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(convert(read_json(line), Recorded))
+        except (BrokenJsonError, ValidationError, UnicodeEncodeError) as error:
+            raise ConfigError(
+                f"the cassette does not load: {error}",
+                where=f"{file}, line {number}",
+                hint="record it again",
+            ) from None
+    return tuple(found)
 
 
 class Taped:
@@ -135,10 +98,8 @@ class RecordingTransport(httpx2.AsyncBaseTransport):
     An exchange that is cut or stopped is not kept: it was not whole.
     """
 
-    def __init__(
-        self, inner: httpx2.AsyncBaseTransport, key: Key, write: Callable[[str], None]
-    ) -> None:
-        self._inner = inner
+    def __init__(self, key: Key, write: Callable[[str], None]) -> None:
+        self._inner = httpx2.AsyncHTTPTransport()
         self._key = key
         self._write = write
 
@@ -182,12 +143,14 @@ class _Listening(httpx2.AsyncByteStream):
             for name, value in self._response.headers.items()
             if name.lower() in KEPT_HEADERS
         }
-        asked = json.loads(self._key.scrub(self._request.content.decode("utf-8")))
+        request = self._request
+        asked = json.loads(self._key.scrub(request.content.decode("utf-8")))
         said = self._key.scrub(answer.decode("utf-8", "replace"))
-        path = self._request.url.path
-        return RecordedRequest(
-            self._request.method, path, asked, self._response.status_code, kept, said
-        ).as_line()
+        exchange = Recorded(
+            _Asked(request.method, request.url.path, asked),
+            _Answer(self._response.status_code, kept, said),
+        )
+        return json.dumps(to_builtins(exchange), ensure_ascii=False) + "\n"
 
 
 class PlayingTransport(httpx2.AsyncBaseTransport):
@@ -197,19 +160,19 @@ class PlayingTransport(httpx2.AsyncBaseTransport):
     not on the cassette is an error, and so is one that is left over.
     """
 
-    def __init__(self, exchanges: tuple[RecordedRequest, ...]) -> None:
+    def __init__(self, exchanges: tuple[Recorded, ...]) -> None:
         self._left = list(exchanges)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Raises: ProviderError, SCRIPT, where there is none for this request."""
-        asked: Json = json.loads(request.content)
-        wanted = (request.method, request.url.path, asked)
-        for place, each in enumerate(self._left):
-            if (each.method, each.path, each.asked) == wanted:
-                del self._left[place]
-                return httpx2.Response(
-                    each.status, headers=dict(each.headers), content=each.answer.encode("utf-8")
-                )
+        wanted = _Asked(request.method, request.url.path, json.loads(request.content))
+        found = next((each for each in self._left if each.request == wanted), None)
+        if found is not None:
+            self._left.remove(found)
+            said = found.response
+            return httpx2.Response(
+                said.status, headers=said.headers, content=said.body.encode("utf-8")
+            )
         raise ProviderError(
             f"the cassette has no answer for this {request.method} of {request.url.path}",
             kind=FailureKind.SCRIPT,

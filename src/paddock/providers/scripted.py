@@ -8,12 +8,12 @@ that were cut, a refusal, an unknown reason, no answer at all.
 """
 
 import json
+import re
 import threading
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from typing import Final, Self, TypeVar, cast
+from typing import Final, Self, cast
 
-from msgspec import Struct
+from msgspec import ValidationError, convert
 
 from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError, wait_or_cancel
@@ -21,6 +21,8 @@ from paddock.providers.gateway import cancelled_turn
 from paddock.providers.ports import TextSink
 from paddock.providers.reading import CallReader, Parts, finish
 from paddock.providers.transcript import message_as_json
+from paddock.providers.wire import as_map, as_maps
+from paddock.text.json import BrokenJsonError, Strict, read_json
 from paddock.text.show import quote
 from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn, Stop, Usage
@@ -31,11 +33,11 @@ HOLD_S: Final = 600.0
 """How long a step that holds waits to be cancelled."""
 
 
-class ScriptedCall(Struct, frozen=True):
+class ScriptedCall(Strict, frozen=True):
     """A call that the script makes. `raw` stands for `arguments`: text, whole or cut."""
 
-    name: str
-    arguments: Mapping[str, Json]
+    name: str = ""
+    arguments: Mapping[str, Json] = {}
     id: str = ""
     raw: str | None = None
 
@@ -44,7 +46,7 @@ class ScriptedCall(Struct, frozen=True):
         return json.dumps(dict(self.arguments)) if self.raw is None else self.raw
 
 
-class Say(Struct, frozen=True):
+class Say(Strict, frozen=True):
     """One turn. Without `stop` it ends as its calls suggest.
 
     `structured` is the answer as a provider's native form gives it: its text.
@@ -63,7 +65,7 @@ class Say(Struct, frozen=True):
     holds: bool = False
 
 
-class ScriptedFailure(Struct, frozen=True):
+class ScriptedFailure(Strict, frozen=True):
     kind: FailureKind
     message: str = "the script says so"
     status: int = 0
@@ -202,65 +204,34 @@ def _last_text(request: ModelRequest) -> str:
 
 def _stream(text: str, on_text: TextSink | None, cancel: Cancel | None) -> str:
     """Hand the text over word by word; what was handed over before a cancel."""
-    if cancel is not None and cancel.is_cancelled:
-        return ""
-    pieces = text.splitlines(keepends=True) if on_text is None else _words(text)
-    said: list[str] = []
-    for piece in pieces:
+    said = ""
+    for piece in re.findall(r"[^ ]+ ?| ", text):
         if cancel is not None and cancel.is_cancelled:
             break
         if on_text is not None:
             on_text.text(piece)
-        said.append(piece)
-    return "".join(said)
-
-
-def _words(text: str) -> list[str]:
-    pieces = [f"{word} " for word in text.split(" ")]
-    pieces[-1] = pieces[-1][:-1]
-    return [piece for piece in pieces if piece]
-
-
-# A step is `{"text", "calls": [{"name", "arguments" | "raw", "id"}], "stop",
-# "structured", "usage": [input, output, cache_read, cache_write] | null, "reason",
-# "stop_raw", "expects", "holds"}`, every member optional, or `{"error": {"kind",
-# "message", "status", "retry_after_s"}}`. An unknown member does not load. For users it
-# stands in `docs/guides/embed.md`.
-
-_SAY: Final = frozenset(
-    {
-        "text",
-        "calls",
-        "stop",
-        "structured",
-        "usage",
-        "reason",
-        "stop_raw",
-        "expects",
-        "holds",
-        "error",
-    }
-)
-_CALL: Final = frozenset({"name", "arguments", "id", "raw"})
-_FAIL: Final = frozenset({"kind", "message", "status", "retry_after_s"})
-
-T = TypeVar("T")
-W = TypeVar("W", bound=StrEnum)
+        said += piece
+    return said
 
 
 def parse_script(content: str, file: str) -> tuple[Step, ...]:
-    """Raises: ConfigError with file and place where it is no script."""
+    """The steps of an array, or one a line. For users it stands in `docs/guides/embed.md`.
+
+    A step is a `Say`, every member optional, or `{"error": ScriptedFailure}`.
+
+    Raises: ConfigError with file and place where it is no script.
+    """
     if content.lstrip().startswith("["):
-        rows = cast("list[Json]", _json(content, file))
-        return tuple(_step(row, f"{file}, step {n}") for n, row in enumerate(rows, start=1))
+        rows = enumerate(cast("list[Json]", _json(content, file)), start=1)
+        return tuple(_step(row, f"{file}, step {number}") for number, row in rows)
     places = ((f"{file}, line {n}", line) for n, line in enumerate(content.split("\n"), start=1))
     return tuple(_step(_json(line, where), where) for where, line in places if line.strip())
 
 
 def _json(text: str, where: str) -> Json:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return read_json(text)
+    except BrokenJsonError as error:
         raise _wrong(f"this is not JSON: {error}", where) from None
 
 
@@ -268,80 +239,19 @@ def _wrong(what: str, where: str) -> ConfigError:
     return ConfigError(f"the script does not load: {what}", where=where, hint="correct the script")
 
 
+class _Failing(Strict, frozen=True):
+    error: ScriptedFailure
+
+
 def _step(row: Json, where: str) -> Step:
-    members = _members(row, _SAY, where)
-    if "error" in members:
-        if len(members) > 1:
-            raise _wrong("a step that fails says nothing else", where)
-        return _fail(_members(members["error"], _FAIL, where), where)
-    stop = members.get("stop")
-    calls: list[Json] = _get(members, "calls", list, [], where)
-    structured: Mapping[str, Json] = _get(members, "structured", dict, {}, where)
-    return Say(
-        text=_get(members, "text", str, "", where),
-        calls=tuple(_call(_members(call, _CALL, where), where) for call in calls),
-        stop=None if stop is None else _word(Stop, stop, where),
-        structured=structured if "structured" in members else None,
-        usage=_usage(members["usage"], where) if "usage" in members else USAGE,
-        reason=_get(members, "reason", str, "", where),
-        stop_raw=_get(members, "stop_raw", str, "", where),
-        expects=_get(members, "expects", str, "", where),
-        holds=_get(members, "holds", bool, False, where),
-    )
-
-
-def _call(members: Mapping[str, Json], where: str) -> ScriptedCall:
-    if "raw" in members and "arguments" in members:
+    try:
+        if "error" in as_map(row):
+            return convert(row, _Failing).error
+        step = convert(row, Say)
+    except (ValidationError, UnicodeEncodeError) as error:
+        raise _wrong(str(error), where) from None
+    if any({"raw", "arguments"} <= call.keys() for call in as_maps(row.get("calls"))):
         raise _wrong("a call has 'arguments' or 'raw', not both", where)
-    raw = _get(members, "raw", str, "", where)
-    return ScriptedCall(
-        _get(members, "name", str, "", where),
-        _get(members, "arguments", dict, {}, where),
-        _get(members, "id", str, "", where),
-        raw if "raw" in members else None,
-    )
-
-
-def _fail(members: Mapping[str, Json], where: str) -> ScriptedFailure:
-    retry_after_s: Json = members.get("retry_after_s")
-    if retry_after_s is not None and type(retry_after_s) not in {int, float}:
-        raise _wrong(f"'retry_after_s' is {quote(retry_after_s)}, not a number", where)
-    return ScriptedFailure(
-        _word(FailureKind, members.get("kind"), where),
-        _get(members, "message", str, "the script says so", where),
-        _get(members, "status", int, 0, where),
-        retry_after_s,
-    )
-
-
-def _usage(value: Json, where: str) -> Usage | None:
-    if value is None:
-        return None
-    counts = list(cast("list[Json]", value)) if type(value) is list else []
-    if not 1 <= len(counts) <= 4 or any(type(count) is not int or count < 0 for count in counts):
-        raise _wrong("'usage' is not a list of one to four numbers of tokens", where)
-    return Usage(*counts)
-
-
-def _members(value: Json, known: frozenset[str], where: str) -> Mapping[str, Json]:
-    if not isinstance(value, dict):
-        raise _wrong(f"{quote(value)} is no object", where)
-    members = cast("dict[str, Json]", value)
-    for name in members:
-        if name not in known:
-            raise _wrong(f"unknown member {quote(name)}; known: {', '.join(sorted(known))}", where)
-    return members
-
-
-def _get(members: Mapping[str, Json], name: str, kind: type[T], default: T, where: str) -> T:
-    value: Json = members.get(name, default)
-    if type(value) is not kind:
-        raise _wrong(f"{quote(name)} is {quote(value)}", where)
-    return value
-
-
-def _word(kind: type[W], value: Json, where: str) -> W:
-    for word in kind:
-        if value == word.value:
-            return word
-    raise _wrong(f"{quote(value)} is none of {', '.join(kind)}", where)
+    if min(step.usage or USAGE) < 0:
+        raise _wrong("'usage' holds less than no tokens", where)
+    return step

@@ -51,7 +51,7 @@ class OutputSchema(Struct, frozen=True):
     schema: Mapping[str, Json]
 
 
-class ToolUse(Struct, frozen=True):
+class ToolUse(Struct, frozen=True, omit_defaults=True):
     """One call that a model asks for.
 
     `problem` is set exactly when the arguments could not be read, or the call came with
@@ -93,7 +93,7 @@ class UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
     text: str
 
 
-class AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant"):
+class AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant", omit_defaults=True):
     text: str
     tool_calls: tuple[ToolUse, ...] = ()
     native: Native | None = None

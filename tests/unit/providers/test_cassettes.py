@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError
-from paddock.providers.cassettes import CassetteRecorder, Player, PlayingTransport, parse_cassette
+from paddock.providers.cassettes import PlayingTransport, RecordingTransport, parse_cassette
 from paddock.providers.choice import open_provider
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import NO_KEY
@@ -20,7 +20,7 @@ def opened(wire: str, url: str, transport_for):
 
 
 def record(wire: str, server: WireServer, lines: list[str]):
-    provider = opened(wire, server.url, CassetteRecorder(lines.append))
+    provider = opened(wire, server.url, lambda key: RecordingTransport(key, lines.append))
     try:
         first = gateway(provider, Waits()).route(asking())
         return first, provider.route(answered(first))
@@ -39,8 +39,8 @@ def test_what_was_recorded_is_played_through_the_same_sdk(wire):
         )
         recorded = record(wire, server, lines)
 
-    player = Player(parse_cassette("".join(lines), "tape.jsonl"))
-    provider = opened(wire, "http://127.0.0.1:9", player)
+    player = PlayingTransport(parse_cassette("".join(lines), "tape.jsonl"))
+    provider = opened(wire, "http://127.0.0.1:9", lambda _: player)
     waits, listener = Waits(), Listener()
     first = gateway(provider, waits).route(asking(), on_text=listener)
     second = provider.route(answered(first))
@@ -49,7 +49,7 @@ def test_what_was_recorded_is_played_through_the_same_sdk(wire):
     assert (first, second) == recorded
     assert waits.seconds == [2.25]
     assert listener.pieces == ["Look."]
-    player.transport.require_finished()
+    player.require_finished()
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -79,21 +79,23 @@ def test_a_text_that_says_what_is_sent_in_a_keys_place_is_recorded_and_played():
     with WireServer() as server:
         settings = replace(settings_for("chat", server.url), api_key_env="")
         server.reply(Speak(says(said)))
-        provider = open_provider(settings, {}, transport_for=CassetteRecorder(lines.append))
+        provider = open_provider(
+            settings, {}, transport_for=lambda key: RecordingTransport(key, lines.append)
+        )
         recorded = provider.route(asking(said))
         provider.close()
 
-    player = Player(parse_cassette("".join(lines), "tape.jsonl"))
-    provider = open_provider(settings, {}, transport_for=player)
+    player = PlayingTransport(parse_cassette("".join(lines), "tape.jsonl"))
+    provider = open_provider(settings, {}, transport_for=lambda _: player)
     played = provider.route(asking(said))
     provider.close()
 
     assert (played, played.text) == (recorded, said)
-    player.transport.require_finished()
+    player.require_finished()
 
 
 def test_a_request_that_was_not_recorded_has_no_answer():
-    provider = opened("chat", "http://127.0.0.1:9", Player(()))
+    provider = opened("chat", "http://127.0.0.1:9", lambda _: PlayingTransport(()))
 
     with pytest.raises(ProviderError, match="the cassette has no answer") as caught:
         gateway(provider).route(asking())

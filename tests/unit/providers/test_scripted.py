@@ -174,15 +174,18 @@ def test_a_script_is_loaded_from_lines_or_from_an_array():
 
 WRONG = [
     ("{", "not JSON"),
-    ("3", "is no object"),
-    ('{"txt": "x"}', "unknown member 'txt'"),
-    ('{"text": 1}', "'text' is '1'"),
-    ('{"stop": "soon"}', "'soon' is none of tool_use"),
-    ('{"usage": [-1]}', "'usage' is not a list"),
-    ('{"error": {"kind": "bad"}}', "'bad' is none of connection"),
-    ('{"error": {"kind": "server"}, "text": "x"}', "says nothing else"),
+    ("3", "Expected `object`"),
+    ('{"txt": "x"}', "unknown field `txt`"),
+    ('{"text": 1}', r"Expected `str`, got `int` - at `\$.text`"),
+    ('{"stop": "soon"}', "Invalid enum value 'soon'"),
+    ('{"usage": [1, 2, 3, 4, 5]}', "Expected `array`"),
+    ('{"usage": [true]}', "Expected `int`"),
+    ('{"text": "a", "text": "b"}', "not JSON"),
+    ('{"usage": [-1]}', "less than no tokens"),
+    ('{"error": {"kind": "bad"}}', "Invalid enum value 'bad'"),
+    ('{"error": {"kind": "server"}, "text": "x"}', "unknown field `text`"),
     ('{"calls": [{"name": "a", "raw": "", "arguments": {}}]}', "not both"),
-    ('{"holds": "false"}', "'holds' is 'false'"),
+    ('{"holds": "false"}', "Expected `bool`"),
 ]
 
 
