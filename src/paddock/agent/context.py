@@ -21,10 +21,10 @@ from paddock.ledger.query import Filter, Ledgers
 from paddock.plane.admin import Attention, LedgerStage, Stage, TierStage
 from paddock.plane.layout import LedgerName
 from paddock.providers.budgets import MESSAGE_TOKENS
-from paddock.providers.transcript import message_as_json
+from paddock.providers.ports import message_as_json
 from paddock.text.show import cut
 from paddock.values.calls import Json
-from paddock.values.models import AssistantMessage, Message, UserMessage
+from paddock.values.models import Message, UserMessage
 
 _VALUE_CHARS_MAX = 400
 
@@ -169,11 +169,6 @@ class Conversation:
             note = UserMessage(f"[{missing} earlier turns of this session are not repeated here]")
             messages = (note, *messages)
         return Fitted(messages, missing)
-
-
-def said(user_message: str, response: str) -> tuple[Message, ...]:
-    """A turn of which nothing but its two ends is kept."""
-    return (UserMessage(user_message), AssistantMessage(response))
 
 
 def _tokens(message: Message) -> int:

@@ -27,8 +27,8 @@ from paddock.errors import ConfigError
 from paddock.pattern import lazy_pattern
 from paddock.plane.admin import contract_names
 from paddock.plane.json_files import JsonFile, parse_file
+from paddock.providers.reading import as_map
 from paddock.providers.structured import require_schema, schema_problem
-from paddock.providers.wire import as_map
 from paddock.storage.atomic import read_file
 from paddock.text.json import Strict
 from paddock.text.show import quote
@@ -136,10 +136,15 @@ def parse_contract(content: bytes, file: str) -> PromptContract:
     ):
         if schema is not None:
             _require_object_schema(given, name, schema)
+    try:
+        template = parse_template(read.template)
+    except ValueError as error:
+        hint = "write {{name}}, lower case, with a name of the input"
+        raise given.error("template", str(error), hint) from None
     contract = PromptContract(
         contract_id=read.contract_id,
         input_schema=read.input_schema,
-        template=_template(given, read.template),
+        template=template,
         output_schema=read.output_schema,
         boundary=read.boundary,
         digest=digest_of(content),
@@ -161,15 +166,6 @@ class _ContractFile(Strict, frozen=True):
     output_schema: dict[str, Any] | None = None
     boundary: Boundary = field(default_factory=Boundary)
     description: Any = None
-
-
-def _template(given: JsonFile, text: str) -> Template:
-    try:
-        return parse_template(text)
-    except ValueError as error:
-        raise given.error(
-            "template", str(error), "write {{name}}, lower case, with a name of the input"
-        ) from None
 
 
 def _require_object_schema(given: JsonFile, name: str, schema: Mapping[str, Json]) -> None:
@@ -212,11 +208,7 @@ def _input(*required: str, optional: tuple[str, ...] = ()) -> dict[str, Json]:
 
 
 def default_contracts() -> tuple[PromptContract, ...]:
-    return (_classify(), _synthesize(), _execute())
-
-
-def _classify() -> PromptContract:
-    return PromptContract(
+    classify = PromptContract(
         contract_id=CLASSIFY,
         input_schema=_input("user_message"),
         template=parse_template(
@@ -236,25 +228,20 @@ def _classify() -> PromptContract:
         },
         boundary=Boundary(max_tokens=2_048, structured_output=True),
     )
-
-
-def _synthesize() -> PromptContract:
     # The user's own words stand last, and marked: nothing before them speaks for the user.
-    return PromptContract(
+    synthesize = PromptContract(
         contract_id=SYNTHESIZE,
         input_schema=_input("user_message", optional=("context", "correction")),
         template=parse_template(
             "{{context}}{{correction}}<user_message>{{user_message}}</user_message>"
         ),
     )
-
-
-def _execute() -> PromptContract:
-    return PromptContract(
+    execute = PromptContract(
         contract_id=EXECUTE,
         input_schema=_input("task"),
         template=parse_template("<user_message>{{task}}</user_message>"),
     )
+    return classify, synthesize, execute
 
 
 def load_contracts(directory: Path | None) -> Contracts:
@@ -274,11 +261,11 @@ def _read_all(directory: Path) -> list[PromptContract]:
             where=str(directory),
             hint="remove what nothing uses",
         )
-    return [_read(directory / name) for name in files]
-
-
-def _read(file: Path) -> PromptContract:
-    return parse_contract_file(read_file(file, limits.prompt_contract_bytes_max) or b"", file)
+    paths = (directory / name for name in files)
+    return [
+        parse_contract_file(read_file(path, limits.prompt_contract_bytes_max) or b"", path)
+        for path in paths
+    ]
 
 
 def parse_contract_file(content: bytes, file: PurePath) -> PromptContract:

@@ -155,26 +155,24 @@ class OneAtATime:
                 raise self._fault
 
 
-class HeardText:
-    def __init__(self, listener: TurnListener) -> None:
-        self._listener = listener
+class HeardText(Struct, frozen=True):
+    listener: TurnListener
 
     def text(self, piece: str) -> None:
-        self._listener.heard(TextPiece(piece))
+        self.listener.heard(TextPiece(piece))
 
     def restarted(self) -> None:
-        self._listener.heard(TextVoid())
+        self.listener.heard(TextVoid())
 
 
-class HeardCalls:
-    def __init__(self, listener: TurnListener) -> None:
-        self._listener = listener
+class HeardCalls(Struct, frozen=True):
+    listener: TurnListener
 
     def decided(self, call: ToolCall, judged: Judged) -> None:
         decision = judged.decision
         rule = decision.rule
         shown = "" if rule is None else f"{rule.text} ({rule.place})"
-        self._listener.heard(
+        self.listener.heard(
             CallDecided(
                 call.id,
                 call.tool,
@@ -186,10 +184,10 @@ class HeardCalls:
         )
 
     def started(self, call: ToolCall) -> None:
-        self._listener.heard(CallStarted(call.id, call.tool))
+        self.listener.heard(CallStarted(call.id, call.tool))
 
     def finished(self, call: ToolCall, done: Done, duration_us: int) -> None:
-        self._listener.heard(
+        self.listener.heard(
             CallFinished(call.id, call.tool, call.arguments, done.result, done.ran, duration_us)
         )
 
@@ -211,13 +209,12 @@ class HeardOutput:
             self._listener.heard(CallPrinted(line))
 
 
-class HeardApprover:
-    def __init__(self, approver: Approver, listener: TurnListener) -> None:
-        self._approver = approver
-        self._listener = listener
+class HeardApprover(Struct, frozen=True):
+    approver: Approver
+    listener: TurnListener
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        self._listener.heard(ApprovalAsked(request))
-        approval = self._approver.answer(request)
-        self._listener.heard(ApprovalAnswered(request, approval))
+        self.listener.heard(ApprovalAsked(request))
+        approval = self.approver.answer(request)
+        self.listener.heard(ApprovalAnswered(request, approval))
         return approval

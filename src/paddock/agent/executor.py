@@ -8,9 +8,10 @@ runtime's one door holds, its tokens a scope below the turn's, its time a deadli
 import json
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import PurePath
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,7 +40,7 @@ from paddock.errors import (
     PaddockError,
 )
 from paddock.providers.budgets import Budget
-from paddock.providers.failures import CancelToken, FailureKind, ProviderError
+from paddock.providers.failures import CancelToken, FailureKind, ProviderError, stopped_by
 from paddock.runtime.dispatch import NOBODY, CallWatcher, Done
 from paddock.runtime.messages import Asked, Malformed
 from paddock.runtime.prepared import FREE, Bounds
@@ -73,32 +74,24 @@ def real_timer(seconds: float, callback: Callable[[], None]) -> Callable[[], Non
     return timer.cancel
 
 
-class Deadline:
-    """Stops an order in time. A context manager; `token` is what the order's work is given."""
+class Deadline(Struct):
+    """`token` is what an order's work is given; `is_over` where its time ran out first."""
 
-    def __init__(self, parent: Cancel, timeout_s: float | None, timer: Timer) -> None:
-        self.token = CancelToken()
-        self.is_over = False
-        """The time ran out; not set where the parent was cancelled first."""
-        self._parent = parent
-        self._timeout_s = timeout_s
-        self._timer = timer
-        self._undo: list[Callable[[], None]] = []
+    token: CancelToken
+    is_over: bool = False
 
-    def __enter__(self) -> Self:
-        self._undo.append(self._parent.on_cancel(self.token.cancel))
-        if self._timeout_s is not None:
-            self._undo.append(self._timer(self._timeout_s, self._run_out))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for undo in self._undo:
-            undo()
-
-    def _run_out(self) -> None:
-        if not self.token.is_cancelled:
-            self.is_over = True
+    def run_out(self) -> None:
+        self.is_over = not self.token.is_cancelled
         self.token.cancel()
+
+
+@contextmanager
+def _in_time(parent: Cancel, timeout_s: float | None, timer: Timer) -> Generator[Deadline]:
+    with stopped_by(parent) as token, ExitStack() as held:
+        deadline = Deadline(token)
+        if timeout_s is not None:
+            held.callback(timer(timeout_s, deadline.run_out))
+        yield deadline
 
 
 class CallDoor(Protocol):
@@ -148,38 +141,82 @@ class OrderRun:
     last text of the model, for an order that fails.
     """
 
-    def __init__(
-        self, hands: Hands, assignment: Assignment, contract: PromptContract, deadline: Deadline
-    ) -> None:
+    def __init__(self, hands: Hands, assignment: Assignment, deadline: Deadline) -> None:
         order = assignment.order
         tools = order.constraints.tools_allowed
         self._hands = hands
         self._assignment = assignment
-        self._contract = contract
         self._deadline = deadline
         printed = HeardOutput(hands.listener)
         self._bounds = Bounds(frozenset(tools), order.wo_id, deadline.token, on_output=printed)
-        self._allowed = Allowed(
-            self._bounds.tools or frozenset(),
-            order.constraints.turn_limit,
-            has_schema=contract.output is not None,
-        )
+        self._tools = self._bounds.tools or frozenset()
         self._schemas = tuple(hands.schemas[name] for name in tools if name in hands.schemas)
         self._progress = OrderProgress()
-        # The text of an object is for us, and nobody knows yet whether it will be accepted.
-        is_shown = assignment.streams and contract.output is None
-        self._on_text = HeardText(hands.listener) if is_shown else None
         self._told = 0
         """So many of `added` stood in the last request."""
-        self.added: list[Message] = [UserMessage(contract.render(order.input_context))]
+        self.added: list[Message] = []
         self.cost = OrderCost()
         self.partial: Mapping[str, Json] | None = None
+        self.is_unreachable = False
 
-    def to_the_end(self) -> Answer | Fail:
+    def carry_out(self) -> Answer | Fail:
+        """How it ended; its cost has the time that it took. Raises: IntegrityError."""
+        started = self._hands.model.monotonic_ns()
+        try:
+            ended = self._attempt()
+        except IntegrityError:
+            raise
+        except Exception as error:  # A defect of ours fails the order; it is told with an id.
+            ended = self._defect(error)
+        elapsed_ms = (self._hands.model.monotonic_ns() - started) // 1_000_000
+        self.cost = self.cost.plus(OrderCost(elapsed_ms=elapsed_ms))
+        return ended
+
+    def _attempt(self) -> Answer | Fail:
+        order = self._assignment.order
+        constraints = order.constraints
+        if constraints.cost_budget is not None:
+            said = "no prices are known, so a budget of money cannot be kept"
+            return _failed(OrderFailure.BUDGET_EXHAUSTED, said)
+        contract = self._hands.contracts.find(constraints.prompt_contract_id)
+        if contract is None:
+            said = f"there is no prompt contract {quote(constraints.prompt_contract_id)}"
+            return _failed(OrderFailure.CONTRACT_NOT_FOUND, said)
+        problem = contract.input_problem(order.input_context)
+        if problem:
+            return _failed(OrderFailure.INPUT_SCHEMA_INVALID, problem)
+        try:
+            return _checked(self._to_the_end(contract), contract)
+        except OrderStoppedError as stopped:
+            return Fail(stopped.error, self.partial)
+        except BudgetExhaustedError as error:
+            return _failed(OrderFailure.BUDGET_EXHAUSTED, error.message, self.partial)
+        except ProviderError as error:
+            self.is_unreachable = error.kind in _UNREACHABLE and error.status == 0
+            return _failed(OrderFailure.GATEWAY_ERROR, error.message, self.partial)
+        except IntegrityError:
+            raise
+        except PaddockError as error:
+            return _failed(OrderFailure.EXECUTION_ERROR, error.message, self.partial)
+
+    def _defect(self, error: Exception) -> Fail:
+        report = self._hands.randomness(6).hex()
+        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_SHOWN_MAX:]
+        places = ", ".join(f"{PurePath(f.filename).name}:{f.lineno}" for f in frames)
+        said = f"internal error {report}: {type(error).__name__} at {places}"
+        return _failed(OrderFailure.EXECUTION_ERROR, said)
+
+    def _to_the_end(self, contract: PromptContract) -> Answer | Fail:
         """Raises: OrderStoppedError, BudgetExhaustedError, ProviderError, PaddockError."""
+        order, has_schema = self._assignment.order, contract.output is not None
+        self.added.append(UserMessage(contract.render(order.input_context)))
+        allowed = Allowed(self._tools, order.constraints.turn_limit, has_schema=has_schema)
+        # The text of an object is for us, and nobody knows yet whether it will be accepted.
+        is_shown = self._assignment.streams and not has_schema
+        on_text = HeardText(self._hands.listener) if is_shown else None
         while True:
-            turn = self._ask()
-            step, self._progress = next_step(turn, self._progress, self._allowed)
+            turn = self._ask(contract, on_text)
+            step, self._progress = next_step(turn, self._progress, allowed)
             match step:
                 case RunCalls():
                     self._run_calls(turn)
@@ -202,14 +239,14 @@ class OrderRun:
 
     # The model
 
-    def _ask(self) -> ModelTurn:
+    def _ask(self, contract: PromptContract, on_text: HeardText | None) -> ModelTurn:
         self._require_running()
-        assignment, boundary = self._assignment, self._contract.boundary
+        assignment, boundary = self._assignment, contract.boundary
         request = ModelRequest(
             messages=(*assignment.conversation, *self.added),
             system=assignment.system,
             tools=self._schemas,
-            output=self._contract.output,
+            output=contract.output,
             max_output_tokens=boundary.max_tokens,
             temperature=boundary.temperature,
         )
@@ -222,7 +259,7 @@ class OrderRun:
             number,
             assignment.order.wo_id,
             assignment.budget,
-            self._on_text,
+            on_text,
             self._deadline.token,
             new,
         )
@@ -238,7 +275,7 @@ class OrderRun:
         """Say once that the turn was cut; its calls stand nowhere, so none needs an answer."""
         if turn.text.strip():
             self.added.append(AssistantMessage(turn.text))
-        calls = _undone(turn.tool_calls, self._allowed.tools)
+        calls = _undone(turn.tool_calls, self._tools)
         self.added.append(
             UserMessage(
                 f"Your last turn was cut at the output limit, and nothing of it was done{calls}. "
@@ -353,25 +390,25 @@ class Executor:
     def __init__(self, hands: Hands) -> None:
         self._hands = hands
 
-    def find_contract(self, contract_id: str) -> PromptContract | None:
-        return self._hands.contracts.find(contract_id)
-
     def carry_out(self, assignment: Assignment, cancel: Cancel = NEVER) -> Execution:
         """Its end on record in `ho1m`. Raises: IntegrityError where a ledger is damaged."""
         hands = self._hands
         agent = hands.model.scribe.agent
         order = assignment.order.started()
         hands.listener.heard(OrderMoved(order, agent))
-        with Deadline(cancel, order.constraints.timeout_s, hands.timer) as deadline:
-            attempt = _Attempt(hands, assignment, deadline)
-            attempt.make()
-        order = self._recorded(order, attempt.ended, attempt.cost)
+        with _in_time(cancel, order.constraints.timeout_s, hands.timer) as deadline:
+            run = OrderRun(hands, assignment, deadline)
+            ended = run.carry_out()
+        order = self._recorded(order, ended, run.cost)
         hands.listener.heard(OrderMoved(order, agent))
-        return Execution(order, attempt.messages, attempt.is_unreachable)
+        return Execution(order, tuple(run.added), run.is_unreachable)
 
     def _recorded(self, order: WorkOrder, ended: Answer | Fail, cost: OrderCost) -> WorkOrder:
         model = self._hands.model
-        final = _finished(order, ended, cost)
+        if isinstance(ended, Answer):
+            final = order.completed(ended.result, cost)
+        else:
+            final = order.failed(ended.error, cost, ended.partial)
         try:
             model.ledger.append([model.scribe.ended(final)])
         except IntegrityError:
@@ -383,69 +420,8 @@ class Executor:
         return final
 
 
-class _Attempt:
-    def __init__(self, hands: Hands, assignment: Assignment, deadline: Deadline) -> None:
-        self._hands = hands
-        self._assignment = assignment
-        self._deadline = deadline
-        self.ended: Answer | Fail = _failed(OrderFailure.EXECUTION_ERROR, "it was not begun")
-        self.cost = OrderCost()
-        self.messages: tuple[Message, ...] = ()
-        self.is_unreachable = False
-
-    def make(self) -> None:
-        """Set `ended`, and what it took. Raises: IntegrityError."""
-        started = self._hands.model.monotonic_ns()
-        try:
-            self.ended = self._carry_out()
-        except IntegrityError:
-            raise
-        except Exception as error:  # A defect of ours fails the order; it is told with an id.
-            self.ended = self._defect(error)
-        elapsed_ms = (self._hands.model.monotonic_ns() - started) // 1_000_000
-        self.cost = self.cost.plus(OrderCost(elapsed_ms=elapsed_ms))
-
-    def _carry_out(self) -> Answer | Fail:
-        order = self._assignment.order
-        constraints = order.constraints
-        if constraints.cost_budget is not None:
-            said = "no prices are known, so a budget of money cannot be kept"
-            return _failed(OrderFailure.BUDGET_EXHAUSTED, said)
-        contract = self._hands.contracts.find(constraints.prompt_contract_id)
-        if contract is None:
-            said = f"there is no prompt contract {quote(constraints.prompt_contract_id)}"
-            return _failed(OrderFailure.CONTRACT_NOT_FOUND, said)
-        problem = contract.input_problem(order.input_context)
-        if problem:
-            return _failed(OrderFailure.INPUT_SCHEMA_INVALID, problem)
-        run = OrderRun(self._hands, self._assignment, contract, self._deadline)
-        try:
-            return _checked(run.to_the_end(), contract)
-        except OrderStoppedError as stopped:
-            return Fail(stopped.error, run.partial)
-        except BudgetExhaustedError as error:
-            return Fail(OrderError(OrderFailure.BUDGET_EXHAUSTED, error.message), run.partial)
-        except ProviderError as error:
-            self.is_unreachable = error.kind in _UNREACHABLE and error.status == 0
-            return Fail(OrderError(OrderFailure.GATEWAY_ERROR, error.message), run.partial)
-        except IntegrityError:
-            raise
-        except PaddockError as error:
-            return Fail(OrderError(OrderFailure.EXECUTION_ERROR, error.message), run.partial)
-        finally:
-            self.cost = run.cost
-            self.messages = tuple(run.added)
-
-    def _defect(self, error: Exception) -> Fail:
-        report = self._hands.randomness(6).hex()
-        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_SHOWN_MAX:]
-        places = ", ".join(f"{PurePath(f.filename).name}:{f.lineno}" for f in frames)
-        said = f"internal error {report}: {type(error).__name__} at {places}"
-        return _failed(OrderFailure.EXECUTION_ERROR, said)
-
-
-def _failed(code: OrderFailure, said: str) -> Fail:
-    return Fail(OrderError(code, said))
+def _failed(code: OrderFailure, said: str, partial: Mapping[str, Json] | None = None) -> Fail:
+    return Fail(OrderError(code, said), partial)
 
 
 def _checked(ended: Answer | Fail, contract: PromptContract) -> Answer | Fail:
@@ -454,12 +430,5 @@ def _checked(ended: Answer | Fail, contract: PromptContract) -> Answer | Fail:
         return ended
     problem = contract.output_problem(ended.result)
     if problem:
-        return Fail(OrderError(OrderFailure.OUTPUT_SCHEMA_INVALID, problem), ended.result)
+        return _failed(OrderFailure.OUTPUT_SCHEMA_INVALID, problem, ended.result)
     return ended
-
-
-def _finished(order: WorkOrder, ended: Answer | Fail, cost: OrderCost) -> WorkOrder:
-    if isinstance(ended, Answer):
-        return order.completed(ended.result, cost)
-    partial: Mapping[str, Json] | None = ended.partial
-    return order.failed(ended.error, cost, partial)

@@ -7,17 +7,18 @@ keeps contents; where it does not, the conversation goes on without them, and th
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct, ValidationError, convert, field
+from msgspec.structs import replace
 
-from paddock.agent.context import Conversation, said
+from paddock.agent.context import Conversation
 from paddock.agent.results import TurnOutcome
-from paddock.errors import ConfigError, LedgerDamagedError
+from paddock.errors import LedgerDamagedError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, Ledgers
 from paddock.plane.layout import LedgerName
-from paddock.providers.transcript import message_from_json
-from paddock.providers.wire import as_count, as_list, as_map, as_text
+from paddock.text.json import BrokenJsonError, read_json
 from paddock.values import entries
 from paddock.values.calls import Json
 from paddock.values.models import AssistantMessage, Message, Usage, UserMessage
@@ -25,17 +26,24 @@ from paddock.values.orders import OrderType
 
 
 class RecordedTurn(Struct, frozen=True):
-    number: int
-    user_message: str
-    response: str
-    outcome: str
+    """Of a TURN_RECORDED, or of a WO_PLANNED, whose first of a turn has the message."""
+
+    number: int = field(default=0, name="turn")
+    user_message: str = ""
+    response: str = ""
+    outcome: str = "unfinished"
     timestamp: str = ""
     answered_by: str = ""
     reason: str = ""
-    cut_chars: int = 0
-    """Characters of message and response that the record left out."""
+    user_message_cut_chars: int = 0
+    response_cut_chars: int = 0
     orders: tuple[str, ...] = ()
     """Those that were to answer, in order; all but the last were not accepted."""
+
+    @property
+    def cut_chars(self) -> int:
+        """Characters of message and response that the record left out."""
+        return self.user_message_cut_chars + self.response_cut_chars
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -114,29 +122,59 @@ def _rows(ledgers: Ledgers, name: LedgerName, wanted: Filter) -> Sequence[Stored
     return found.entries
 
 
+class _Start(Struct, frozen=True):
+    """Of a SESSION_START, as far as it is read again; so below."""
+
+    model: dict[str, str] = {}
+
+
+class _Exchange(Struct, frozen=True):
+    """Of an LLM_CALL."""
+
+    charged_tokens: int | None = None
+    """None in entries that were made before a charge stood in them."""
+    usage: dict[str, int] = {}
+    contents: str | None = None
+
+
+class _Contents(Struct, frozen=True):
+    messages: list[Message] = []
+    turn: AssistantMessage | None = None
+
+
+M = TypeVar("M", _Start, _Exchange, RecordedTurn)
+
+
+def _read(row: StoredEntry, type_: type[M]) -> M:
+    try:
+        return convert(dict(row.entry.metadata), type_)
+    except ValidationError as error:
+        raise LedgerDamagedError(
+            f"the entry {row.id} is no {row.entry.event_type}: {error}",
+            hint="it was written by something else",
+        ) from None
+
+
 def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | None:
-    starts = [row for row in rows if row.entry.event_type == entries.SESSION_START]
+    def of(*events: str) -> list[StoredEntry]:
+        return [row for row in rows if row.entry.event_type in events]
+
+    starts, plans = of(entries.SESSION_START), of(entries.WO_PLANNED)
     if not session_id or not starts:
         return None
-    last_mark = [
-        row for row in rows if row.entry.event_type in {entries.SESSION_START, entries.SESSION_END}
-    ][-1]
+    last_mark = of(entries.SESSION_START, entries.SESSION_END)[-1]
     is_over = last_mark.entry.event_type == entries.SESSION_END
-    plans = [row for row in rows if row.entry.event_type == entries.WO_PLANNED]
     orders = _orders_by_turn(plans)
-    turns = tuple(
-        _turn(row, orders) for row in rows if row.entry.event_type == entries.TURN_RECORDED
-    )
-    newest = starts[-1].entry
-    model = as_map(newest.metadata.get("model"))
+    turns = tuple(_turn(row, orders) for row in of(entries.TURN_RECORDED))
+    model = _read(starts[-1], _Start).model
     return RecordedSession(
         session_id=session_id,
-        agent=newest.agent,
+        agent=starts[-1].entry.agent,
         started=starts[0].timestamp,
         ended=last_mark.timestamp if is_over else "",
-        model=f"{as_text(model.get('provider'))}:{as_text(model.get('name'))}",
+        model=f"{model.get('provider', '')}:{model.get('name', '')}",
         turns=turns,
-        unfinished=_unfinished(plans, turns, orders),
+        unfinished=_unfinished(plans, {turn.number for turn in turns}, orders),
         orders_used=max((_order_number(row) for row in plans), default=0),
     )
 
@@ -144,54 +182,29 @@ def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | 
 def _orders_by_turn(plans: Iterable[StoredEntry]) -> Mapping[int, tuple[str, ...]]:
     found: dict[int, tuple[str, ...]] = {}
     for row in plans:
-        metadata = row.entry.metadata
-        if metadata.get("wo_type") == OrderType.SYNTHESIZE.value:
-            number = as_count(metadata.get("turn"))
+        if row.entry.metadata.get("wo_type") == OrderType.SYNTHESIZE.value:
+            number = _read(row, RecordedTurn).number
             found[number] = (*found.get(number, ()), row.entry.submission_id)
     return found
 
 
 def _turn(row: StoredEntry, orders: Mapping[int, tuple[str, ...]]) -> RecordedTurn:
-    metadata = row.entry.metadata
-    number = as_count(metadata.get("turn"))
-    return RecordedTurn(
-        number=number,
-        user_message=as_text(metadata.get("user_message")),
-        response=as_text(metadata.get("response")),
-        outcome=as_text(metadata.get("outcome")),
-        timestamp=row.timestamp,
-        answered_by=as_text(metadata.get("answered_by")),
-        reason=row.entry.reason,
-        cut_chars=as_count(metadata.get("user_message_cut_chars"))
-        + as_count(metadata.get("response_cut_chars")),
-        orders=orders.get(number, ()),
-    )
+    turn = _read(row, RecordedTurn)
+    own = orders.get(turn.number, ())
+    return replace(turn, timestamp=row.timestamp, reason=row.entry.reason, orders=own)
 
 
 def _unfinished(
-    plans: Iterable[StoredEntry],
-    turns: Sequence[RecordedTurn],
-    orders: Mapping[int, tuple[str, ...]],
+    plans: Iterable[StoredEntry], recorded: set[int], orders: Mapping[int, tuple[str, ...]]
 ) -> tuple[RecordedTurn, ...]:
-    recorded = {turn.number for turn in turns}
     found: dict[int, RecordedTurn] = {}
     for row in plans:
-        metadata = row.entry.metadata
-        number = as_count(metadata.get("turn"))
         # An order that was delegated belongs to the turn before it, or to none.
-        is_delegated = metadata.get("wo_type") == OrderType.EXECUTE.value
-        # The first order of a turn has the message, which may be empty.
-        if not is_delegated and number not in recorded and number not in found:
-            found[number] = RecordedTurn(
-                number=number,
-                user_message=as_text(metadata.get("user_message")),
-                response="",
-                outcome="unfinished",
-                timestamp=row.timestamp,
-                cut_chars=as_count(metadata.get("user_message_cut_chars")),
-                orders=orders.get(number, ()),
-            )
-    return tuple(found.values())
+        if row.entry.metadata.get("wo_type") != OrderType.EXECUTE.value:
+            turn = _turn(row, orders)
+            # The first order of a turn has the message, which may be empty.
+            found.setdefault(turn.number, turn)
+    return tuple(turn for number, turn in found.items() if number not in recorded)
 
 
 def _order_number(row: StoredEntry) -> int:
@@ -210,13 +223,13 @@ def restore(ledgers: Ledgers, session: RecordedSession) -> Restored:
     without = cut_short = 0
     for turn in session.turns:
         between = _between(turn, kept)
+        messages: list[Message] = [UserMessage(turn.user_message)]
         if between is None:
             without += 1
-            conversation.add(said(turn.user_message, turn.response or turn.reason))
-            continue
-        cut_short += between.is_cut_short
-        messages = [UserMessage(turn.user_message), *between.messages]
-        if turn.outcome != TurnOutcome.SUCCESS.value or not between.messages:
+        else:
+            cut_short += between.is_cut_short
+            messages += between.messages
+        if len(messages) == 1 or turn.outcome != TurnOutcome.SUCCESS.value:
             messages.append(AssistantMessage(turn.response or turn.reason))
         conversation.add(tuple(messages))
     notices: list[str] = []
@@ -239,15 +252,14 @@ def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
     Raises: HostError, LedgerDamagedError.
     """
     wanted = Filter(event_type=entries.LLM_CALL, session_id=session_id)
-    return sum(_charged(row.entry.metadata) for row in _rows(ledgers, LedgerName.HO1M, wanted))
+    rows = _rows(ledgers, LedgerName.HO1M, wanted)
+    return sum(_charged(_read(row, _Exchange)) for row in rows)
 
 
-def _charged(metadata: Mapping[str, Json]) -> int:
-    if "charged_tokens" in metadata:
-        return as_count(metadata["charged_tokens"])
-    # Entries that were made before a charge stood in them.
-    usage = as_map(metadata.get("usage"))
-    return sum(as_count(usage.get(name)) for name in Usage._fields)
+def _charged(exchange: _Exchange) -> int:
+    if exchange.charged_tokens is not None:
+        return exchange.charged_tokens
+    return sum(exchange.usage.get(name, 0) for name in Usage._fields)
 
 
 def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[StoredEntry]]:
@@ -282,22 +294,16 @@ def _between(turn: RecordedTurn, kept: Mapping[str, list[StoredEntry]]) -> _Betw
 def _said_in(calls: Sequence[StoredEntry], accepted: str | None) -> _Between | None:
     """What one order added; `accepted` is its response, where it was the turn's."""
     found = _Between()
-    answer: Message | None = None
+    answer: AssistantMessage | None = None
     for row in calls:
-        contents = row.entry.metadata.get("contents")
-        if not isinstance(contents, str):
-            return None
-        place = f"ho1m, entry {row.id}"
         try:
-            kept = as_map(json.loads(contents))
-            found.messages += [
-                message_from_json(each, place) for each in as_list(kept.get("messages"))
-            ]
-            # Every earlier turn of the model stands among the next request's messages.
-            answer = message_from_json(kept["turn"], place) if "turn" in kept else None
-        except (ValueError, ConfigError):
+            kept = convert(read_json(_read(row, _Exchange).contents or ""), _Contents)
+        except (BrokenJsonError, ValidationError, UnicodeEncodeError):
             return None
-    if not isinstance(answer, AssistantMessage):
+        found.messages += kept.messages
+        # Every earlier turn of the model stands among the next request's messages.
+        answer = kept.turn
+    if answer is None:
         return None if accepted is not None and calls else found
     found.is_cut_short = accepted is None and bool(answer.tool_calls)
     text = answer.text.strip() and answer.text

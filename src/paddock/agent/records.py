@@ -10,10 +10,10 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from paddock import limits
-from paddock.agent.results import TurnOutcome
+from paddock.agent.results import TurnEnd
 from paddock.errors import PaddockError
 from paddock.ledger.format.line import encode_text
 from paddock.providers.failures import ProviderError
@@ -26,6 +26,7 @@ from paddock.values.orders import OrderCost, OrderState, WorkOrder
 
 _REASON_CHARS_MAX: Final = 4_000
 _NAME_CHARS_MAX: Final = 200
+_NO_COST: Final = OrderCost()
 
 
 class RecordedExchange(Struct, frozen=True):
@@ -41,24 +42,6 @@ class RecordedExchange(Struct, frozen=True):
     """What its attempts took from the budgets; all that was granted to one of unknown cost."""
     contents: str | None = None
     """JSON text, where the configuration keeps contents."""
-
-
-class NoTurn(Struct, frozen=True):
-    """Why an exchange brought no turn. `kind` is a provider's word, else an error's code."""
-
-    kind: str
-    said: str
-    status: int = 0
-    """Of HTTP; 0 where there was none."""
-
-
-def no_turn(error: BaseException) -> NoTurn:
-    """What is on record of it; of what is no error of ours no more than its type."""
-    if isinstance(error, ProviderError):
-        return NoTurn(error.kind.value, error.message, error.status)
-    if isinstance(error, PaddockError):
-        return NoTurn(error.code, error.message)
-    return NoTurn("defect", type(error).__name__)
 
 
 class Scribe(Struct, frozen=True):
@@ -82,14 +65,20 @@ class Scribe(Struct, frozen=True):
         }
         return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
 
-    def unanswered(self, exchange: RecordedExchange, why: NoTurn) -> Entry:
+    def unanswered(self, exchange: RecordedExchange, error: BaseException) -> Entry:
+        """Of what is no error of ours no more than its type."""
+        kind, said, status = "defect", type(error).__name__, 0
+        if isinstance(error, PaddockError):
+            kind, said = error.code, error.message
+        if isinstance(error, ProviderError):
+            kind, status = error.kind.value, error.status
         metadata = {
             **_exchange_json(exchange),
             "status": "error",
-            "kind": why.kind,
-            "http_status": why.status,
+            "kind": kind,
+            "http_status": status,
         }
-        return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(why.said))
+        return self._entry(entries.LLM_CALL, exchange.wo_id, metadata, _short(said))
 
     def ended(self, order: WorkOrder) -> Entry:
         metadata: dict[str, Json] = {
@@ -163,18 +152,25 @@ class Scribe(Struct, frozen=True):
     def degraded(self, turn: int, what: str, reason: str) -> Entry:
         return self._entry(entries.DEGRADATION, "", {"turn": turn, "what": what}, _short(reason))
 
-    def turn_recorded(self, record: "TurnRecord") -> Entry:
+    def turn_recorded(
+        self,
+        turn: int,
+        user_message: str,
+        ended: TurnEnd,
+        orders: Sequence[WorkOrder] = (),
+        cost: OrderCost = _NO_COST,
+    ) -> Entry:
         metadata: dict[str, Json] = {
-            "turn": record.turn,
-            "outcome": record.outcome.value,
-            **_said("user_message", record.user_message),
-            **_said("response", record.response),
-            "quality_gate_passed": record.quality_gate_passed,
-            "work_orders": [order.wo_id for order in record.work_orders],
-            "answered_by": record.answered_by,
-            "cost": record.cost.as_json(),
+            "turn": turn,
+            "outcome": ended.outcome.value,
+            **_said("user_message", user_message),
+            **_said("response", ended.response),
+            "quality_gate_passed": ended.passed,
+            "work_orders": [order.wo_id for order in orders],
+            "answered_by": ended.answered_by,
+            "cost": cost.as_json(),
         }
-        return self._entry(entries.TURN_RECORDED, "", metadata, _short(record.reason))
+        return self._entry(entries.TURN_RECORDED, "", metadata, _short(ended.reason))
 
     def _entry(
         self,
@@ -193,19 +189,6 @@ class Scribe(Struct, frozen=True):
             agent=self.agent,
             metadata=metadata,
         )
-
-
-class TurnRecord(Struct, frozen=True):
-    turn: int
-    user_message: str
-    response: str
-    outcome: TurnOutcome
-    quality_gate_passed: bool = False
-    work_orders: tuple[WorkOrder, ...] = ()
-    answered_by: str = ""
-    """The order whose result was accepted."""
-    cost: OrderCost = field(default_factory=OrderCost)
-    reason: str = ""
 
 
 def _exchange_json(exchange: RecordedExchange) -> dict[str, Json]:

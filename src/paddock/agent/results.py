@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from paddock.values.calls import Json
 from paddock.values.orders import OrderCost, WorkOrder
@@ -16,6 +16,16 @@ class TurnOutcome(StrEnum):
     """No result was accepted; the answer says so."""
     ERROR = "error"
     CANCELLED = "cancelled"
+
+
+class TurnEnd(Struct, frozen=True):
+    response: str
+    outcome: TurnOutcome
+    passed: bool = False
+    """The quality gate."""
+    reason: str = ""
+    answered_by: str = ""
+    """The order whose result was accepted."""
 
 
 class TurnResult(Struct, frozen=True):
@@ -58,23 +68,8 @@ class TurnResult(Struct, frozen=True):
 
 def order_json(order: WorkOrder) -> dict[str, Json]:
     """A work order for the caller, whole; the ledger holds its input as a digest."""
-    error = order.error
-    bounds = order.constraints
-    return {
-        "wo_id": order.wo_id,
-        "session_id": order.session_id,
-        "wo_type": order.wo_type.value,
-        "state": order.state.value,
-        "input_context": dict(order.input_context),
-        "constraints": {
-            "prompt_contract_id": bounds.prompt_contract_id,
-            "tools_allowed": list(bounds.tools_allowed),
-            "turn_limit": bounds.turn_limit,
-            "token_budget": bounds.token_budget,
-            "cost_budget": bounds.cost_budget,
-            "timeout_seconds": bounds.timeout_s,
-        },
-        "output_result": None if order.output_result is None else dict(order.output_result),
-        "error": None if error is None else {"code": error.code.value, "message": error.message},
-        "cost": order.cost.as_json(),
-    }
+    shown: dict[str, Json] = to_builtins(order, enc_hook=dict)
+    bounds = shown["constraints"]
+    bounds["tools_allowed"] = list(bounds["tools_allowed"])
+    bounds["timeout_seconds"] = bounds.pop("timeout_s")
+    return {**shown, "cost": order.cost.as_json()}

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from paddock.agent.contracts import EXECUTE
 from paddock.agent.events import OneAtATime
-from paddock.agent.executor import Executor
+from paddock.agent.executor import Assignment, Executor
 from paddock.agent.results import TurnResult
 from paddock.agent.supervisor import Charter, Office, OrderPlan, Supervisor
 from paddock.errors import UsageError
@@ -126,9 +126,8 @@ class Session:
                 OrderType.EXECUTE, {"task": task}, constraints, supervisor.turns, agent
             )
             order = office.dispatch(plan)
-            assignment = office.assign(
-                order, office.budget, child.charter.system_prompt, (), streams=False
-            )
+            scope = office.budget.child(order.wo_id, constraints.token_budget)
+            assignment = Assignment(order, scope, child.charter.system_prompt, streams=False)
             done = child.executor.carry_out(assignment, stop).order
             supervisor.add_cost(done.cost)
             return done

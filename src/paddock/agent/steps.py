@@ -13,14 +13,13 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.agent.events import Noticed, SilentListener, TurnListener
-from paddock.agent.records import RecordedExchange, Scribe, no_turn
+from paddock.agent.records import RecordedExchange, Scribe
 from paddock.errors import ConfigError
 from paddock.ledger.ports import Ledger
 from paddock.providers.budgets import Budget, TokenReservation, estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import Gateway
-from paddock.providers.ports import TextSink
-from paddock.providers.transcript import message_as_json, request_digest
+from paddock.providers.ports import TextSink, message_as_json, request_digest
 from paddock.text.show import cut, quote, show_name
 from paddock.values.calls import Cancel, Json
 from paddock.values.models import Message, ModelRequest, ModelTurn, Stop, ToolUse, Usage
@@ -256,39 +255,32 @@ class ModelDoor(Struct, frozen=True):
         """
         reservation, request = _reserve(request, budget)
         started = self.monotonic_ns()
-        about = RecordedExchange(
-            wo_id,
-            number,
-            request_digest(request),
-            self.router.name,
-            self.router.model,
-            0,
-        )
-        with _Till(budget, reservation, self.listener) as till:
+        till = _Till(budget, reservation, self.listener)
+
+        def exchange(turn: ModelTurn | None) -> RecordedExchange:
+            return RecordedExchange(
+                wo_id,
+                number,
+                request_digest(request),
+                self.router.name,
+                self.router.model,
+                latency_ms=(self.monotonic_ns() - started) // 1_000_000,
+                shortage=till.shortage,
+                charged_tokens=till.charged,
+                contents=self._contents(request, number, new, turn),
+            )
+
+        with till:
             try:
                 turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=till.pay)
             except BaseException as error:
                 # Whatever became of the answer: what was sent is on record, and what it cost.
                 if till.is_begun:
-                    contents = self._contents(request, number, new, None)
-                    about = self._settled(about, till, started, contents)
-                    self.ledger.append([self.scribe.unanswered(about, no_turn(error))])
+                    self.ledger.append([self.scribe.unanswered(exchange(None), error)])
                 raise
         turn = replace(turn, usage_is_known=turn.usage_is_known and till.is_known)
-        about = self._settled(about, till, started, self._contents(request, number, new, turn))
-        self.ledger.append([self.scribe.answered(about, turn)])
+        self.ledger.append([self.scribe.answered(exchange(turn), turn)])
         return turn
-
-    def _settled(
-        self, about: RecordedExchange, till: "_Till", started_ns: int, contents: str | None
-    ) -> RecordedExchange:
-        return replace(
-            about,
-            latency_ms=(self.monotonic_ns() - started_ns) // 1_000_000,
-            shortage=till.shortage,
-            charged_tokens=till.charged,
-            contents=contents,
-        )
 
     def _contents(
         self, request: ModelRequest, number: int, new: tuple[Message, ...], turn: ModelTurn | None

@@ -22,8 +22,8 @@ from paddock.agent.context import Conversation, attend, without_marks
 from paddock.agent.contracts import CLASSIFY, SYNTHESIZE, Contracts, PromptContract
 from paddock.agent.events import Noticed, OrderMoved, TurnListener
 from paddock.agent.executor import Assignment, Execution, Executor
-from paddock.agent.records import Scribe, TurnRecord
-from paddock.agent.results import TurnOutcome, TurnResult
+from paddock.agent.records import Scribe
+from paddock.agent.results import TurnEnd, TurnOutcome, TurnResult
 from paddock.agent.steps import RESPONSE_TEXT
 from paddock.errors import IntegrityError, PaddockError
 from paddock.ledger.ports import Ledger
@@ -104,18 +104,6 @@ class Office(Struct, frozen=True):
         self.listener.heard(OrderMoved(order, self.scribe.agent))
         return order
 
-    def assign(
-        self,
-        order: WorkOrder,
-        above: Budget,
-        system: str,
-        conversation: tuple[Message, ...],
-        *,
-        streams: bool = True,
-    ) -> Assignment:
-        scope = above.child(order.wo_id, order.constraints.token_budget)
-        return Assignment(order, scope, system, conversation, streams)
-
 
 # Deterministic and pure.
 
@@ -166,7 +154,6 @@ class _Turn(Struct):
     orders: list[WorkOrder] = field(default_factory=list[WorkOrder])
     messages: list[Message] = field(default_factory=list[Message])
     """What the turn adds to the conversation, behind the user's own words."""
-    answered_by: str = ""
     tools_withheld: str = ""
     unreached: list[bool] = field(default_factory=list[bool])
     """Of each order that failed: whether it could not reach its provider."""
@@ -176,13 +163,6 @@ class _Turn(Struct):
         for order in self.orders:
             total = total.plus(order.cost)
         return total
-
-
-class _Ended(Struct, frozen=True):
-    response: str
-    outcome: TurnOutcome
-    passed: bool = False
-    reason: str = ""
 
 
 class Supervisor:
@@ -226,7 +206,7 @@ class Supervisor:
             self.turns += 1
             budget = self._office.budget.child(f"turn {self.turns}", self._charter.turn_tokens)
             turn = _Turn(self.turns, user_message, budget, cancel)
-            ended = _Ended("", TurnOutcome.ERROR, reason="the turn was interrupted")
+            ended = TurnEnd("", TurnOutcome.ERROR, reason="the turn was interrupted")
             try:
                 ended = self._attempt(turn)
             except IntegrityError as error:
@@ -235,7 +215,7 @@ class Supervisor:
             except PaddockError as error:
                 done = _done_hint(turn.cost())
                 said = f"I could not answer: {error.message}" + (f" ({done})" if done else "")
-                ended = _Ended(said, TurnOutcome.ERROR, reason=error.message)
+                ended = TurnEnd(said, TurnOutcome.ERROR, reason=error.message)
             except KeyboardInterrupt:
                 ended = replace(ended, outcome=TurnOutcome.CANCELLED, reason="interrupted")
                 raise
@@ -249,26 +229,27 @@ class Supervisor:
 
     # The work
 
-    def _attempt(self, turn: _Turn) -> _Ended:
+    def _attempt(self, turn: _Turn) -> TurnEnd:
         context = self._attend(turn)
         tools = self._narrowed(turn)
         if turn.cancel.is_cancelled:
             self._complete_chain(turn)
-            return _Ended(_CANCELLED, TurnOutcome.CANCELLED, reason="it was cancelled")
+            return TurnEnd(_CANCELLED, TurnOutcome.CANCELLED, reason="it was cancelled")
         execution, problem, attempts = self._synthesize(turn, context, tools)
         self._complete_chain(turn)
         order = execution.order
         if not problem:
-            turn.answered_by = order.wo_id
-            return _Ended(response_of(order), TurnOutcome.SUCCESS, passed=True)
+            return TurnEnd(
+                response_of(order), TurnOutcome.SUCCESS, passed=True, answered_by=order.wo_id
+            )
         if _failure(order) is OrderFailure.CANCELLED:
-            return _Ended(_CANCELLED, TurnOutcome.CANCELLED, reason=problem)
+            return TurnEnd(_CANCELLED, TurnOutcome.CANCELLED, reason=problem)
         scribe = self._office.scribe
         self._office.append(
             scribe.escalated(turn.number, order, attempts, problem),
             scribe.degraded(turn.number, "answer", problem),
         )
-        return _Ended(_degraded_answer(order, problem), TurnOutcome.DEGRADED, reason=problem)
+        return TurnEnd(_degraded_answer(order, problem), TurnOutcome.DEGRADED, reason=problem)
 
     def _complete_chain(self, turn: _Turn) -> None:
         entry = self._office.scribe.chain_complete(turn.number, turn.orders, turn.cost())
@@ -284,7 +265,7 @@ class Supervisor:
         return found.text
 
     def _takes(self, variable: str) -> bool:
-        contract = self._executor.find_contract(SYNTHESIZE)
+        contract = self._office.contracts.find(SYNTHESIZE)
         return contract is not None and variable in contract.template.variables
 
     def _narrowed(self, turn: _Turn) -> tuple[str, ...]:
@@ -310,7 +291,7 @@ class Supervisor:
         self, turn: _Turn, context: str, tools: tuple[str, ...]
     ) -> tuple[Execution, str, int]:
         """The last order, why it was not accepted, and how many there were."""
-        contract = self._executor.find_contract(SYNTHESIZE)
+        contract = self._office.contracts.find(SYNTHESIZE)
         problem = ""
         attempt = 0
         while True:
@@ -352,9 +333,8 @@ class Supervisor:
         )
         streams = wo_type is not OrderType.CLASSIFY
         conversation = self._conversation_for(turn) if streams else ()
-        assignment = self._office.assign(
-            order, turn.budget, charter.system_prompt, conversation, streams=streams
-        )
+        scope = turn.budget.child(order.wo_id, constraints.token_budget)
+        assignment = Assignment(order, scope, charter.system_prompt, conversation, streams)
         place = len(turn.orders)
         turn.orders.append(order)
         execution = self._executor.carry_out(assignment, turn.cancel)
@@ -379,22 +359,14 @@ class Supervisor:
 
     # The end
 
-    def _record(self, turn: _Turn, ended: _Ended) -> None:
+    def _record(self, turn: _Turn, ended: TurnEnd) -> None:
         cost = turn.cost()
         self.add_cost(cost)
-        record = TurnRecord(
-            turn=turn.number,
-            user_message=turn.user_message,
-            response=ended.response,
-            outcome=ended.outcome,
-            quality_gate_passed=ended.passed,
-            work_orders=tuple(turn.orders),
-            answered_by=turn.answered_by,
-            cost=cost,
-            reason=ended.reason,
+        record = self._office.scribe.turn_recorded(
+            turn.number, turn.user_message, ended, turn.orders, cost
         )
         try:
-            self._office.append(self._office.scribe.turn_recorded(record))
+            self._office.append(record)
         except PaddockError as error:
             # Whoever asks again has it done twice.
             error.hint = "; ".join(filter(None, (_done_hint(cost), error.hint)))
@@ -404,7 +376,7 @@ class Supervisor:
             messages.append(AssistantMessage(ended.response or ended.reason))
         self._conversation.add(tuple(messages))
 
-    def _result(self, turn: _Turn, ended: _Ended) -> TurnResult:
+    def _result(self, turn: _Turn, ended: TurnEnd) -> TurnResult:
         is_cancelled = ended.outcome is TurnOutcome.CANCELLED
         has_failed = ended.outcome is not TurnOutcome.SUCCESS and bool(turn.unreached)
         return TurnResult(

@@ -49,7 +49,7 @@ def open_recorded(
 ) -> Provider:
     """Open the chosen model, recording to `file`. Raises: UsageError, ConfigError, HostError."""
     settings = _settings(project, model)
-    from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
+    from paddock.providers.transport import (  # noqa: PLC0415 - the HTTP client is an extra
         RecordingTransport,
         Taped,
     )
@@ -70,7 +70,7 @@ def open_played(
 ) -> PreparedCassette:
     """Play `file` by its model's adapter, without key or network; raises as `open_recorded`."""
     settings = _settings(project, model)
-    from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
+    from paddock.providers.transport import (  # noqa: PLC0415 - the HTTP client is an extra
         PlayingTransport,
         Taped,
         parse_cassette,

@@ -16,8 +16,8 @@ from paddock.agent.contracts import Contracts, load_contracts
 from paddock.agent.events import HeardApprover, OneAtATime, SilentListener, TurnListener
 from paddock.agent.executor import Executor, Hands, Timer, real_timer
 from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
-from paddock.agent.records import Scribe, TurnRecord
-from paddock.agent.results import TurnOutcome
+from paddock.agent.records import Scribe
+from paddock.agent.results import TurnEnd, TurnOutcome
 from paddock.agent.sessions import ChildAgent, Session, SessionParts
 from paddock.agent.steps import ModelDoor
 from paddock.agent.supervisor import Charter, Office, OrderNumbers, Supervisor
@@ -231,17 +231,9 @@ class _Opening:
             return Conversation(), ()
         for turn in before.unfinished:
             # The process that answered it was ended: now it is on record as well.
-            office.append(
-                office.scribe.turn_recorded(
-                    TurnRecord(
-                        turn=turn.number,
-                        user_message=turn.user_message,
-                        response="",
-                        outcome=TurnOutcome.ERROR,
-                        reason="the process ended before the turn did",
-                    )
-                )
-            )
+            said = "the process ended before the turn did"
+            ended = TurnEnd("", TurnOutcome.ERROR, reason=said)
+            office.append(office.scribe.turn_recorded(turn.number, turn.user_message, ended))
         # Read again, with the turns that were recorded just now.
         restored = restore(office.ledgers, require_session(self._project, self._session_id))
         notices = restored.notices

@@ -2,13 +2,13 @@
 
     ports, choice, keys      what a provider is; which one answers; its key, shown nowhere
     gateway, failures        retries within a budget, and the one family of errors
-    error_bodies             so much of what a server says with an error
-    client                   a provider behind an SDK, how it is stopped, which headers it sends
-    anthropic*, openai*      the two vendors' wires, from requests to turns
-    wire, reading            what both wires share
+    client, transport        a provider behind an SDK, how it is stopped; what passes between the
+                             SDK and the network: headers, limits, exchanges on a cassette
+    anthropic, openai        the vendors' wires, from requests to turns
+    reading                  what the wires share: from the parts of a reply to a turn
     structured               an answer checked against its schema
     budgets                  what is left, and what a request may cost
-    transcript, cassettes, scripted    conversations and exchanges as text, played again
+    scripted                 turns that a file or a test says
     builtin*                 the model that comes with Paddock, and its rules
 
 Each provider speaks its own wire and hands back the same `ModelTurn`. It sends a request once;

@@ -1,18 +1,29 @@
 """Anthropic's models, by the Messages API and the official SDK."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from paddock import limits
 from paddock.errors import ConfigError
-from paddock.providers.client import Client, OwnHeaders, PreparedRequest, SdkErrors, SdkProvider
-from paddock.providers.failures import FailureKind, ProviderError, no_address
+from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
+from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import Key
-from paddock.providers.reading import CallReader, Parts, finish, raw_text, readable_arguments
+from paddock.providers.reading import (
+    CallReader,
+    Parts,
+    as_count,
+    as_list,
+    as_map,
+    as_maps,
+    as_text,
+    finish,
+    joined,
+    raw_text,
+    readable_arguments,
+)
 from paddock.providers.structured import Issue, answer_tool, is_closed, issue_name
-from paddock.providers.wire import as_count, as_map, as_maps, as_text
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.models import (
@@ -62,113 +73,97 @@ def _out_of_order(what: str) -> ProviderError:
     return ProviderError(f"anthropic sent {what}", kind=FailureKind.BROKEN)
 
 
+class _Block(Struct):
+    content: dict[str, Json]
+    texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Member → the pieces of its text so far."""
+    inputs: list[Json] = field(default_factory=list[Json])
+    """The pieces of its arguments so far, each of which should be text."""
+    is_open: bool = True
+
+
 class MessageAssembly:
     """message_start, then blocks one after another or beside each other, then the end."""
 
     def __init__(self) -> None:
         self._message: dict[str, Json] | None = None
         self._usage: dict[str, Json] = {}
-        self._blocks: dict[int, dict[str, Json]] = {}
-        self._parts: dict[int, dict[str, list[str]]] = {}
-        """Of the open blocks: member → the pieces of its text so far."""
-        self._inputs: dict[int, list[Json]] = {}
-        """Of the open blocks with arguments: their pieces so far, each of which should be text."""
-        self._is_complete = False
+        self._blocks: dict[int, _Block] = {}
         self._is_exact = True
-
-    def done(self) -> None:
-        """Not a word of this API: its last event says that it is the last."""
-
-    @property
-    def is_complete(self) -> bool:
-        return self._is_complete
+        self.is_complete = False
 
     def feed(self, event: Mapping[str, Json]) -> str:
         """The text in it. Raises: ProviderError for an event that cannot come now."""
         kind = as_text(event.get("type"))
         if kind not in _EVENTS:
             return ""  # New kinds may be added to the API; none of them ends a message.
-        if self._is_complete or (self._message is None) != (kind == "message_start"):
+        if self.is_complete or (self._message is None) != (kind == "message_start"):
             raise _out_of_order(f"{kind} out of order")
-        if kind == "message_start":
-            self._start(as_map(event.get("message")))
-        elif kind == "content_block_start":
-            return self._open(event)
-        elif kind == "content_block_delta":
-            return self._extend(event)
-        elif kind == "content_block_stop":
-            self._close(self._index(event))
-        elif kind == "message_delta":
-            self._end(event)
-        elif self._parts:
-            raise _out_of_order("message_stop before the end of a block")
-        else:
-            self._is_complete = True
+        match kind:
+            case "message_start":
+                self._message = dict(as_map(event.get("message")))
+                self._usage.update(as_map(self._message.get("usage")))
+            case "content_block_start":
+                return self._open(event)
+            case "content_block_delta":
+                return self._extend(self._block(event), as_map(event.get("delta")))
+            case "content_block_stop":
+                _close(self._block(event))
+            case "message_delta":
+                self._end(event)
+            case _:
+                if any(block.is_open for block in self._blocks.values()):
+                    raise _out_of_order("message_stop before the end of a block")
+                self.is_complete = True
         return ""
 
     def message(self) -> Mapping[str, Json]:
         """The whole message. `is_exact` false: a piece was not understood and is missing."""
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
         return {
             **(self._message or {}),
-            "content": blocks,
+            "content": [self._blocks[index].content for index in sorted(self._blocks)],
             "usage": self._usage or None,
             "is_exact": self._is_exact,
         }
 
-    def _start(self, message: Mapping[str, Json]) -> None:
-        self._message = dict(message)
-        self._usage.update(as_map(message.get("usage")))
-
-    def _index(self, event: Mapping[str, Json]) -> int:
+    def _block(self, event: Mapping[str, Json]) -> _Block:
         index = event.get("index")
-        if not isinstance(index, int) or index not in self._parts:
+        block = self._blocks.get(index) if isinstance(index, int) else None
+        if block is None or not block.is_open:
             raise _out_of_order(f"a part of block {quote(index)}, which is not open")
-        return index
+        return block
 
     def _open(self, event: Mapping[str, Json]) -> str:
         index = event.get("index")
         if not isinstance(index, int) or index in self._blocks:
             raise _out_of_order(f"block {quote(index)} twice")
-        block = dict(as_map(event.get("content_block")))
-        self._blocks[index] = block
-        self._parts[index] = {}
-        for member in _TEXT_DELTAS.values():
-            if as_text(block.get(member)):
-                self._parts[index][member] = [as_text(block[member])]
-        return as_text(block.get("text")) if block.get("type") == "text" else ""
+        content = dict(as_map(event.get("content_block")))
+        given = {member: as_text(content.get(member)) for member in _TEXT_DELTAS.values()}
+        texts = {member: [text] for member, text in given.items() if text}
+        self._blocks[index] = _Block(content, texts)
+        return given["text"] if content.get("type") == "text" else ""
 
-    def _extend(self, event: Mapping[str, Json]) -> str:
-        index = self._index(event)
-        delta = as_map(event.get("delta"))
+    def _extend(self, block: _Block, delta: Mapping[str, Json]) -> str:
         kind = as_text(delta.get("type"))
         if kind == "input_json_delta":
             piece = delta.get("partial_json")
-            self._inputs.setdefault(index, []).append("" if piece is None else piece)
-        elif self._blocks[index].get("type") == "tool_use":
+            block.inputs.append("" if piece is None else piece)
+        elif block.content.get("type") == "tool_use":
             # Threat: a call whose arguments came in words that nobody knows would run
             # without them.
-            self._inputs.setdefault(index, []).append(dict(delta))
+            block.inputs.append(dict(delta))
             self._is_exact = False
         elif kind in _TEXT_DELTAS:
             member = _TEXT_DELTAS[kind]
             text = as_text(delta.get(member))
-            self._parts[index].setdefault(member, []).append(text)
+            block.texts.setdefault(member, []).append(text)
             return text if kind == "text_delta" else ""
         elif kind == "citations_delta":
-            block = self._blocks[index]
-            block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
+            cited = as_list(block.content.get("citations"))
+            block.content["citations"] = [*cited, delta.get("citation")]
         else:
             self._is_exact = False
         return ""
-
-    def _close(self, index: int) -> None:
-        for member, pieces in self._parts.pop(index).items():
-            self._blocks[index][member] = "".join(pieces)
-        if index in self._inputs:
-            given = self._inputs.pop(index)
-            texts = [piece for piece in given if isinstance(piece, str)]
-            self._blocks[index][RAW_INPUT] = "".join(texts) if len(texts) == len(given) else given
 
     def _end(self, event: Mapping[str, Json]) -> None:
         if self._message is not None:
@@ -177,7 +172,19 @@ class MessageAssembly:
         self._usage.update({name: count for name, count in given.items() if count is not None})
 
 
+def _close(block: _Block) -> None:
+    block.is_open = False
+    for member, pieces in block.texts.items():
+        block.content[member] = "".join(pieces)
+    if block.inputs:
+        block.content[RAW_INPUT] = joined(block.inputs)
+
+
 DIALECT: Final = "anthropic"
+ADDRESS: Final = "https://api.anthropic.com"
+DEFAULT_MODEL: Final = "claude-opus-5-5"
+# The conversation so far is read from the service's cache in the next request.
+_CACHED: Final[Mapping[str, Json]] = {"cache_control": {"type": "ephemeral"}}
 
 STOPS: Final = {
     "tool_use": Stop.TOOL_USE,
@@ -285,6 +292,15 @@ class AnthropicWire(Struct, frozen=True):
     model: str
     issue: Issue
     always: Mapping[str, Json]
+    server: Server = Server(ADDRESS)
+
+    def connect(self, key: Key) -> Client:
+        import anthropic
+
+        # What is said goes to the provider and into the ledger, and to no collector.
+        make = partial(anthropic.AsyncAnthropic, open_telemetry=False)
+        made = self.server.connect(anthropic, make, key, {"x-api-key": key.reveal()})
+        return Client(anthropic, made, made.messages)
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
         """The request's body.
@@ -363,54 +379,6 @@ def _usage(given: Json) -> Usage | None:
     )
 
 
-ADDRESS: Final = "https://api.anthropic.com"
-DEFAULT_MODEL: Final = "claude-opus-5-5"
-# The conversation so far is read from the service's cache in the next request.
-_CACHED: Final[Mapping[str, Json]] = {"cache_control": {"type": "ephemeral"}}
-
-
-class _Wire(AnthropicWire, frozen=True):
-    base_url: str
-    transport: "httpx2.AsyncBaseTransport | None"
-    takes_ambient: bool
-
-    def connect(self, key: Key) -> Client:
-        import anthropic
-        import httpx2
-
-        from paddock.providers.error_bodies import cut_error
-
-        errors = SdkErrors(
-            status=anthropic.APIStatusError,
-            timeout=anthropic.APITimeoutError,
-            connection=anthropic.APIConnectionError,
-            base=anthropic.AnthropicError,
-            transport=httpx2.HTTPError,
-        )
-        # Threat: a server that answers with another address would be sent there the whole
-        # conversation again.
-        own = () if self.takes_ambient else (OwnHeaders({"x-api-key": key.reveal()}),)
-        http = anthropic.DefaultAsyncHttpxClient(
-            transport=self.transport,
-            follow_redirects=False,
-            event_hooks={"request": [*own], "response": [cut_error]},
-        )
-        try:
-            sdk = anthropic.AsyncAnthropic(
-                api_key=key.reveal(),
-                base_url=self.base_url,
-                timeout=anthropic.Timeout(limits.model_silence_timeout_s, connect=10.0),
-                # The gateway retries, within a budget; the SDK would wait as long as it is told.
-                max_retries=0,
-                http_client=http,
-                # What is said goes to the provider and into the ledger, and to no collector.
-                open_telemetry=False,
-            )
-        except (ValueError, httpx2.InvalidURL) as error:
-            raise no_address(self.base_url, error, "http://127.0.0.1:8080") from None
-        return Client(sdk, sdk.messages, errors)
-
-
 def anthropic_provider(
     model: str,
     key: Key,
@@ -425,5 +393,6 @@ def anthropic_provider(
     """
     wanted = model or DEFAULT_MODEL
     always = {} if base_url else _CACHED
-    wire = _Wire(wanted, issue_name, always, base_url or ADDRESS, transport, takes_ambient)
+    server = Server(base_url or ADDRESS, transport, takes_ambient)
+    wire = AnthropicWire(wanted, issue_name, always, server)
     return SdkProvider("anthropic", wanted, wire, key)

@@ -7,77 +7,52 @@ the session and takes from all of them, or from none.
 import threading
 from typing import Final, Self
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from paddock import limits
 from paddock.errors import BudgetExhaustedError
-from paddock.providers.transcript import request_text
-from paddock.values.models import (
-    Account,
-    BudgetMode,
-    Chain,
-    ModelRequest,
-    Shortage,
-    Usage,
-    find_free,
-    find_shortage,
-    plan_reserve,
-    plan_settle,
-)
+from paddock.providers.ports import request_text
+from paddock.values.models import Account, BudgetMode, ModelRequest, Shortage, Usage
 
 
-class _Tree:
-    def __init__(self, mode: BudgetMode) -> None:
-        self.mode = mode
-        self.lock = threading.Lock()
-        self.accounts: list[Account] = []
-        self.told: set[str] = set()
-        """Scopes of which it was said that they are short."""
+class _Scope(Struct):
+    account: Account
 
-    def add(self, account: Account) -> int:
-        with self.lock:
-            self.accounts.append(account)
-            return len(self.accounts) - 1
 
-    def chain(self, places: tuple[int, ...]) -> Chain:
-        return tuple(self.accounts[place] for place in places)
-
-    def put(self, places: tuple[int, ...], chain: Chain) -> None:
-        for place, account in zip(places, chain, strict=True):
-            self.accounts[place] = account
-
-    def note_shortage(self, shortage: Shortage | None) -> bool:
-        """Note that it is told; whether it is the first of its scope. Under the lock."""
-        if shortage is None or shortage.scope in self.told:
-            return False
-        self.told.add(shortage.scope)
-        return True
+class _Session(Struct):
+    mode: BudgetMode
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    told: set[str] = field(default_factory=set[str])
+    """Scopes of which it was said that they are short."""
 
 
 class Budget:
     """One scope. Made with `session_budget`, narrowed with `child`."""
 
-    def __init__(self, tree: _Tree, places: tuple[int, ...]) -> None:
-        self._tree = tree
-        self._places = places
-        """Its own account, then those above it."""
+    def __init__(self, session: _Session, chain: tuple[_Scope, ...]) -> None:
+        self._session = session
+        self._chain = chain
+        """Its own scope, then those above it."""
 
     @property
     def mode(self) -> BudgetMode:
-        return self._tree.mode
+        return self._session.mode
 
     @property
     def account(self) -> Account:
-        with self._tree.lock:
-            return self._tree.accounts[self._places[0]]
+        with self._session.lock:
+            return self._chain[0].account
 
     @property
     def free(self) -> int | None:
         """What can be reserved here now, every scope above considered; None: no limit."""
-        with self._tree.lock:
-            return find_free(self._tree.chain(self._places))
+        with self._session.lock:
+            return self._free()
 
     def child(self, name: str, limit: int | None = None) -> "Budget":
         """A scope that draws on this one. Its own limit can only be narrower in effect."""
-        return Budget(self._tree, (self._tree.add(Account(name, limit)), *self._places))
+        return Budget(self._session, (_Scope(Account(name, limit)), *self._chain))
 
     def reserve(self, tokens: int, *, at_least: int | None = None) -> "TokenReservation":
         """Take `tokens` out of this scope and all above, to be settled after the call.
@@ -88,29 +63,49 @@ class Budget:
         """
         if tokens < 0 or (at_least is not None and not 0 <= at_least <= tokens):
             raise ValueError(f"a reservation of {tokens} tokens, at least {at_least}")
-        with self._tree.lock:
-            chain = self._tree.chain(self._places)
+        with self._session.lock:
             needed = tokens if at_least is None else at_least
-            shortage = find_shortage(chain, needed)
-            if shortage is not None and self._tree.mode is BudgetMode.ENFORCE:
-                raise BudgetExhaustedError(
-                    str(shortage), hint="raise the budget, or begin a new session"
-                )
-            granted = self._granted(chain, tokens, needed)
-            self._tree.put(self._places, plan_reserve(chain, granted))
-            said = shortage if self._tree.mode is BudgetMode.WARN else None
-            return TokenReservation(self, granted, said, is_news=self._tree.note_shortage(said))
-
-    def _granted(self, chain: Chain, tokens: int, needed: int) -> int:
-        free = find_free(chain)
-        if free is None or self._tree.mode is not BudgetMode.ENFORCE:
-            return tokens
-        return max(needed, min(tokens, free))
+            shortage = self._find_shortage(needed)
+            free = self._free()
+            granted = tokens
+            if self.mode is BudgetMode.ENFORCE:
+                if shortage is not None:
+                    raise BudgetExhaustedError(
+                        str(shortage), hint="raise the budget, or begin a new session"
+                    )
+                granted = tokens if free is None else max(needed, min(tokens, free))
+            self._take(reserved=granted, spent=0)
+            if shortage is None or self.mode is BudgetMode.OFF:
+                return TokenReservation(self, granted)
+            is_news = shortage.scope not in self._session.told
+            self._session.told.add(shortage.scope)
+            return TokenReservation(self, granted, shortage, is_news=is_news)
 
     def settle(self, reserved: int, used: int) -> None:
-        with self._tree.lock:
-            chain = self._tree.chain(self._places)
-            self._tree.put(self._places, plan_settle(chain, reserved, used))
+        with self._session.lock:
+            self._take(reserved=-reserved, spent=used)
+
+    def _free(self) -> int | None:
+        accounts = (scope.account for scope in self._chain)
+        return min((each.free for each in accounts if each.free is not None), default=None)
+
+    def _find_shortage(self, tokens: int) -> Shortage | None:
+        """The scope that has least and cannot give `tokens`; None where every scope can."""
+        found: Shortage | None = None
+        for scope in self._chain:
+            account = scope.account
+            free = account.free
+            if account.limit is not None and free is not None and free < tokens:
+                short = Shortage(account.name, account.limit, free, tokens)
+                found = short if found is None or free < found.free else found
+        return found
+
+    def _take(self, *, reserved: int, spent: int) -> None:
+        # What is reserved anywhere below counts as taken everywhere above, so that calls side
+        # by side cannot spend the same tokens twice.
+        for scope in self._chain:
+            own = scope.account
+            scope.account = replace(own, reserved=own.reserved + reserved, spent=own.spent + spent)
 
 
 class TokenReservation:
@@ -121,7 +116,12 @@ class TokenReservation:
     """
 
     def __init__(
-        self, budget: Budget, granted: int, shortage: Shortage | None, *, is_news: bool = False
+        self,
+        budget: Budget,
+        granted: int,
+        shortage: Shortage | None = None,
+        *,
+        is_news: bool = False,
     ) -> None:
         self.granted = granted
         self.shortage = shortage
@@ -155,8 +155,7 @@ class TokenReservation:
 
 
 def session_budget(limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE) -> Budget:
-    tree = _Tree(mode)
-    return Budget(tree, (tree.add(Account("session", limit)),))
+    return Budget(_Session(mode), (_Scope(Account("session", limit)),))
 
 
 # For reservations: it should rather be too high. Tokenizers differ; none of those in

@@ -19,8 +19,8 @@ from paddock.pattern import lazy_pattern
 from paddock.providers.builtin_rules import TEXT, Wish, Wishes, find_wishes, unquoted
 from paddock.providers.gateway import cancelled_turn
 from paddock.providers.ports import TextSink
-from paddock.providers.reading import CallReader, Parts, finish
-from paddock.providers.wire import as_list, as_map, read_object
+from paddock.providers.reading import CallReader, Parts, as_list, as_map, as_text, finish
+from paddock.providers.structured import read_object
 from paddock.text.show import quote
 from paddock.values.calls import Cancel, Json, Refusal
 from paddock.values.models import (
@@ -161,6 +161,18 @@ _AMBIGUITY: Final = {
     False: ("low", "none", "clear", "unambiguous"),
     True: ("high", "ambiguous", "medium", "unclear"),
 }
+_NUMBERS: Final = {
+    False: {"boolean": False, "number": 0.1, "integer": 0},
+    True: {"boolean": True, "number": 0.9, "integer": 1},
+}
+"""An ambiguity where the schema wants no word."""
+_EMPTY: Final[Mapping[str, Json]] = {
+    "boolean": False,
+    "integer": 0,
+    "number": 0,
+    "array": [],
+    "object": {},
+}
 
 
 def fit_answer(output: OutputSchema, sentence: str, answer: str) -> Mapping[str, Json]:
@@ -171,10 +183,23 @@ def fit_answer(output: OutputSchema, sentence: str, answer: str) -> Mapping[str,
     """
     properties = as_map(output.schema.get("properties"))
     wanted = as_list(output.schema.get("required")) or list(properties)
-    return {
-        str(name): _member(str(name), as_map(properties.get(str(name))), sentence, answer)
-        for name in wanted
+    act = speech_act(sentence)
+    is_unclear = act == "statement"
+    told: Mapping[str, tuple[tuple[str, ...], Mapping[str, Json]]] = {
+        "speech_act": (_ACTS[act], {}),
+        "ambiguity": (_AMBIGUITY[is_unclear], _NUMBERS[is_unclear]),
     }
+    found: dict[str, Json] = {}
+    for name in map(str, wanted):
+        schema = as_map(properties.get(name))
+        words, others = told.get(name, ((answer,), _EMPTY))
+        by_word = {str(value).lower(): value for value in as_list(schema.get("enum"))}
+        if by_word:
+            best = next((by_word[word] for word in words if word in by_word), None)
+            found[name] = [*by_word.values()][-1] if best is None else best
+        else:
+            found[name] = others.get(as_text(schema.get("type")), words[0])
+    return found
 
 
 def speech_act(sentence: str) -> str:
@@ -185,44 +210,6 @@ def speech_act(sentence: str) -> str:
     if sentence.rstrip().endswith("?") or _QUESTION.match(sentence.strip()):
         return "question"
     return "command" if find_wishes(sentence) else "statement"
-
-
-def _member(name: str, schema: Mapping[str, Json], sentence: str, answer: str) -> Json:
-    if name == "speech_act":
-        return _choose(schema, _ACTS[speech_act(sentence)])
-    if name == "ambiguity":
-        return _ambiguity(schema, is_unclear=speech_act(sentence) == "statement")
-    kind = schema.get("type")
-    if schema.get("enum"):
-        return _choose(schema, ())
-    simple: dict[str, Json] = {
-        "string": answer,
-        "boolean": False,
-        "integer": 0,
-        "number": 0,
-        "array": [],
-        "object": {},
-    }
-    return simple.get(kind, answer) if isinstance(kind, str) else answer
-
-
-def _choose(schema: Mapping[str, Json], names: tuple[str, ...]) -> Json:
-    allowed = as_list(schema.get("enum"))
-    if not allowed:
-        return names[0] if names else ""
-    by_word = {str(value).lower(): value for value in allowed}
-    return next((by_word[name] for name in names if name in by_word), allowed[-1])
-
-
-def _ambiguity(schema: Mapping[str, Json], *, is_unclear: bool) -> Json:
-    kind = schema.get("type")
-    if kind == "boolean":
-        return is_unclear
-    if kind == "number":
-        return 0.9 if is_unclear else 0.1
-    if kind == "integer":
-        return 1 if is_unclear else 0
-    return _choose(schema, _AMBIGUITY[is_unclear])
 
 
 _PAIR: Final = lazy_pattern(r"""\s*(\w+)=("(?:\\.|[^"\\])*"|'[^']*'|[^\s"']*)(?=\s|$)""", re.DOTALL)

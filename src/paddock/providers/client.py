@@ -3,30 +3,25 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from paddock import limits
+from paddock.errors import ConfigError
 from paddock.providers.failures import HINTS, FailureKind, ProviderError, kind_of
 from paddock.providers.gateway import cancelled_turn
 from paddock.providers.keys import Key
 from paddock.providers.ports import TextSink
+from paddock.providers.reading import as_map, as_text, whole_characters
 from paddock.providers.structured import require_schema
-from paddock.providers.wire import (
-    SseEvent,
-    as_map,
-    as_text,
-    read_events,
-    require_size,
-    whole_characters,
-)
 from paddock.text.show import quote
 from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn
@@ -115,7 +110,7 @@ class Exchange:
         except ProviderError:
             work.close()
             raise
-        future.add_done_callback(self._wake_done)
+        future.add_done_callback(lambda _: self._wake())
         forget = None if self._cancel is None else self._cancel.on_cancel(self._wake)
         try:
             while True:
@@ -136,9 +131,6 @@ class Exchange:
     def _wake(self) -> None:
         self._arrived.put(None)
 
-    def _wake_done(self, future: "Future[T]") -> None:
-        self._wake()
-
 
 async def _in_time(work: Coroutine[object, object, T]) -> T:
     try:
@@ -157,31 +149,26 @@ def _result(future: "Future[T]") -> T:
     return future.result()
 
 
-class SdkErrors(Struct, frozen=True):
-    """An SDK's exception classes by what they mean. `transport` is the HTTP client's own."""
-
-    status: type[Exception]
-    timeout: type[Exception]
-    connection: type[Exception]
-    base: type[Exception]
-    transport: type[Exception]
-
-
 @contextmanager
-def converted(errors: SdkErrors, key: Key, provider: str) -> Generator[None]:
+def converted(sdk: Any, key: Key, provider: str) -> Generator[None]:
     """Turn whatever the SDK raises into a ProviderError, without the key in it.
 
     A stream that is cut may surface as the HTTP client's own error.
     """
+    import httpx2
+
     try:
         yield
-    except errors.status as error:
-        raise _of_status(cast("Any", error), key, provider) from None
-    except errors.timeout:
+    except sdk.APIStatusError as error:
+        # An error in the midst of a stream has the status of the stream.
+        status = error.status_code if error.status_code >= 300 else 0
+        headers = error.response.headers
+        raise failure_of(key, provider, error.body, str(error), status, headers) from None
+    except sdk.APITimeoutError:
         raise ProviderError(
             f"{provider} did not answer in time", kind=FailureKind.TIMEOUT
         ) from None
-    except (errors.connection, errors.transport) as error:
+    except (sdk.APIConnectionError, httpx2.HTTPError) as error:
         root = _root_of(error)
         if isinstance(root, ProviderError):  # a cassette in the network's place
             raise root from None
@@ -191,14 +178,16 @@ def converted(errors: SdkErrors, key: Key, provider: str) -> Generator[None]:
             kind=FailureKind.CONNECTION,
             hint=HINTS[FailureKind.CONNECTION],
         ) from None
+    except sdk.APIError as error:
+        raise failure_of(key, provider, error.body, str(error)) from None
     except UnicodeEncodeError:
         raise ProviderError(
             "the conversation holds half of a surrogate pair, which no wire can carry",
             kind=FailureKind.REQUEST,
             hint="it may come from a file name or a paste that is not UTF-8",
         ) from None
-    except errors.base as error:
-        raise _of_body(as_map(getattr(error, "body", None)), str(error), key, provider) from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _no_answer(provider, f"{type(error).__name__}: {error}") from None
 
 
 def _root_of(error: BaseException) -> BaseException:
@@ -208,47 +197,34 @@ def _root_of(error: BaseException) -> BaseException:
     return error
 
 
-def error_of(body: Mapping[str, Json], key: Key, provider: str) -> ProviderError:
-    """The error that an event in the middle of a stream reports."""
-    return _of_body(body, "", key, provider)
-
-
-def _of_body(body: Mapping[str, Json], text: str, key: Key, provider: str) -> ProviderError:
-    reported = _reported(body)
+def failure_of(
+    key: Key,
+    provider: str,
+    body: Json,
+    text: str = "",
+    status: int = 0,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> ProviderError:
+    """The error that a body reports: of an HTTP status, or (0) in the midst of an answer."""
+    said = as_map(as_map(body).get("error")) or as_map(body)
+    words = (as_text(said.get("code")), as_text(said.get("type")))
     # An error without a word we know, in the middle of an answer: the server's fault.
-    kind = kind_of(500, *reported.words)
-    what = next(filter(None, reported.words), "an error")
-    said = reported.message or text or "no reason given"
+    kind = kind_of(status or 500, *words)
+    how = f"answers {status}" if status else f"reports {next(filter(None, words), 'an error')}"
+    message = as_text(said.get("message")) or text or "no reason given"
     return ProviderError(
-        f"{provider} reports {what}: {quote(key.scrub(said))}",
-        kind=kind,
-        hint=HINTS.get(kind, ""),
-    )
-
-
-class _Reported(NamedTuple):
-    words: tuple[str, str]
-    message: str
-
-
-def _reported(body: Mapping[str, Json]) -> _Reported:
-    inner = as_map(body.get("error")) or body
-    words = (as_text(inner.get("code")), as_text(inner.get("type")))
-    return _Reported(words, as_text(inner.get("message")))
-
-
-def _of_status(error: Any, key: Key, provider: str) -> ProviderError:
-    status = int(error.status_code)
-    headers = cast("Mapping[str, str]", error.response.headers)
-    reported = _reported(as_map(error.body))
-    kind = kind_of(status, *reported.words)
-    return ProviderError(
-        f"{provider} answers {status}: {quote(key.scrub(reported.message or str(error)))}",
+        f"{provider} {how}: {quote(key.scrub(message))}",
         kind=kind,
         hint=HINTS.get(kind, ""),
         status=status,
         retry_after_s=_retry_after(headers),
         may_retry={"true": True, "false": False}.get(headers.get("x-should-retry", "")),
+    )
+
+
+def _no_answer(provider: str, what: str) -> ProviderError:
+    return ProviderError(
+        f"{provider} sent something that is no answer: {quote(what)}", kind=FailureKind.BROKEN
     )
 
 
@@ -281,28 +257,51 @@ def _number(text: str) -> float | None:
     return value if 0 <= value < float("inf") else None
 
 
-class ApiResponse(Protocol):
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """By lower-case name."""
-        ...
+class Server(Struct, frozen=True):
+    """Where it is asked. `takes_ambient` sends there what the SDK finds in the environment."""
 
-    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+    address: str
+    transport: "httpx2.AsyncBaseTransport | None" = None
+    takes_ambient: bool = False
+
+    def connect(
+        self, sdk: Any, make: Callable[..., Any], key: Key, credential: Mapping[str, str]
+    ) -> Any:
+        """The SDK's client. Raises: ConfigError where the address is none."""
+        import httpx2
+
+        from paddock.providers.transport import OwnHeaders, limit_body
+
+        own = () if self.takes_ambient else (OwnHeaders(credential),)
+        # Threat: a server that answers with another address would be sent there the whole
+        # conversation again.
+        http = sdk.DefaultAsyncHttpxClient(
+            transport=self.transport,
+            follow_redirects=False,
+            event_hooks={"request": [*own], "response": [limit_body]},
+        )
+        try:
+            return make(
+                api_key=key.reveal(),
+                base_url=self.address,
+                timeout=sdk.Timeout(limits.model_silence_timeout_s, connect=10.0),
+                # The gateway retries, within a budget; the SDK would wait as long as it is told.
+                max_retries=0,
+                http_client=http,
+            )
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise ConfigError(
+                f"base_url {quote(self.address)} is no address: {error}",
+                hint="give a whole one, such as http://127.0.0.1:8080",
+            ) from None
 
 
-class Client:
-    def __init__(self, sdk: Any, resource: Any, errors: SdkErrors) -> None:
-        self.errors = errors
-        self._sdk = sdk
-        self._resource = resource
+class Client(Struct, frozen=True):
+    """A client of the module `sdk`, and the resource that is asked."""
 
-    @asynccontextmanager
-    async def send(self, body: Mapping[str, Json]) -> AsyncGenerator[ApiResponse]:
-        async with self._resource.with_streaming_response.create(**body) as response:
-            yield response
-
-    async def close(self) -> None:
-        await self._sdk.close()
+    sdk: Any
+    made: Any
+    resource: Any
 
 
 class Assembly(Protocol):
@@ -310,10 +309,6 @@ class Assembly(Protocol):
 
     def feed(self, event: Mapping[str, Json]) -> str:
         """The text in it, or "". Raises: ProviderError, BROKEN, where it cannot come here."""
-        ...
-
-    def done(self) -> None:
-        """The server has said that nothing more will come."""
         ...
 
     @property
@@ -389,96 +384,38 @@ class SdkProvider:
 
     async def _disconnect(self) -> None:
         if self._client is not None:
-            await self._client.close()
+            await self._client.made.close()
 
     async def _ask(self, prepared: PreparedRequest, exchange: Exchange) -> Mapping[str, Json]:
         # On the loop, so that two first requests do not make two clients.
         if self._client is None:
             self._client = self._wire.connect(self._key)
-        with converted(self._client.errors, self._key, self.name):
-            async with self._client.send(prepared.body) as response:
+        create = self._client.resource.with_streaming_response.create
+        with converted(self._client.sdk, self._key, self.name):
+            async with create(**prepared.body) as response:
                 kind = response.headers.get("content-type", "")
                 if kind.startswith("text/event-stream"):
-                    return await self._stream(response, exchange)
+                    return await self._stream(await response.parse(), exchange)
                 # A server that does not stream answers whole.
-                return await self._whole(response, exchange)
+                return self._members(await response.json())
 
-    async def _stream(self, response: ApiResponse, exchange: Exchange) -> Mapping[str, Json]:
+    async def _stream(self, events: AsyncIterator[Any], exchange: Exchange) -> Mapping[str, Json]:
         assembly = self._wire.assembly()
-        events = read_events(response.iter_bytes(), self.name)
-        try:
-            async for event in events:
-                if event.data == "[DONE]":
-                    assembly.done()
-                elif event.name != "ping":
-                    exchange.piece(assembly.feed(self._data(event)))
-        finally:
-            await events.aclose()
+        async for event in events:
+            # In the server's own words: a turn goes back as it came, also what no type knows.
+            written = getattr(event, "to_dict", None)
+            said = event if written is None else written(warnings=False)
+            exchange.piece(assembly.feed(self._members(said)))
         if not assembly.is_complete:
             raise ProviderError(
                 f"{self.name} ended its answer in the middle", kind=FailureKind.BROKEN
             )
         return assembly.message()
 
-    def _data(self, event: SseEvent) -> Mapping[str, Json]:
-        data = _object(event.data, self.name)
-        if event.name == "error" or data.get("type") == "error" or data.get("error"):
-            raise error_of(data, self._key, self.name)
-        return data
-
-    async def _whole(self, response: ApiResponse, exchange: Exchange) -> Mapping[str, Json]:
-        chunks: list[bytes] = []
-        total = 0
-        async for chunk in response.iter_bytes():
-            total += len(chunk)
-            require_size(total, self.name)
-            chunks.append(chunk)
-        message = _object(b"".join(chunks).decode("utf-8", "replace"), self.name)
-        if message.get("error"):
-            raise error_of(message, self._key, self.name)
-        return message
-
-
-def _object(text: str, provider: str) -> Mapping[str, Json]:
-    try:
-        value: Json = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ProviderError(
-            f"{provider} sent something that is no answer: {quote(text)}", kind=FailureKind.BROKEN
-        )
-    return cast("dict[str, Any]", value)
-
-
-# Threat: the SDKs put into each request what they find in the environment of the process:
-# the headers of `ANTHROPIC_CUSTOM_HEADERS` and `OPENAI_CUSTOM_HEADERS`, an organization, a
-# project. People keep tokens of gateways there. They are meant for the usual address, or for
-# the one that the same environment names, and a plane's configuration can name another.
-
-_PLAIN: Final = frozenset(
-    {
-        "accept",
-        "accept-encoding",
-        "anthropic-version",
-        "connection",
-        "content-length",
-        "content-type",
-        "host",
-        "transfer-encoding",
-        "user-agent",
-    }
-)
-_OF_THE_SDK: Final = "x-stainless-"
-
-
-class OwnHeaders(Struct, frozen=True):
-    """A request hook of httpx; `credential` are the headers that carry the key."""
-
-    credential: Mapping[str, str]
-
-    async def __call__(self, request: "httpx2.Request") -> None:
-        for name in list(request.headers):
-            if name not in _PLAIN and not name.startswith(_OF_THE_SDK):
-                del request.headers[name]
-        request.headers.update(self.credential)
+    def _members(self, said: Json) -> Mapping[str, Json]:
+        if not isinstance(said, dict):
+            raise _no_answer(self.name, self._key.scrub(str(said)))
+        members = as_map(said)
+        if members.get("type") == "error" or members.get("error"):
+            raise failure_of(self._key, self.name, members)
+        return members

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
-from paddock.errors import ConfigError, HostError, ModelFailedError
-from paddock.text.show import quote
+from paddock.errors import HostError, ModelFailedError
 from paddock.values.calls import Cancel
 
 
@@ -136,12 +136,6 @@ def missing_sdk(name: str) -> HostError:
     )
 
 
-def no_address(base_url: str, error: Exception, example: str) -> ConfigError:
-    return ConfigError(
-        f"base_url {quote(base_url)} is no address: {error}", hint=f"such as {example}"
-    )
-
-
 class CancelToken:
     """Cancelled once, for good. Every method may be called from any thread."""
 
@@ -174,20 +168,11 @@ class CancelToken:
                 self._callbacks[key] = callback
         if is_late:
             callback()
-        return _Removal(self, key)
+        return partial(self._forget, key)
 
-    def remove(self, key: int) -> None:
+    def _forget(self, key: int) -> None:
         with self._lock:
             self._callbacks.pop(key, None)
-
-
-class _Removal:
-    def __init__(self, token: CancelToken, key: int) -> None:
-        self._token = token
-        self._key = key
-
-    def __call__(self) -> None:
-        self._token.remove(self._key)
 
 
 @contextmanager

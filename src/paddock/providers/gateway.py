@@ -14,9 +14,8 @@ from paddock import limits
 from paddock.errors import BudgetExhaustedError
 from paddock.providers.failures import ProviderError
 from paddock.providers.ports import Provider, TextSink
-from paddock.providers.reading import NO_USAGE
 from paddock.values.calls import Cancel
-from paddock.values.models import ModelRequest, ModelTurn, Stop
+from paddock.values.models import ModelRequest, ModelTurn, Stop, Usage
 
 
 class RetryLimits(Struct, frozen=True):
@@ -150,7 +149,7 @@ def cancelled_turn(model: str, attempts: int = 1, text: str = "") -> ModelTurn:
         tool_calls=(),
         structured=None,
         stop=Stop.CANCELLED,
-        usage=NO_USAGE,
+        usage=Usage(),
         model=model,
         usage_is_known=attempts == 0,
         attempts=attempts,

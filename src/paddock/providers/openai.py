@@ -1,23 +1,37 @@
-"""OpenAI's models, and any server that speaks one of OpenAI's APIs, by the official SDK."""
+"""OpenAI's models, and any server that speaks one of OpenAI's APIs, by the official SDK.
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+Chat Completions is the wire that most servers of one's own speak. They differ in small
+ways: calls that all have number 0, ids left out, a reason that does not fit, usage
+missing, no stream although one was asked for. What can be read one way only is read; the
+rest ends the turn.
+"""
 
-from msgspec import Struct
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from paddock import limits
+from msgspec import Struct, field
+
 from paddock.errors import CallDroppedError
-from paddock.providers.client import Client, OwnHeaders, PreparedRequest, SdkErrors, SdkProvider
-from paddock.providers.failures import FailureKind, ProviderError, kind_of, no_address
+from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
+from paddock.providers.failures import FailureKind, ProviderError, kind_of
 from paddock.providers.keys import Key
-from paddock.providers.openai_chat import COMPATIBLE, OFFICIAL, ChatWire, read_usage
-from paddock.providers.reading import CallReader, Parts, finish, raw_text
-from paddock.providers.structured import Issue, is_strict, issue_name
-from paddock.providers.wire import as_count, as_map, as_maps, as_text, json_text
+from paddock.providers.reading import (
+    CallReader,
+    Parts,
+    as_count,
+    as_map,
+    as_maps,
+    as_text,
+    finish,
+    joined,
+    json_text,
+    raw_text,
+)
+from paddock.providers.structured import Issue, answer_tool, is_strict, issue_name
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import (
-    AssistantMessage,
     Message,
     ModelRequest,
     ModelTurn,
@@ -25,14 +39,76 @@ from paddock.values.models import (
     Stop,
     ToolAnswers,
     ToolSchema,
+    Usage,
     UserMessage,
 )
 
 if TYPE_CHECKING:
     import httpx2
 
+Api = Literal["responses", "chat"]
+ADDRESS: Final = "https://api.openai.com/v1"
+DEFAULT_MODEL: Final = "gpt-6.1-terra"
 
-DIALECT: Final = "openai-responses"
+
+def openai_provider(
+    model: str,
+    key: Key,
+    *,
+    api: Api,
+    base_url: str = "",
+    issue: Issue = issue_name,
+    transport: "httpx2.AsyncBaseTransport | None" = None,
+    takes_ambient: bool = False,
+) -> SdkProvider:
+    """`base_url` names a server of one's own.
+
+    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
+    """
+    wanted = model or DEFAULT_MODEL
+    server = Server(base_url or ADDRESS, transport, takes_ambient)
+    if api == "responses":
+        return SdkProvider("openai", wanted, ResponsesWire(wanted, server), key)
+    form = COMPATIBLE if base_url else OFFICIAL
+    return SdkProvider("openai", wanted, ChatWire(wanted, form, issue, server), key)
+
+
+def _connect(server: Server, key: Key, resource: Callable[[Any], Any]) -> Client:
+    import openai
+
+    credential = {"authorization": f"Bearer {key.reveal()}"}
+    made = server.connect(openai, openai.AsyncOpenAI, key, credential)
+    return Client(openai, made, resource(made))
+
+
+def _broken(what: str) -> ProviderError:
+    return ProviderError(f"openai sent {what}", kind=FailureKind.BROKEN)
+
+
+def _usage(given: Json, read: str, written: str) -> Usage | None:
+    """The tokens under the API's names for what was read and written; None where it says none."""
+    counts = as_map(given)
+    if not counts:
+        return None
+    details = as_map(counts.get(f"{read}_details"))
+    cached = as_count(details.get("cached_tokens"))
+    cache_written = as_count(details.get("cache_write_tokens"))
+    # These APIs count what the cache gave and took within what was read.
+    plain = max(0, as_count(counts.get(read)) - cached - cache_written)
+    return Usage(plain, as_count(counts.get(written)), cached, cache_written)
+
+
+def _described(tool: ToolSchema) -> dict[str, Json]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+
+
+# --- Responses -----------------------------------------------------------------------
+
+RESPONSES: Final = "openai-responses"
 
 INCOMPLETE: Final = {
     "max_output_tokens": Stop.MAX_TOKENS,
@@ -43,7 +119,7 @@ INCOMPLETE: Final = {
 _LAST: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-def request_body(request: ModelRequest, model: str) -> dict[str, Json]:
+def _response_body(request: ModelRequest, model: str) -> dict[str, Json]:
     """The body of POST /responses, streaming. Nothing of it is kept on the server."""
     body: dict[str, Json] = {
         "model": model,
@@ -55,7 +131,7 @@ def request_body(request: ModelRequest, model: str) -> dict[str, Json]:
     if request.system:
         body["instructions"] = request.system
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        body["tools"] = [_response_tool(tool) for tool in request.tools]
     if request.temperature is not None:
         body["temperature"] = request.temperature
     if request.output is not None:
@@ -65,15 +141,9 @@ def request_body(request: ModelRequest, model: str) -> dict[str, Json]:
     return body
 
 
-def _tool(tool: ToolSchema) -> dict[str, Json]:
+def _response_tool(tool: ToolSchema) -> dict[str, Json]:
     # Strict would want every argument required; ours may be left out.
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": dict(tool.parameters),
-        "strict": False,
-    }
+    return {"type": "function", **_described(tool), "strict": False}
 
 
 def _items(message: Message) -> list[Json]:
@@ -88,11 +158,7 @@ def _items(message: Message) -> list[Json]:
             }
             for answer in message.answers
         ]
-    return _own(message)
-
-
-def _own(message: AssistantMessage) -> list[Json]:
-    if message.native is not None and message.native.dialect == DIALECT:
+    if message.native is not None and message.native.dialect == RESPONSES:
         return list(message.native.blocks)
     said: list[Json] = [{"role": "assistant", "content": message.text}] if message.text else []
     calls = [
@@ -113,9 +179,6 @@ class ResponseAssembly:
     def __init__(self) -> None:
         self._items: dict[int, Json] = {}
         self._response: Mapping[str, Json] | None = None
-
-    def done(self) -> None:
-        """Not a word of this API: its last event says that it is the last."""
 
     @property
     def is_complete(self) -> bool:
@@ -144,16 +207,16 @@ class ResponseAssembly:
         return response
 
 
-def _broken(what: str) -> ProviderError:
-    return ProviderError(f"openai sent {what}", kind=FailureKind.BROKEN)
-
-
 class ResponsesWire(Struct, frozen=True):
     model: str
+    server: Server = Server(ADDRESS)
+
+    def connect(self, key: Key) -> Client:
+        return _connect(self.server, key, lambda made: made.responses)
 
     def prepare(self, request: ModelRequest) -> PreparedRequest:
         """The request's body. Structured output is native: no name is issued."""
-        return PreparedRequest(request, request_body(request, self.model))
+        return PreparedRequest(request, _response_body(request, self.model))
 
     def assembly(self) -> ResponseAssembly:
         return ResponseAssembly()
@@ -169,7 +232,7 @@ class ResponsesWire(Struct, frozen=True):
         kept: list[Json] = []
         for item in as_maps(message["output"]):
             if item.get("type") == "function_call":
-                kept.append(_kept_call(item, reader))
+                kept.append(_kept_item(item, reader))
                 continue
             for part in as_maps(item.get("content")):
                 if part.get("type") == "output_text":
@@ -177,21 +240,21 @@ class ResponsesWire(Struct, frozen=True):
                 elif part.get("type") == "refusal":
                     refusals.append(as_text(part.get("refusal")))
             kept.append(dict(item))
-        stop, raw = _stop(message, bool(refusals), bool(reader.calls or reader.answers))
+        stop, raw = _response_stop(message, bool(refusals), bool(reader.calls or reader.answers))
         parts = Parts(
             text="".join(texts),
             stop=stop,
             model=as_text(message.get("model")) or self.model,
-            usage=read_usage(message.get("usage"), "input_tokens", "output_tokens"),
+            usage=_usage(message.get("usage"), "input_tokens", "output_tokens"),
             stop_raw=raw,
             stop_reason=" ".join(refusals),
             raw_ref=as_text(message.get("id")),
-            native=Native(DIALECT, tuple(kept)),
+            native=Native(RESPONSES, tuple(kept)),
         )
         return finish(prepared.request, parts, reader)
 
 
-def _kept_call(item: Mapping[str, Json], reader: CallReader) -> Json:
+def _kept_item(item: Mapping[str, Json], reader: CallReader) -> Json:
     """The item as it is sent back; a call that was the answer goes back as its text."""
     given = item.get("arguments")
     call_id = as_text(item.get("call_id")) or as_text(item.get("id"))
@@ -213,7 +276,9 @@ def _item_problem(item: Mapping[str, Json]) -> Refusal | None:
     )
 
 
-def _stop(message: Mapping[str, Json], is_refused: bool, has_calls: bool) -> tuple[Stop, str]:
+def _response_stop(
+    message: Mapping[str, Json], is_refused: bool, has_calls: bool
+) -> tuple[Stop, str]:
     status = as_text(message.get("status"))
     if status == "incomplete":
         reason = as_text(as_map(message.get("incomplete_details")).get("reason"))
@@ -234,83 +299,222 @@ def _failed(error: Mapping[str, Json]) -> ProviderError:
     )
 
 
-Api = Literal["responses", "chat"]
-ADDRESS: Final = "https://api.openai.com/v1"
-DEFAULT_MODEL: Final = "gpt-6.1-terra"
+# --- Chat Completions ----------------------------------------------------------------
+
+CHAT: Final = "openai-chat"
+
+STOPS: Final = {
+    "stop": Stop.END_TURN,
+    "length": Stop.MAX_TOKENS,
+    "tool_calls": Stop.TOOL_USE,
+    "function_call": Stop.TOOL_USE,
+    "content_filter": Stop.CONTENT_FILTER,
+}
+"""Every reason of the API; what is not here is `Stop.UNKNOWN`."""
 
 
-class _Server(Struct, frozen=True):
-    base_url: str
-    transport: "httpx2.AsyncBaseTransport | None"
-    takes_ambient: bool
+class ChatForm(Struct, frozen=True):
+    """Where the official service and other servers want different words."""
 
-    def connect(self, key: Key, api: Api) -> Client:
-        import httpx2
-        import openai
-
-        from paddock.providers.error_bodies import cut_error
-
-        errors = SdkErrors(
-            status=openai.APIStatusError,
-            timeout=openai.APITimeoutError,
-            connection=openai.APIConnectionError,
-            base=openai.OpenAIError,
-            transport=httpx2.HTTPError,
-        )
-        # Threat: a server that answers with another address would be sent there the whole
-        # conversation again.
-        credential = {"authorization": f"Bearer {key.reveal()}"}
-        own = () if self.takes_ambient else (OwnHeaders(credential),)
-        http = openai.DefaultAsyncHttpxClient(
-            transport=self.transport,
-            follow_redirects=False,
-            event_hooks={"request": [*own], "response": [cut_error]},
-        )
-        try:
-            sdk = openai.AsyncOpenAI(
-                api_key=key.reveal(),
-                base_url=self.base_url,
-                timeout=openai.Timeout(limits.model_silence_timeout_s, connect=10.0),
-                # The gateway retries, within a budget.
-                max_retries=0,
-                http_client=http,
-            )
-        except (ValueError, httpx2.InvalidURL) as error:
-            raise no_address(self.base_url, error, "http://127.0.0.1:11434/v1") from None
-        return Client(sdk, sdk.responses if api == "responses" else sdk.chat.completions, errors)
+    limit_member: str
+    answers_beside_tools: bool
+    """Whether a schema for the answer and tools go together in one request."""
 
 
-class _Responses(ResponsesWire, frozen=True):
-    server: _Server
+OFFICIAL: Final = ChatForm("max_completion_tokens", answers_beside_tools=True)
+COMPATIBLE: Final = ChatForm("max_tokens", answers_beside_tools=False)
+
+
+def _chat_body(request: ModelRequest, model: str, form: ChatForm, issued: str) -> dict[str, Json]:
+    """With `issued`, the answer comes as a call to a tool of that name."""
+    system: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
+    body: dict[str, Json] = {
+        "model": model,
+        "messages": [*system, *(row for message in request.messages for row in _rows(message))],
+        form.limit_member: request.max_output_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    tools = [_chat_tool(tool) for tool in request.tools]
+    if request.output is not None and issued:
+        tools.append(_chat_tool(answer_tool(issued, request.output)))
+    elif request.output is not None:
+        schema = dict(request.output.schema)
+        named = {"name": request.output.name, "schema": schema, "strict": is_strict(schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": named}
+    if tools:
+        body["tools"] = tools
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    return body
+
+
+def _chat_tool(tool: ToolSchema) -> dict[str, Json]:
+    return {"type": "function", "function": _described(tool)}
+
+
+def _rows(message: Message) -> list[Json]:
+    if isinstance(message, UserMessage):
+        return [{"role": "user", "content": message.text}]
+    if isinstance(message, ToolAnswers):
+        return [
+            {"role": "tool", "tool_call_id": answer.call_id, "content": answer.content}
+            for answer in message.answers
+        ]
+    if message.native is not None and message.native.dialect == CHAT:
+        return list(message.native.blocks)
+    calls = [_chat_call(call.id, call.name, json_text(call)) for call in message.tool_calls]
+    return _assistant(message.text, calls)
+
+
+def _assistant(text: str, calls: list[Json]) -> list[Json]:
+    if calls:
+        return [{"role": "assistant", "content": text or None, "tool_calls": calls}]
+    return [{"role": "assistant", "content": text}] if text else []
+
+
+def _chat_call(call_id: str, name: str, arguments: Json) -> Json:
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+class _OpenCall(Struct):
+    id: str
+    name: str = ""
+    pieces: list[Json] = field(default_factory=list[Json])
+    """Of its arguments; each should be text."""
+
+
+class ChatAssembly:
+    def __init__(self) -> None:
+        self._reply: dict[str, Json] = {}
+        self._texts: list[str] = []
+        self._refusals: list[str] = []
+        self._calls: list[_OpenCall] = []
+        self._open: dict[int, _OpenCall] = {}
+        self._finish: Json = None
+        self._has_begun = False
+        self._is_counted = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the reason to stop has come, or what all of it cost: that stands behind it."""
+        return self._finish is not None or (self._is_counted and self._has_begun)
+
+    def feed(self, event: Mapping[str, Json]) -> str:
+        """The text in it. Raises: ProviderError for a part of the answer after its end."""
+        for member in ("id", "model", "usage"):
+            if event.get(member):
+                self._reply[member] = event[member]
+        choices = [c for c in as_maps(event.get("choices")) if c.get("index", 0) == 0]
+        if not choices:
+            self._is_counted = self._is_counted or bool(event.get("usage"))
+            return ""
+        self._has_begun = True
+        choice = choices[0]
+        delta = as_map(choice.get("delta"))
+        piece = as_text(delta.get("content"))
+        if self._finish is not None and (piece or delta.get("tool_calls")):
+            raise _broken("a part of the answer after its end")
+        self._texts.append(piece)
+        self._refusals.append(as_text(delta.get("refusal")))
+        for part in as_maps(delta.get("tool_calls")):
+            self._extend(part)
+        if choice.get("finish_reason") is not None:
+            self._finish = choice["finish_reason"]
+        return piece
+
+    def _extend(self, part: Mapping[str, Json]) -> None:
+        index = as_count(part.get("index"))
+        call = self._open.get(index)
+        call_id = as_text(part.get("id"))
+        # A server that numbers every call 0 tells them apart by their ids.
+        if call is None or (call_id and call.id and call_id != call.id):
+            call = _OpenCall(call_id)
+            self._open[index] = call
+            self._calls.append(call)
+        call.id = call.id or call_id
+        call.name = call.name or as_text(as_map(part.get("function")).get("name"))
+        piece = _arguments(part)
+        if piece is not None and piece != "":
+            call.pieces.append(piece)
+
+    def message(self) -> Mapping[str, Json]:
+        calls = [_chat_call(call.id, call.name, joined(call.pieces)) for call in self._calls]
+        message = {
+            "content": "".join(self._texts),
+            "refusal": "".join(self._refusals),
+            "tool_calls": calls,
+        }
+        choice = {"index": 0, "message": message, "finish_reason": self._finish}
+        return {**self._reply, "choices": [choice]}
+
+
+class ChatWire(Struct, frozen=True):
+    model: str
+    form: ChatForm
+    issue: Issue
+    server: Server = Server(ADDRESS)
 
     def connect(self, key: Key) -> Client:
-        return self.server.connect(key, "responses")
+        return _connect(self.server, key, lambda made: made.chat.completions)
+
+    def prepare(self, request: ModelRequest) -> PreparedRequest:
+        """The request's body; beside tools, some servers take no schema for the answer."""
+        by_call = bool(request.tools) and not self.form.answers_beside_tools
+        issued = self.issue() if request.output is not None and by_call else ""
+        return PreparedRequest(request, _chat_body(request, self.model, self.form, issued), issued)
+
+    def assembly(self) -> ChatAssembly:
+        return ChatAssembly()
+
+    def read(self, message: Mapping[str, Json], prepared: PreparedRequest) -> ModelTurn:
+        choices = as_maps(message.get("choices"))
+        if not choices or not isinstance(choices[0].get("message"), Mapping):
+            raise _broken("no reply")
+        said = as_map(choices[0]["message"])
+        reader = CallReader(prepared.request, prepared.issued)
+        text = as_text(said.get("content"))
+        kept = [
+            call
+            for part in as_maps(said.get("tool_calls"))
+            if (call := _kept_call(part, reader)) is not None
+        ]
+        raw = as_text(choices[0].get("finish_reason"))
+        refusal = as_text(said.get("refusal"))
+        stop = STOPS.get(raw, Stop.UNKNOWN)
+        parts = Parts(
+            text=text,
+            stop=Stop.REFUSAL if refusal and stop in {Stop.END_TURN, Stop.TOOL_USE} else stop,
+            model=as_text(message.get("model")) or self.model,
+            usage=_usage(message.get("usage"), "prompt_tokens", "completion_tokens"),
+            stop_raw=raw,
+            stop_reason=refusal,
+            raw_ref=as_text(message.get("id")),
+            native=Native(CHAT, tuple(_assistant(text or _answered(reader), kept))),
+        )
+        return finish(prepared.request, parts, reader)
 
 
-class _Chat(ChatWire, frozen=True):
-    server: _Server
+def _kept_call(part: Mapping[str, Json], reader: CallReader) -> Json:
+    """The call as it is sent back; None where it was the answer."""
+    name = as_text(as_map(part.get("function")).get("name"))
+    call = reader.read(as_text(part.get("id")), name, _arguments(part))
+    return None if call is None else _chat_call(call.id, call.name, json_text(call))
 
-    def connect(self, key: Key) -> Client:
-        return self.server.connect(key, "chat")
+
+def _arguments(part: Mapping[str, Json]) -> Json:
+    """The arguments in a call or in a part of one; a function that is no object is no text."""
+    function = part.get("function")
+    if function is None or isinstance(function, Mapping):
+        return as_map(function).get("arguments")
+    return [function]
 
 
-def openai_provider(
-    model: str,
-    key: Key,
-    *,
-    api: Api,
-    base_url: str = "",
-    issue: Issue = issue_name,
-    transport: "httpx2.AsyncBaseTransport | None" = None,
-    takes_ambient: bool = False,
-) -> SdkProvider:
-    """`base_url` names a server of one's own.
-
-    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
-    """
-    wanted = model or DEFAULT_MODEL
-    server = _Server(base_url or ADDRESS, transport, takes_ambient)
-    if api == "responses":
-        return SdkProvider("openai", wanted, _Responses(wanted, server), key)
-    form = COMPATIBLE if base_url else OFFICIAL
-    return SdkProvider("openai", wanted, _Chat(wanted, form, issue, server), key)
+def _answered(reader: CallReader) -> str:
+    """The answer that came as a call, for the conversation: the call itself is not repeated."""
+    first = reader.answers[0] if reader.answers else None
+    return json.dumps(dict(first)) if isinstance(first, Mapping) else ""

@@ -1,9 +1,13 @@
-"""What a provider is, and what a caller may hand to it."""
+"""What a provider is, what a caller may hand to it, and what is asked of it as JSON."""
 
 from typing import Protocol
 
-from paddock.values.calls import Cancel
-from paddock.values.models import ModelRequest, ModelTurn
+from msgspec import to_builtins
+
+from paddock.text.json import canonical_json
+from paddock.values.calls import Cancel, Json
+from paddock.values.entries import digest_of
+from paddock.values.models import Message, ModelRequest, ModelTurn
 
 
 class TextSink(Protocol):
@@ -18,7 +22,7 @@ class TextSink(Protocol):
         ...
 
 
-class Router(Protocol):
+class Provider(Protocol):
     """Answers requests, from several threads at once if need be."""
 
     @property
@@ -42,10 +46,23 @@ class Router(Protocol):
         """
         ...
 
-
-class Provider(Router, Protocol):
-    """One that has connections or threads of its own."""
-
     def close(self) -> None:
         """Let go of connections and threads. Twice is harmless."""
         ...
+
+
+# For sessions that are resumed, for digests and scripts.
+
+
+def message_as_json(message: Message) -> dict[str, Json]:
+    """One message: `role` is `user`, `assistant` or `tools`."""
+    return to_builtins(message, enc_hook=dict)
+
+
+def request_text(request: ModelRequest) -> str:
+    return canonical_json(to_builtins(request, enc_hook=dict))
+
+
+def request_digest(request: ModelRequest) -> str:
+    """`sha256:…` of the request: equal exactly for equal requests."""
+    return digest_of(request_text(request).encode("utf-8", "surrogatepass"))

@@ -1,16 +1,19 @@
-"""From the parts of a reply to a turn, the same way for every wire."""
+"""From the parts of a reply to a turn, the same way for every wire.
+
+A server of one's own may write anything anywhere. What is not of the kind that is looked
+for counts as missing; the arguments of a call are read strictly.
+"""
 
 import json
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.structured import Answer, AnswerNames, find_structured
-from paddock.providers.wire import read_object
+from paddock.providers.structured import Answer, AnswerNames, find_structured, read_object
 from paddock.text.json import has_half_character, json_name
 from paddock.text.show import text_of
 from paddock.values.calls import Json, Refusal
@@ -23,8 +26,6 @@ from paddock.values.models import (
     ToolUse,
     Usage,
 )
-
-NO_USAGE: Final = Usage()
 
 
 class CallReader:
@@ -96,6 +97,14 @@ def raw_text(given: Json) -> str:
         return text_of(given)
 
 
+def joined(pieces: Sequence[Json]) -> Json:
+    """The text of arguments that came in pieces; what came where one of them is none."""
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    if len(texts) == len(pieces):
+        return "".join(texts)
+    return pieces[0] if len(pieces) == 1 else list(pieces)
+
+
 def _not_text(given: Json, subject: str) -> Refusal | None:
     """Why these arguments are not read; None where they are text, or not there at all."""
     if given is None or isinstance(given, str):
@@ -139,7 +148,7 @@ def finish(request: ModelRequest, parts: Parts, reader: CallReader) -> ModelTurn
         tool_calls=tuple(reader.calls),
         structured=structured,
         stop=stop,
-        usage=parts.usage or NO_USAGE,
+        usage=parts.usage or Usage(),
         model=parts.model,
         raw_ref=parts.raw_ref,
         stop_raw=parts.stop_raw,
@@ -166,3 +175,50 @@ def _normal_stop(stop: Stop, reader: CallReader) -> Stop:
 def readable_arguments(call: ToolUse) -> Mapping[str, Json]:
     """The arguments for a wire that wants an object: what could not be read is wrapped."""
     return call.arguments if call.problem is None else {"INVALID_JSON": call.raw}
+
+
+def whole_characters(message: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The message with no half of a surrogate pair in it.
+
+    Halves that came in two pieces are joined; a lone one becomes U+FFFD, for no wire
+    carries it back and the conversation would end there.
+    """
+    text = json.dumps(message, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return as_map(json.loads(mended))
+    return message
+
+
+def as_map(value: Json) -> Mapping[str, Json]:
+    return cast("Mapping[str, Json]", value) if isinstance(value, Mapping) else {}
+
+
+def as_list(value: Json) -> list[Json]:
+    return cast("list[Json]", value) if isinstance(value, list) else []
+
+
+def as_maps(value: Json) -> list[Mapping[str, Json]]:
+    """The objects of a list; what is no object counts as an empty one."""
+    return [as_map(item) for item in as_list(value)]
+
+
+def as_text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def as_count(value: Json) -> int:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if is_count else 0
+
+
+def json_text(call: ToolUse) -> str:
+    """A call's arguments as JSON text: as it came, or wrapped where it could not be read.
+
+    Some servers parse the arguments of earlier calls, and fail where they are none.
+    """
+    if call.problem is not None:
+        return json.dumps({"INVALID_JSON": call.raw})
+    return call.raw if call.raw.strip() else json.dumps(dict(call.arguments))

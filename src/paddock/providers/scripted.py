@@ -13,15 +13,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final, Self, cast
 
-from msgspec import ValidationError, convert
-
 from paddock.errors import ConfigError
+from paddock.plane.json_files import JsonFile
 from paddock.providers.failures import FailureKind, ProviderError, wait_or_cancel
 from paddock.providers.gateway import cancelled_turn
-from paddock.providers.ports import TextSink
-from paddock.providers.reading import CallReader, Parts, finish
-from paddock.providers.transcript import message_as_json
-from paddock.providers.wire import as_map, as_maps
+from paddock.providers.ports import TextSink, message_as_json
+from paddock.providers.reading import CallReader, Parts, as_map, as_maps, finish
 from paddock.text.json import BrokenJsonError, Strict, read_json
 from paddock.text.show import quote
 from paddock.values.calls import Cancel, Json
@@ -232,11 +229,13 @@ def _json(text: str, where: str) -> Json:
     try:
         return read_json(text)
     except BrokenJsonError as error:
-        raise _wrong(f"this is not JSON: {error}", where) from None
+        is_twice = error.kind == "twice"
+        said = f"{quote(error.what)} is given twice" if is_twice else f"this is not JSON: {error}"
+        raise _wrong(said, where) from None
 
 
-def _wrong(what: str, where: str) -> ConfigError:
-    return ConfigError(f"the script does not load: {what}", where=where, hint="correct the script")
+def _wrong(what: str, where: str, hint: str = "correct the script") -> ConfigError:
+    return ConfigError(f"the script does not load: {what}", where=where, hint=hint)
 
 
 class _Failing(Strict, frozen=True):
@@ -244,13 +243,16 @@ class _Failing(Strict, frozen=True):
 
 
 def _step(row: Json, where: str) -> Step:
+    if not isinstance(row, dict):
+        raise _wrong(f"{quote(row)} is no object", where)
+    members = JsonFile(where, as_map(row))
     try:
-        if "error" in as_map(row):
-            return convert(row, _Failing).error
-        step = convert(row, Say)
-    except (ValidationError, UnicodeEncodeError) as error:
-        raise _wrong(str(error), where) from None
-    if any({"raw", "arguments"} <= call.keys() for call in as_maps(row.get("calls"))):
+        if "error" in members.members:
+            return members.convert(_Failing).error
+        step = members.convert(Say)
+    except ConfigError as error:
+        raise _wrong(error.message, where, error.hint) from None
+    if any({"raw", "arguments"} <= call.keys() for call in as_maps(members.members.get("calls"))):
         raise _wrong("a call has 'arguments' or 'raw', not both", where)
     if min(step.usage or USAGE) < 0:
         raise _wrong("'usage' holds less than no tokens", where)

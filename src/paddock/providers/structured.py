@@ -5,7 +5,6 @@ schema says, as wires demote or drop what they cannot enforce. So every object i
 checked here, whatever was promised.
 """
 
-import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -13,15 +12,15 @@ from typing import Any, Final, cast
 
 from msgspec import Struct
 
-from paddock.errors import ConfigError
-from paddock.providers.wire import read_object
+from paddock.errors import ConfigError, InvalidArgumentsError
+from paddock.text.json import parse_object
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import ModelRequest, OutputSchema, Stop, ToolSchema
 
 # A schema that is well-formed may still refer to nothing, to an address, or to itself
-# without end, and may hold a pattern that is none. An answer would be asked for, paid for
-# and then could not be checked; so this is looked at before.
+# without end. An answer would be asked for, paid for and then could not be checked; so this
+# is looked at before.
 
 _REFERENCES: Final = ("$ref", "$dynamicRef")
 _LISTS_IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
@@ -31,9 +30,11 @@ _IN_PLACE: Final = ("not", "if", "then", "else")
 
 def schema_defect(schema: Mapping[str, Json]) -> str:
     """Why no value can be checked against it (2020-12), or "". Nothing is fetched."""
+    import jsonschema
     from jsonschema.exceptions import SchemaError
 
     try:
+        cast("Any", jsonschema.Draft202012Validator).check_schema(schema)
         _Walk().through(dict(schema))
     except SchemaError as error:
         return cast("str", cast("Any", error).message)
@@ -41,8 +42,6 @@ def schema_defect(schema: Mapping[str, Json]) -> str:
         return f"nothing stands at {quote(str(error))}"
     except CycleError:
         return "it refers to itself without end"
-    except re.error as error:
-        return f"the pattern {quote(str(error.pattern))} is none: {error.msg}"
     return ""
 
 
@@ -59,7 +58,7 @@ class _Walk:
         self._waiting: list[tuple[Mapping[str, Any], Any]] = []
 
     def through(self, schema: Mapping[str, Any]) -> None:
-        """Raises: SchemaError, _NowhereError, CycleError, re.error."""
+        """Raises: SchemaError, _NowhereError, CycleError."""
         import referencing
         from referencing.jsonschema import DRAFT202012
 
@@ -79,8 +78,6 @@ class _Walk:
         if not isinstance(schema, bool) and id(schema) not in self._in_place:
             self._in_place[id(schema)] = [id(part) for part in _parts_in_place(schema)]
             self._waiting.append((schema, resolver))
-            for pattern in _patterns(schema):
-                re.compile(pattern)
 
     def _follow(self, schema: Mapping[str, Any], resolver: Any) -> None:
         import jsonschema
@@ -105,12 +102,6 @@ def _parts_in_place(schema: Mapping[str, Any]) -> Iterator[object]:
         if name in schema:
             yield schema[name]
     yield from schema.get("dependentSchemas", {}).values()
-
-
-def _patterns(schema: Mapping[str, Any]) -> Iterator[str]:
-    if "pattern" in schema:
-        yield schema["pattern"]
-    yield from schema.get("patternProperties", {})
 
 
 COMPATIBLE_NAME: Final = "output_json"
@@ -141,6 +132,15 @@ class AnswerNames(Struct, frozen=True):
 
 
 Answer = Mapping[str, Json] | Refusal
+
+
+def read_object(text: str, subject: str = "the arguments are") -> Answer:
+    """The one JSON object that `text` is, or why it is none; see `parse_object`."""
+    try:
+        return parse_object(text, subject)
+    except InvalidArgumentsError as error:
+        place = f" ({error.where})" if error.where else ""
+        return Refusal(error.code, f"{error.message}{place}", error.hint)
 
 
 def find_structured(
@@ -196,15 +196,11 @@ def _checked(
 
 def require_schema(output: OutputSchema) -> None:
     """Before anything is sent. Raises: ConfigError: nothing can be checked against it."""
-    import jsonschema
-    from jsonschema import exceptions
-
-    try:
-        cast("Any", jsonschema.Draft202012Validator).check_schema(output.schema)
-    except exceptions.SchemaError as error:
-        raise _no_schema(output, cast("Any", error).message) from None
     if defect := schema_defect(output.schema):
-        raise _no_schema(output, defect)
+        raise ConfigError(
+            f"the output schema {quote(output.name)} cannot be used: {defect}",
+            hint="write JSON Schema 2020-12 that refers to nothing outside itself",
+        )
 
 
 def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
@@ -215,7 +211,7 @@ def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
     import referencing
     from jsonschema import exceptions
 
-    # Threat: as in `schema_references`: nothing is fetched.
+    # Threat: as above: nothing is fetched.
     kind = cast("Any", jsonschema.Draft202012Validator)
     checker = kind(output.schema, registry=cast("Any", referencing).Registry())
     found = cast("Any", exceptions).best_match(checker.iter_errors(dict(value)))
@@ -224,13 +220,6 @@ def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
     place = "".join(f"/{step}" for step in found.absolute_path)
     said = f"the answer does not fit {quote(output.name)}: {quote(found.message)}"
     return f"{said} at {quote(place)}" if place else said
-
-
-def _no_schema(output: OutputSchema, why: str) -> ConfigError:
-    return ConfigError(
-        f"the output schema {quote(output.name)} cannot be used: {why}",
-        hint="write JSON Schema 2020-12 that refers to nothing outside itself",
-    )
 
 
 # The adapter adds a tool that does not exist, recognises its own name in the reply
@@ -252,42 +241,36 @@ def answer_tool(name: str, output: OutputSchema) -> ToolSchema:
     return ToolSchema(name, DESCRIPTION, output.schema)
 
 
-def is_closed(schema: Json) -> bool:
+def is_closed(schema: Mapping[str, Json]) -> bool:
     """Whether every object in the schema has known members only, so that closing it keeps it."""
-    if isinstance(schema, list):
-        return all(is_closed(part) for part in cast("list[Json]", schema))
-    if not isinstance(schema, Mapping):
-        return True
-    members = cast("Mapping[str, Json]", schema)
-    if members.get("type") == "object" and not members.get("properties"):
-        return False
-    if members.get("additionalProperties", False) is not False or "patternProperties" in members:
-        return False
-    properties = members.get("properties")
-    inner = list(members.values()) if properties is None else _without_names(members, properties)
-    return all(is_closed(part) for part in inner)
+    return all(
+        (each.get("type") != "object" or bool(each.get("properties")))
+        and each.get("additionalProperties", False) is False
+        and "patternProperties" not in each
+        for each in _schemas(schema)
+    )
 
 
-def _without_names(members: Mapping[str, Json], properties: Json) -> list[Json]:
-    """The schema's parts; a property may be called like a keyword, so names are left out."""
-    rest = [part for name, part in members.items() if name != "properties"]
-    if not isinstance(properties, Mapping):
-        return rest
-    return [*rest, *cast("Mapping[str, Json]", properties).values()]
-
-
-def is_strict(schema: Json) -> bool:
+def is_strict(schema: Mapping[str, Json]) -> bool:
     """Whether every object is closed in so many words and requires all of its members."""
-    if isinstance(schema, list):
-        return all(is_strict(part) for part in cast("list[Json]", schema))
-    if not isinstance(schema, Mapping):
-        return True
-    members = cast("Mapping[str, Json]", schema)
-    properties = members.get("properties")
-    if properties is None:
-        return members.get("type") != "object" and all(map(is_strict, members.values()))
-    if members.get("additionalProperties") is not False:
-        return False
-    if set(members.get("required") or ()) != set(cast("Mapping[str, Json]", properties)):
-        return False
-    return all(is_strict(part) for part in _without_names(members, properties))
+    return all(
+        each.get("type") != "object"
+        if each.get("properties") is None
+        else each.get("additionalProperties") is False
+        and set(each.get("required") or ()) == set(each["properties"])
+        for each in _schemas(schema)
+    )
+
+
+def _schemas(part: Json) -> Iterator[Mapping[str, Json]]:
+    """The schema and all within it; a property may be called like a keyword, so names are left."""
+    if isinstance(part, Mapping):
+        members = cast("Mapping[str, Json]", part)
+        yield members
+        for name, value in members.items():
+            if name == "properties" and isinstance(value, Mapping):
+                value = list(cast("Mapping[str, Json]", value).values())
+            yield from _schemas(value)
+    elif isinstance(part, list):
+        for each in cast("list[Json]", part):
+            yield from _schemas(each)

@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from paddock import limits
 from paddock.values.calls import Json, Refusal, ToolResult
@@ -164,9 +163,7 @@ class ModelTurn(Struct, frozen=True):
         return AssistantMessage(self.text, self.tool_calls, self.native)
 
 
-# A scope (session, work order, call) draws on the one that holds it, up to the
-# session. What is reserved anywhere below counts as taken everywhere above, so
-# that calls side by side cannot spend the same tokens twice.
+# A scope (session, work order, call) draws on the one that holds it, up to the session.
 
 
 class BudgetMode(StrEnum):
@@ -197,40 +194,3 @@ class Shortage(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.scope} has {self.free} of {self.limit} tokens left, {self.wanted} are wanted"
-
-
-Chain = tuple[Account, ...]
-"""A scope first, then what holds it, up to the session."""
-
-
-def find_free(chain: Chain) -> int | None:
-    """What can be reserved through the whole chain; None where nothing limits it."""
-    limited = [account.free for account in chain if account.free is not None]
-    return min(limited, default=None)
-
-
-def find_shortage(chain: Chain, tokens: int) -> Shortage | None:
-    """The scope that has least and cannot give `tokens`; None where every scope can."""
-    short = [
-        Shortage(account.name, account.limit, account.free, tokens)
-        for account in chain
-        if account.limit is not None and account.free is not None and account.free < tokens
-    ]
-    return min(short, key=_free_of, default=None)
-
-
-def _free_of(shortage: Shortage) -> int:
-    return shortage.free
-
-
-def plan_reserve(chain: Chain, tokens: int) -> Chain:
-    """The chain with `tokens` reserved in every scope. Whether it may be is asked before."""
-    return tuple(replace(account, reserved=account.reserved + tokens) for account in chain)
-
-
-def plan_settle(chain: Chain, reserved: int, used: int) -> Chain:
-    """The chain with a reservation given back and what was really used spent."""
-    return tuple(
-        replace(account, reserved=account.reserved - reserved, spent=account.spent + used)
-        for account in chain
-    )

@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError
-from paddock.providers.cassettes import PlayingTransport, RecordingTransport, parse_cassette
 from paddock.providers.choice import open_provider
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import NO_KEY
+from paddock.providers.transport import PlayingTransport, RecordingTransport, parse_cassette
 from tests.support.models import KEY, Listener, Waits, answered, asking, gateway, settings_for
 from tests.support.wire_server import Fail, Speak, WireServer
 from tests.support.wire_words import WIRES, calls, says

@@ -39,12 +39,13 @@ STRING = {"type": "string"}
         ),
         (
             {"properties": {"a": {"pattern": "("}}},
-            "the pattern '(' is none: missing ), unterminated subpattern",
+            "'(' is not a 'regex'",
         ),
         (
             {"patternProperties": {"[": STRING}},
-            "the pattern '[' is none: unterminated character set",
+            "'[' is not a 'regex'",
         ),
+        ({"$ref": "#/extra", "extra": {"pattern": "["}}, "'[' is not a 'regex'"),
         ({"$ref": "#/extra/a", "extra": {"a": {"$ref": "#/gone"}}}, "nothing stands at '#/gone'"),
     ],
 )

@@ -4,44 +4,10 @@ import json
 
 import pytest
 
-from paddock import limits
 from paddock.providers.anthropic import MessageAssembly
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.openai import ResponseAssembly
-from paddock.providers.openai_chat import ChatAssembly
-from paddock.providers.wire import SseEvent, SseReader, require_size
+from paddock.providers.openai import ChatAssembly, ResponseAssembly
 from tests.support.wire_words import anthropic_events, calls, chat_events, responses_events, says
-
-STREAM = b"event: a\ndata: 1\n\n: comment\r\ndata: x\r\ndata: y\r\n\r\nid: 3\rdata:z\r\revent: b\n\ndata: cut\n"
-EVENTS = [SseEvent("a", "1"), SseEvent("", "x\ny"), SseEvent("", "z")]
-
-
-@pytest.mark.parametrize("size", range(1, 20))
-def test_events_are_the_same_wherever_the_chunks_end(size):
-    reader = SseReader()
-
-    found = [
-        event
-        for start in range(0, len(STREAM), size)
-        for event in reader.feed(STREAM[start : start + size])
-    ]
-
-    assert found == EVENTS
-
-
-def test_characters_that_other_readers_take_for_a_line_end_are_text():
-    text = "a\u2028b\x0bc\x85d"
-
-    assert SseReader().feed(f"data: {text}\n\n".encode()) == [SseEvent("", text)]
-
-
-def test_an_answer_beyond_the_limit_is_refused():
-    require_size(limits.model_response_bytes_max, "openai")
-
-    with pytest.raises(ProviderError) as caught:
-        require_size(limits.model_response_bytes_max + 1, "openai")
-
-    assert (caught.value.kind, caught.value.is_transient) == (FailureKind.TOO_LARGE, False)
 
 
 def events(made) -> list[dict]:

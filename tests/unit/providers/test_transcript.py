@@ -3,13 +3,14 @@
 import json
 
 import pytest
+from msgspec import ValidationError, convert
 
-from paddock.errors import ConfigError
 from paddock.providers.budgets import estimate_input_tokens
-from paddock.providers.transcript import message_as_json, message_from_json, request_digest
+from paddock.providers.ports import message_as_json, request_digest
 from paddock.values.calls import Refusal
 from paddock.values.models import (
     AssistantMessage,
+    Message,
     Native,
     ToolAnswer,
     ToolAnswers,
@@ -37,7 +38,7 @@ MESSAGES = [
 def test_a_message_comes_back_as_it_was(message):
     kept = json.loads(json.dumps(message_as_json(message)))
 
-    assert message_from_json(kept, "s.jsonl, line 1") == message
+    assert convert(kept, Message) == message
 
 
 @pytest.mark.parametrize(
@@ -53,10 +54,8 @@ def test_a_message_comes_back_as_it_was(message):
     ],
 )
 def test_what_is_no_message_is_not_read(value):
-    with pytest.raises(ConfigError) as caught:
-        message_from_json(value, "s.jsonl, line 1")
-
-    assert caught.value.where == "s.jsonl, line 1"
+    with pytest.raises(ValidationError):
+        convert(value, Message)
 
 
 def test_a_digest_is_of_the_whole_request():

@@ -1,20 +1,24 @@
-"""Real exchanges kept in a file, and played again without a network.
+"""Between an SDK and the network: what goes out, how much is read, and what a cassette holds.
 
-What is kept is the wire itself, so that playing goes through the same SDK and the
-same adapter as the real thing. A cassette is JSON Lines: one exchange a line,
+Loaded with an SDK: httpx takes its time.
+
+A cassette keeps real exchanges in a file, to be played again without a network. What is
+kept is the wire itself, so that playing goes through the same SDK and the same adapter as
+the real thing. It is JSON Lines, one exchange a line:
 `{"request": {"method", "path", "body"}, "response": {"status", "headers", "body"}}`.
-
-No header of a request is kept, and of a response only the few that mean something
-here; the key is scrubbed from every text as well, in case it was repeated.
+No header of a request is kept, and of a response only the few that mean something here;
+the key is scrubbed from every text as well, in case it was repeated.
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 import httpx2
 from msgspec import Struct, ValidationError, convert, to_builtins
 
+from paddock import limits
 from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import Key
@@ -22,6 +26,86 @@ from paddock.providers.ports import Provider, TextSink
 from paddock.text.json import BrokenJsonError, read_json
 from paddock.values.calls import Cancel
 from paddock.values.models import ModelRequest, ModelTurn
+
+# Threat: the SDKs put into each request what they find in the environment of the process:
+# the headers of `ANTHROPIC_CUSTOM_HEADERS` and `OPENAI_CUSTOM_HEADERS`, an organization, a
+# project. People keep tokens of gateways there. They are meant for the usual address, or for
+# the one that the same environment names, and a plane's configuration can name another.
+
+_PLAIN: Final = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "anthropic-version",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "transfer-encoding",
+        "user-agent",
+    }
+)
+_OF_THE_SDK: Final = "x-stainless-"
+
+
+class OwnHeaders(Struct, frozen=True):
+    """A request hook of httpx; `credential` are the headers that carry the key."""
+
+    credential: Mapping[str, str]
+
+    async def __call__(self, request: httpx2.Request) -> None:
+        for name in list(request.headers):
+            if name not in _PLAIN and not name.startswith(_OF_THE_SDK):
+                del request.headers[name]
+        request.headers.update(self.credential)
+
+
+async def limit_body(response: httpx2.Response) -> None:
+    """A response hook of httpx: an error's body ends at its limit, a longer answer is refused.
+
+    Threat: the SDKs read all of an error before they raise it, and keep all of an answer; a
+    server, or whoever stands in its place, would fill the memory; packed, by very few bytes.
+    """
+    whole = httpx2.Response(
+        response.status_code,
+        headers=response.headers,
+        stream=response.stream,
+        request=response.request,
+    )
+    response.headers.pop("content-encoding", None)
+    response.stream = _Limited(whole)
+
+
+class _Limited(httpx2.AsyncByteStream):
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response = response
+        self._chunks = self._read()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        # Always the same: an SDK that has read enough comes again for the rest, so that the
+        # connection can be used once more.
+        return self._chunks
+
+    async def _read(self) -> AsyncGenerator[bytes]:
+        is_answer = self._response.is_success
+        most = limits.model_response_bytes_max if is_answer else limits.model_error_bytes_max
+        left = most
+        async with aclosing(self._response.aiter_bytes()) as chunks:
+            async for chunk in chunks:
+                left -= len(chunk)
+                if left < 0 and is_answer:
+                    # Asking again would bring the same.
+                    raise ProviderError(
+                        f"the server sent more than {most} bytes", kind=FailureKind.TOO_LARGE
+                    )
+                yield chunk[: left + len(chunk)]
+                if left <= 0 and not is_answer:
+                    return
+
+    async def aclose(self) -> None:
+        await self._chunks.aclose()
+        await self._response.aclose()
+
 
 KEPT_HEADERS: Final = frozenset(
     {"content-type", "date", "retry-after", "retry-after-ms", "x-should-retry"}
@@ -40,21 +124,21 @@ class _Answer(Struct, frozen=True):
     body: str = ""
 
 
-class Recorded(Struct, frozen=True):
+class TapedExchange(Struct, frozen=True):
     """One exchange. Bodies are text; a request's is one JSON value."""
 
     request: _Asked
     response: _Answer
 
 
-def parse_cassette(content: str, file: str) -> tuple[Recorded, ...]:
+def parse_cassette(content: str, file: str) -> tuple[TapedExchange, ...]:
     """Raises: ConfigError with file and line."""
-    found: list[Recorded] = []
+    found: list[TapedExchange] = []
     for number, line in enumerate(content.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            found.append(convert(read_json(line), Recorded))
+            found.append(convert(read_json(line), TapedExchange))
         except (BrokenJsonError, ValidationError, UnicodeEncodeError) as error:
             raise ConfigError(
                 f"the cassette does not load: {error}",
@@ -146,7 +230,7 @@ class _Listening(httpx2.AsyncByteStream):
         request = self._request
         asked = json.loads(self._key.scrub(request.content.decode("utf-8")))
         said = self._key.scrub(answer.decode("utf-8", "replace"))
-        exchange = Recorded(
+        exchange = TapedExchange(
             _Asked(request.method, request.url.path, asked),
             _Answer(self._response.status_code, kept, said),
         )
@@ -160,7 +244,7 @@ class PlayingTransport(httpx2.AsyncBaseTransport):
     not on the cassette is an error, and so is one that is left over.
     """
 
-    def __init__(self, exchanges: tuple[Recorded, ...]) -> None:
+    def __init__(self, exchanges: tuple[TapedExchange, ...]) -> None:
         self._left = list(exchanges)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -1,4 +1,4 @@
-"""The body of an error is read to a limit, packed or not; a good answer is left alone."""
+"""The body of an error is read to a limit, packed or not; a longer answer is refused."""
 
 import asyncio
 import gzip
@@ -8,7 +8,8 @@ import httpx2
 import pytest
 
 from paddock import limits
-from paddock.providers.error_bodies import cut_error
+from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.transport import limit_body
 
 MAX = limits.model_error_bytes_max
 PLAIN = b"x" * 50_000
@@ -43,7 +44,7 @@ def read(status: int, stream: Endless, **headers: str) -> bytes:
 
     async def ask() -> bytes:
         transport = httpx2.MockTransport(answer)
-        hooks = {"response": [cut_error]}
+        hooks = {"response": [limit_body]}
         async with httpx2.AsyncClient(transport=transport, event_hooks=hooks) as client:
             request = client.build_request("POST", "http://127.0.0.1:9/v1")
             response = await client.send(request, stream=True)
@@ -75,7 +76,21 @@ def test_a_short_error_is_read_whole():
     assert read(400, packed, **{"content-encoding": "gzip"}) == said
 
 
-def test_an_answer_that_is_none_of_an_error_is_left_alone():
+@pytest.mark.parametrize("status", [200, 201])
+def test_an_answer_is_read_whole_also_where_it_is_longer_than_an_error(status):
     stream = Endless(PACKED, b"")
 
-    assert read(200, stream, **{"content-encoding": "gzip"}) == b"x" * 4 * MAX
+    assert read(status, stream, **{"content-encoding": "gzip"}) == b"x" * 4 * MAX
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "plain"])
+def test_an_answer_beyond_its_limit_is_refused(monkeypatch, packed):
+    monkeypatch.setattr(limits, "model_response_bytes_max", 3 * MAX)
+    stream = Endless(PACKED, b"") if packed else Endless(PLAIN, PLAIN)
+    headers = {"content-encoding": "gzip"} if packed else {}
+
+    with pytest.raises(ProviderError) as caught:
+        read(200, stream, **headers)
+
+    assert (caught.value.kind, caught.value.is_transient) == (FailureKind.TOO_LARGE, False)
+    assert (stream.sent <= 3 * MAX + len(PLAIN), stream.is_closed) == (True, True)
