@@ -21,7 +21,7 @@ from paddock.ledger.query import Filter, Ledgers
 from paddock.plane.admin import Attention, LedgerStage, Stage, TierStage
 from paddock.plane.layout import LedgerName
 from paddock.providers.budgets import MESSAGE_TOKENS
-from paddock.providers.ports import message_as_json
+from paddock.providers.gateway import message_as_json
 from paddock.text.show import cut
 from paddock.values.calls import Json
 from paddock.values.models import Message, UserMessage

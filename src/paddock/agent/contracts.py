@@ -27,8 +27,7 @@ from paddock.errors import ConfigError
 from paddock.pattern import lazy_pattern
 from paddock.plane.admin import contract_names
 from paddock.plane.json_files import JsonFile, parse_file
-from paddock.providers.reading import as_map
-from paddock.providers.structured import require_schema, schema_problem
+from paddock.providers.structured import as_map, require_schema, schema_problem
 from paddock.storage.atomic import read_file
 from paddock.text.json import Strict
 from paddock.text.show import quote

@@ -18,8 +18,7 @@ from paddock.errors import ConfigError
 from paddock.ledger.ports import Ledger
 from paddock.providers.budgets import Budget, TokenReservation, estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.gateway import Gateway
-from paddock.providers.ports import TextSink, message_as_json, request_digest
+from paddock.providers.gateway import Gateway, TextSink, message_as_json, request_digest
 from paddock.text.show import cut, quote, show_name
 from paddock.values.calls import Cancel, Json
 from paddock.values.models import Message, ModelRequest, ModelTurn, Stop, ToolUse, Usage

@@ -18,8 +18,8 @@ from paddock.errors import ConfigError, HostError, UsageError
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.choice import open_provider
 from paddock.providers.failures import missing_sdk
+from paddock.providers.gateway import Provider
 from paddock.providers.keys import without_key
-from paddock.providers.ports import Provider
 from paddock.storage.atomic import read_file
 from paddock.text.show import quote
 

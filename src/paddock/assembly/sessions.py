@@ -39,8 +39,7 @@ from paddock.policy.settings import ProviderSettings
 from paddock.providers.budgets import Budget, session_budget
 from paddock.providers.choice import choose_settings, open_provider
 from paddock.providers.failures import wait_or_cancel
-from paddock.providers.gateway import Gateway
-from paddock.providers.ports import Provider
+from paddock.providers.gateway import Gateway, Provider
 from paddock.runtime.approvals import ApprovalRequest, Approver, NoApprover
 from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote

@@ -1,12 +1,13 @@
 """Models: one request in, one turn out, whoever answers.
 
-    ports, choice, keys      what a provider is; which one answers; its key, shown nowhere
-    gateway, failures        retries within a budget, and the one family of errors
+    choice, keys             which provider answers; its key, shown nowhere
+    gateway, failures        what a provider is, asked again within a budget; the one family of
+                             errors
     client, transport        a provider behind an SDK, how it is stopped; what passes between the
                              SDK and the network: headers, limits, exchanges on a cassette
     anthropic, openai        the vendors' wires, from requests to turns
-    reading                  what the wires share: from the parts of a reply to a turn
-    structured               an answer checked against its schema
+    structured               from the parts of a reply to a turn, an answer checked against its
+                             schema
     budgets                  what is left, and what a request may cost
     scripted                 turns that a file or a test says
     builtin*                 the model that comes with Paddock, and its rules

@@ -10,20 +10,23 @@ from paddock.errors import ConfigError
 from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import Key
-from paddock.providers.reading import (
+from paddock.providers.structured import (
     CallReader,
+    Issue,
     Parts,
+    answer_tool,
     as_count,
     as_list,
     as_map,
     as_maps,
     as_text,
     finish,
+    is_closed,
+    issue_name,
     joined,
     raw_text,
     readable_arguments,
 )
-from paddock.providers.structured import Issue, answer_tool, is_closed, issue_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.models import (

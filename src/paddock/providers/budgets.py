@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import BudgetExhaustedError
-from paddock.providers.ports import request_text
+from paddock.providers.gateway import request_text
 from paddock.values.models import Account, BudgetMode, ModelRequest, Shortage, Usage
 
 

@@ -17,10 +17,16 @@ from msgspec import Struct
 from paddock import limits
 from paddock.pattern import lazy_pattern
 from paddock.providers.builtin_rules import TEXT, Wish, Wishes, find_wishes, unquoted
-from paddock.providers.gateway import cancelled_turn
-from paddock.providers.ports import TextSink
-from paddock.providers.reading import CallReader, Parts, as_list, as_map, as_text, finish
-from paddock.providers.structured import read_object
+from paddock.providers.gateway import TextSink, cancelled_turn
+from paddock.providers.structured import (
+    CallReader,
+    Parts,
+    as_list,
+    as_map,
+    as_text,
+    finish,
+    read_object,
+)
 from paddock.text.show import quote
 from paddock.values.calls import Cancel, Json, Refusal
 from paddock.values.models import (

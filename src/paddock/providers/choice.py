@@ -10,8 +10,8 @@ from paddock.errors import ConfigError
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.builtin import BuiltinModel
 from paddock.providers.failures import missing_sdk
+from paddock.providers.gateway import Provider
 from paddock.providers.keys import Key, read_key
-from paddock.providers.ports import Provider
 from paddock.providers.scripted import ScriptedModel, parse_script
 from paddock.text.show import quote
 

@@ -17,11 +17,9 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.providers.failures import HINTS, FailureKind, ProviderError, kind_of
-from paddock.providers.gateway import cancelled_turn
+from paddock.providers.gateway import TextSink, cancelled_turn
 from paddock.providers.keys import Key
-from paddock.providers.ports import TextSink
-from paddock.providers.reading import as_map, as_text, whole_characters
-from paddock.providers.structured import require_schema
+from paddock.providers.structured import as_map, as_text, require_schema, whole_characters
 from paddock.text.show import quote
 from paddock.values.calls import Cancel, Json
 from paddock.values.models import ModelRequest, ModelTurn

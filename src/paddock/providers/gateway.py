@@ -1,4 +1,4 @@
-"""The way to a model: one provider, its failures on the way retried within a budget.
+"""The way to a model: what a provider is, and its failures retried within a budget.
 
 Only the request is ever sent again. No tool has run because of a reply that did
 not arrive, so no effect is repeated.
@@ -7,15 +7,74 @@ not arrive, so no effect is repeated.
 from collections.abc import Callable
 from typing import Protocol, Self
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import BudgetExhaustedError
 from paddock.providers.failures import ProviderError
-from paddock.providers.ports import Provider, TextSink
-from paddock.values.calls import Cancel
-from paddock.values.models import ModelRequest, ModelTurn, Stop, Usage
+from paddock.text.json import canonical_json
+from paddock.values.calls import Cancel, Json
+from paddock.values.entries import digest_of
+from paddock.values.models import Message, ModelRequest, ModelTurn, Stop, Usage
+
+
+class TextSink(Protocol):
+    """Where text goes while it arrives. Called in the thread that called `route`."""
+
+    def text(self, piece: str) -> None:
+        """The next piece of the answer, never empty."""
+        ...
+
+    def restarted(self) -> None:
+        """What came so far is void: the request is sent again from the start."""
+        ...
+
+
+class Provider(Protocol):
+    """Answers requests, from several threads at once if need be."""
+
+    @property
+    def name(self) -> str:
+        """The kind of provider: `builtin`, `scripted`, `anthropic`, `openai`."""
+        ...
+
+    @property
+    def model(self) -> str: ...
+
+    def route(
+        self,
+        request: ModelRequest,
+        *,
+        on_text: TextSink | None = None,
+        cancel: Cancel | None = None,
+    ) -> ModelTurn:
+        """The model's turn. Cancelled: a turn with `Stop.CANCELLED` and the text so far.
+
+        Raises: ProviderError where there is no turn.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and threads. Twice is harmless."""
+        ...
+
+
+# For sessions that are resumed, for digests and scripts.
+
+
+def message_as_json(message: Message) -> dict[str, Json]:
+    """One message: `role` is `user`, `assistant` or `tools`."""
+    return to_builtins(message, enc_hook=dict)
+
+
+def request_text(request: ModelRequest) -> str:
+    return canonical_json(to_builtins(request, enc_hook=dict))
+
+
+def request_digest(request: ModelRequest) -> str:
+    """`sha256:…` of the request: equal exactly for equal requests."""
+    return digest_of(request_text(request).encode("utf-8", "surrogatepass"))
 
 
 class RetryLimits(Struct, frozen=True):

@@ -16,19 +16,22 @@ from paddock.errors import CallDroppedError
 from paddock.providers.client import Client, PreparedRequest, SdkProvider, Server
 from paddock.providers.failures import FailureKind, ProviderError, kind_of
 from paddock.providers.keys import Key
-from paddock.providers.reading import (
+from paddock.providers.structured import (
     CallReader,
+    Issue,
     Parts,
+    answer_tool,
     as_count,
     as_map,
     as_maps,
     as_text,
     finish,
+    is_strict,
+    issue_name,
     joined,
     json_text,
     raw_text,
 )
-from paddock.providers.structured import Issue, answer_tool, is_strict, issue_name
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import (

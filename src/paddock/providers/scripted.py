@@ -16,9 +16,8 @@ from typing import Final, Self, cast
 from paddock.errors import ConfigError
 from paddock.plane.json_files import JsonFile
 from paddock.providers.failures import FailureKind, ProviderError, wait_or_cancel
-from paddock.providers.gateway import cancelled_turn
-from paddock.providers.ports import TextSink, message_as_json
-from paddock.providers.reading import CallReader, Parts, as_map, as_maps, finish
+from paddock.providers.gateway import TextSink, cancelled_turn, message_as_json
+from paddock.providers.structured import CallReader, Parts, as_map, as_maps, finish
 from paddock.text.json import BrokenJsonError, Strict, read_json
 from paddock.text.show import quote
 from paddock.values.calls import Cancel, Json

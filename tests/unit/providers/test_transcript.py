@@ -6,7 +6,7 @@ import pytest
 from msgspec import ValidationError, convert
 
 from paddock.providers.budgets import estimate_input_tokens
-from paddock.providers.ports import message_as_json, request_digest
+from paddock.providers.gateway import message_as_json, request_digest
 from paddock.values.calls import Refusal
 from paddock.values.models import (
     AssistantMessage,

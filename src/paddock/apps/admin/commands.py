@@ -33,7 +33,7 @@ from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action
 from paddock.policy.questions.explain import explain
 from paddock.providers.builtin import parse_call
-from paddock.providers.reading import as_map
+from paddock.providers.structured import as_map
 from paddock.sandbox.backends import probe_host
 from paddock.sandbox.values import Enforcement
 from paddock.text.json import parse_object

@@ -41,7 +41,7 @@ from paddock.assembly.sessions import SessionWish, open_session
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.decide import shell_for
 from paddock.providers.failures import CancelToken, stopped_by
-from paddock.providers.reading import as_map, as_text
+from paddock.providers.structured import as_map, as_text
 from paddock.runtime.approvals import Approver
 from paddock.runtime.messages import asked_call
 from paddock.runtime.prepared import Bounds

@@ -25,7 +25,7 @@ from paddock.text.show import quote, show_name
 
 if TYPE_CHECKING:
     from paddock.assembly.cassettes import PreparedCassette
-    from paddock.providers.ports import Provider
+    from paddock.providers.gateway import Provider
 
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
