@@ -6,6 +6,7 @@ the import. A test about how a program starts, or about what it loads, starts th
 """
 
 import atexit
+import fcntl
 import functools
 import marshal
 import os
@@ -20,16 +21,23 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import NoReturn
 
 from msgspec import Struct
 
 CONSOLE = "from paddock.apps.cli.main import console; console()"
 """The `paddock` program, as `python -c` runs it."""
+WRAPPED = "import sys; from paddock.apps.hook.wrapped import main; sys.exit(main(sys.argv[1:]))"
+"""What the line of a wrapped command starts: `exec.py`."""
 RELAY = Path(__file__).with_name("relayed.py")
+_PROGRAMS = frozenset({"paddock.apps.hook.exec", "paddock.apps.hook.launch"})
+"""Modules that do their work when they are imported."""
+_ABOVE = 10
+"""Above every descriptor that a program is given by its number."""
 Asked = tuple[list[str], dict[str, str], str, bool]
-"""The name, code and arguments; the environment; the directory; is it a terminal's program?"""
+"""The name, code and arguments; the environment; the directory; is it a terminal's program?
+
+Its streams come beside it: three, or a fourth that it has as descriptor 3; and one to tell on."""
 
 
 class Forked(Struct, dict=True):
@@ -174,16 +182,25 @@ def _first() -> Path:
 # --- the first process --------------------------------------------------------
 
 
-def _make_ready() -> list[ModuleType]:
-    """Import what costs most; presets are compiled once a process."""
-    from paddock.apps.admin import command, rich_drawing, shell, terminal
-    from paddock.apps.mcp import server
-    from paddock.policy import commands
-    from paddock.policy.presets import presets
-    from tests.support import admin_program
+def _make_ready() -> None:
+    """Import all that a program may need but for vendors' libraries; use what is read once."""
+    import importlib
+    import pkgutil
 
+    import paddock
+    from paddock.ledger.signing import make_key
+    from paddock.policy.commands import parse_line
+    from paddock.policy.engine import PolicySource, load_policy
+    from paddock.policy.presets import presets
+
+    package = pkgutil.walk_packages(paddock.__path__, "paddock.")
+    names = {module.name for module in package} - _PROGRAMS
+    for name in (*sorted(names), "tests.support.admin_program", "sqlite3"):
+        importlib.import_module(name)
+    make_key("forked/key", bytes(32))
+    parse_line("true")
+    load_policy(PolicySource("paddock.toml", b""))
     presets()
-    return [admin_program, command, commands, shell, rich_drawing, server, terminal]
 
 
 def _serve(listening: socket.socket, ending: int) -> None:
@@ -228,7 +245,7 @@ def _serve(listening: socket.socket, ending: int) -> None:
 def _receive(listening: socket.socket) -> tuple[Asked, list[int], int]:
     asking, _ = listening.accept()
     with asking:
-        message, descriptors, _, _ = socket.recv_fds(asking, 1_000_000, 4)
+        message, descriptors, _, _ = socket.recv_fds(asking, 1_000_000, 5)
     *streams, telling = descriptors
     return marshal.loads(message), streams, telling
 
@@ -241,12 +258,15 @@ def _tell(telling: int, number: int) -> None:
 def _become(asked: Asked, streams: list[int]) -> NoReturn:
     """Be the program; what it raises, an exit too, ends this process as it would end any other."""
     (name, code, *arguments), environment, directory, on_terminal = asked
-    for number, descriptor in enumerate(streams):
+    # First out of the way: one may have the number that another is to have.
+    above = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, _ABOVE) for descriptor in streams]
+    for descriptor in streams:
+        os.close(descriptor)
+    for number, descriptor in enumerate(above):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.setsid()
     if on_terminal:
-        import fcntl
         import termios
 
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)

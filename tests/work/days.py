@@ -13,7 +13,7 @@ from tests.support.places import run_command
 from tests.work.doors import Said
 from tests.work.sites import PROGRAMS, SITES, Site
 
-SECONDS = int(os.environ.get("PADDOCK_WORK_SECONDS", "2"))
+SECONDS = int(os.environ.get("PADDOCK_WORK_SECONDS", "1"))
 KINDS = [
     pytest.param(kind, marks=[pytest.mark.needs(PROGRAMS[kind])] if kind in PROGRAMS else [])
     for kind in SITES

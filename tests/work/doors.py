@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -13,6 +13,8 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from msgspec import Struct
 
+from paddock.apps.hook.ground import command_program
+from paddock.apps.hook.lean.wrap import quote
 from paddock.assembly.opening import open_project
 from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover
@@ -86,6 +88,9 @@ def hook(site: Site) -> list[Said]:
         "CLAUDECODE": "1",
         "CLAUDE_PROJECT_DIR": str(site.root),
     }
+    # The line of a wrapped command starts its program: how that starts is seen elsewhere.
+    start = _quoted(command_program())
+    forked_start = _quoted(forked.command(forked.WRAPPED))
     for number, step in enumerate(site.day):
         event = {
             "session_id": "a-day",
@@ -103,9 +108,16 @@ def hook(site: Site) -> list[Said]:
             said.append(Said(None, asked.stdout + asked.stderr))
             continue
         line = answer.get("updatedInput", event["tool_input"])["command"]
+        if answer.get("updatedInput"):
+            assert start in line
+            line = line.replace(start, forked_start, 1)
         ran = _run(["/bin/bash", "-c", line], site.root, variables)
         said.append(Said(ran.returncode, ran.stdout + ran.stderr))
     return said
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return " ".join(map(quote, words))
 
 
 def _run(
