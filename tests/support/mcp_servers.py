@@ -19,7 +19,7 @@ from mcp_types import ElicitResult
 from msgspec import Struct
 
 from tests.support import forked
-from tests.support.places import Ground
+from tests.support.places import Ground, run_command
 
 PADDOCK = [sys.executable, "-c", forked.CONSOLE]
 ERAS = {"handshake": "legacy", "stateless": "2026-07-28"}
@@ -41,15 +41,11 @@ class McpPlace(Ground, frozen=True):
         return {"HOME": str(self.home), **kept}
 
     def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        ran = forked.run(
-            forked.CONSOLE,
-            arguments,
-            env=self.variables,
-            cwd=self.project,
-            given=given.encode(),
+        """One command, beside whatever servers run."""
+        ran = run_command(
+            *arguments, variables=self.variables, here=self.project, stdin=given.encode()
         )
-        said = (ran.stdout.decode(), ran.stderr.decode())
-        return subprocess.CompletedProcess(ran.args, ran.returncode, *said)
+        return subprocess.CompletedProcess(arguments, ran.status, ran.out, ran.err)
 
     def govern(self, policy: str) -> None:
         (self.project / "paddock.toml").write_text(policy)
