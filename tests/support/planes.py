@@ -1,7 +1,12 @@
 """An operator at a terminal-less console, with a home and a bare plane."""
 
+import atexit
+import functools
 import json
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +83,32 @@ def operator_in(base: Path) -> Operator:
     """An operator with an empty home."""
     (base / "home").mkdir()
     return Operator(base)
+
+
+@contextmanager
+def operator_with_plane(*options: str) -> Generator[Operator]:
+    """One whose plane `init --bare` made: once in this process, and put back for each who asks.
+
+    Witness, approvals and agents know a plane by its place, so that a copy elsewhere is another
+    one: all have the same place, one after the other.
+    """
+    base, kept = _made_once(options)
+    shutil.copytree(kept, base, symlinks=True)
+    try:
+        yield Operator(base)
+    finally:
+        # Whatever was made unreadable in it: this knows how to take it away.
+        with tempfile.TemporaryDirectory(dir=base.parent) as gone:
+            base.rename(Path(gone) / base.name)
+
+
+@functools.cache
+def _made_once(options: tuple[str, ...]) -> tuple[Path, Path]:
+    """Where such a plane with its operator's home stands, and how it was when it was made."""
+    folder = tempfile.TemporaryDirectory(prefix="paddock-planes-")
+    atexit.register(folder.cleanup)
+    base, kept = Path(folder.name) / "base", Path(folder.name) / "kept"
+    base.mkdir()
+    operator_in(base).make(*options)
+    base.rename(kept)
+    return base, kept

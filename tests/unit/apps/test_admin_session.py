@@ -1,7 +1,7 @@
 """The admin's session on a bare plane, line by line, with the built-in model and no key."""
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,14 +12,15 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from tests.support.agents import Heard
 from tests.support.models import provider_for
-from tests.support.planes import RISKY, Operator, operator_in
+from tests.support.planes import RISKY, Operator, operator_with_plane
 from tests.support.wire_server import WireServer
 from tests.support.wire_words import WIRES, calls, says
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Operator:
-    return operator_in(tmp_path).make("--dev")
+def operator() -> Iterator[Operator]:
+    with operator_with_plane("--dev") as made:
+        yield made
 
 
 class Talk:

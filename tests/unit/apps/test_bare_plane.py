@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -18,14 +19,15 @@ from paddock.packages.bootstrap import load_packages
 from paddock.plane.admin import contract_digests
 from paddock.runtime.approvals import NoApprover
 from paddock.values.entries import digest_of
-from tests.support.planes import RISKY, Operator, operator_in
+from tests.support.planes import RISKY, Operator, operator_in, operator_with_plane
 
 POLICY = "HOT/config/policy.toml"
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Operator:
-    return operator_in(tmp_path).make()
+def operator() -> Iterator[Operator]:
+    with operator_with_plane() as made:
+        yield made
 
 
 # Making one
@@ -441,8 +443,8 @@ def test_the_admin_is_listed_and_shown_and_is_neither_made_nor_removed(operator)
 # Naming and accepting one
 
 
-def test_a_plane_is_named_by_option_or_environment(operator, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
+def test_a_plane_is_named_by_option_or_environment(operator):
+    elsewhere = operator.base / "elsewhere"
     elsewhere.mkdir()
     for options, variables in (
         (("--plane", str(operator.plane)), {}),

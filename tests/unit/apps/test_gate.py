@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import AtVersion, BytesContent, WriteFile
 from paddock.workspace.states import entry_state
 from tests.support.packages import archive_bytes
-from tests.support.planes import Operator, operator_in
+from tests.support.planes import Operator, operator_in, operator_with_plane
 
 PROGRAM = "from paddock.apps.cli.main import console; raise SystemExit(console())"
 QUICK = [gate for gate in PLANE_GATES if gate != "G4"]
@@ -33,13 +34,15 @@ FILES = {"HOT/kernel/mine.txt": b"mine\n"}
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Operator:
-    return operator_in(tmp_path).make()
+def operator() -> Iterator[Operator]:
+    with operator_with_plane() as made:
+        yield made
 
 
 @pytest.fixture
-def dev(tmp_path: Path) -> Operator:
-    return operator_in(tmp_path).make("--dev")
+def dev() -> Iterator[Operator]:
+    with operator_with_plane("--dev") as made:
+        yield made
 
 
 def gate(operator: Operator, *options: str):

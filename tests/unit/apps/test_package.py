@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,20 +20,22 @@ from tests.support.packages import (
     open_bench,
     plane_tree,
 )
-from tests.support.planes import Operator, operator_in
+from tests.support.planes import Operator, operator_with_plane
 
 BOOTSTRAP = {archive.manifest.package_id for archive in load_packages()}
 FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/scripts/run.sh": b"#!/bin/sh\n"}
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Operator:
-    return operator_in(tmp_path).make()
+def operator() -> Iterator[Operator]:
+    with operator_with_plane() as made:
+        yield made
 
 
 @pytest.fixture
-def dev(tmp_path: Path) -> Operator:
-    return operator_in(tmp_path).make("--dev")
+def dev() -> Iterator[Operator]:
+    with operator_with_plane("--dev") as made:
+        yield made
 
 
 def packed(operator: Operator, name: str = "a.tar.gz", files=None, **fields) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +12,7 @@ from paddock.assembly.opening import open_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.runtime.approvals import NoApprover
 from tests.support.packages import archive_bytes
-from tests.support.planes import Operator, operator_in
+from tests.support.planes import Operator, operator_in, operator_with_plane
 
 TOOL = b'''"""Counts the words of a file."""
 
@@ -80,8 +80,9 @@ def tool():
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Operator:
-    return operator_in(tmp_path).make()
+def operator() -> Iterator[Operator]:
+    with operator_with_plane() as made:
+        yield made
 
 
 def install(

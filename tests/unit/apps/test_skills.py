@@ -1,6 +1,6 @@
 """Skills that packages bring: an agent is told of those that are as they were brought."""
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,15 +12,16 @@ from paddock.assembly.sessions import SessionWish, open_session
 from paddock.ledger.query import PlaneLedgers
 from paddock.plane.admin import Attention, TierStage
 from tests.support.packages import archive_bytes, manifest_json
-from tests.support.planes import Operator, operator_in
+from tests.support.planes import Operator, operator_with_plane
 
 BROUGHT = ["HO1/skills/inspect-plane/SKILL.md", "HO1/skills/read-a-refusal/SKILL.md"]
 GOOD = b"---\nname: greet\ndescription: read this before you greet\n---\n\nSay hello.\n"
 
 
 @pytest.fixture
-def operator(tmp_path: Path) -> Operator:
-    return operator_in(tmp_path).make()
+def operator() -> Iterator[Operator]:
+    with operator_with_plane() as made:
+        yield made
 
 
 def skills(operator: Operator) -> dict[str, str]:

@@ -3,10 +3,12 @@
 import os
 import signal
 import termios
+from collections.abc import Iterator
 
 import pytest
 
 from tests.support.admin_shells import PADDOCK, Site, new_plane, new_project
+from tests.support.planes import operator_with_plane
 from tests.support.terminals import Terminal
 from tests.support.wire_server import Speak, WireServer
 from tests.support.wire_words import says
@@ -15,8 +17,9 @@ GREETED = "/help lists the commands, /tools its tools; Ctrl-D leaves"
 
 
 @pytest.fixture
-def plane(tmp_path) -> Site:
-    return new_plane(tmp_path)
+def plane() -> Iterator[Site]:
+    with operator_with_plane() as made:
+        yield Site(made.base, made.plane)
 
 
 @pytest.fixture
