@@ -1,5 +1,6 @@
 """Ledgers that are signed: a key of one's own, checkpoints kept elsewhere, the other verifier."""
 
+import functools
 import importlib.util
 import os
 import shutil
@@ -17,12 +18,17 @@ ORIGIN = "paddock.test/sealed"
 SEED = bytes(range(32))
 
 
+@functools.cache
 def load_verifier():
-    """docs/verify_ledger.py, which knows nothing of the package."""
+    """docs/verify_ledger.py, which knows nothing of the package.
+
+    It is slow with signatures, and most are asked about again and again: its answers are kept.
+    """
     place = ROOT / "docs" / "verify_ledger.py"
     spec = importlib.util.spec_from_file_location("verify_ledger", place)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.is_signed = functools.cache(module.is_signed)
     return module
 
 
