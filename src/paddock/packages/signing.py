@@ -253,7 +253,7 @@ def read_signature(archive: Path) -> Signature | None:
 _WO_ID: Final = lazy_pattern(r"WO-[0-9a-f]{32}", re.ASCII)
 _FILE: Final = lazy_pattern(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
 _EXPIRES: Final = lazy_pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-_SPECIAL: Final = lazy_pattern(r"([\\*?\[\] ])")
+_ESCAPES: Final = str.maketrans({special: f"\\{special}" for special in "\\*?[] "})
 
 
 class PackageApproval(Strict, frozen=True):
@@ -312,7 +312,7 @@ def _require_readable(approval: PackageApproval) -> None:
 
 def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
     """Patterns that match these paths and nothing else."""
-    return tuple(_SPECIAL.sub(r"\\\1", path) for path in sorted(set(paths)))
+    return tuple(path.translate(_ESCAPES) for path in sorted(set(paths)))
 
 
 def write_approval(layout: PlaneLayout, approval: PackageApproval) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -66,7 +67,8 @@ class JsonFile(Struct, frozen=True):
 
     def require_once(self, way: str | Way, texts: Sequence[str]) -> None:
         """Raises: ConfigError: one of them stands there twice."""
-        twice = next((text for text in texts if texts.count(text) > 1), None)
+        counts = Counter(texts)
+        twice = next((text for text in texts if counts[text] > 1), None)
         if twice is not None:
             raise self.error(way, f"{quote(twice)} stands there twice", "name it once")
 
