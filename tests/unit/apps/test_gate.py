@@ -3,7 +3,6 @@
 import errno
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,10 +24,10 @@ from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import AtVersion, BytesContent, WriteFile
 from paddock.workspace.states import entry_state
+from tests.support import forked
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in, operator_with_plane
 
-PROGRAM = "from paddock.apps.cli.main import console; raise SystemExit(console())"
 QUICK = [gate for gate in PLANE_GATES if gate != "G4"]
 FILES = {"HOT/kernel/mine.txt": b"mine\n"}
 
@@ -244,7 +243,7 @@ def test_a_plane_whose_key_is_lost_and_whose_anchor_stands_is_known(operator):
 
 def test_a_plane_whose_signer_is_a_program_is_known_by_it(tmp_path):
     operator = operator_in(tmp_path)
-    command = [sys.executable, "-c", PROGRAM, "ledger", "signer", str(operator.home / "signer")]
+    command = [*forked.command(forked.CONSOLE), "ledger", "signer", str(operator.home / "signer")]
     config = operator.environment().user_config
     config.parent.mkdir(parents=True)
     config.write_text(f"[ledger]\nsigner = {json.dumps(command)}\n")

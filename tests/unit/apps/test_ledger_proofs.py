@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from paddock import limits
 from paddock.assembly.ledgers import HOOK_PACE
 from paddock.ledger import tail
+from tests.support import forked
 from tests.support.planes import operator_in
 from tests.support.sealed import load_verifier
 
@@ -351,12 +351,9 @@ def test_the_hooks_own_writer_leaves_what_is_due_to_the_one_that_signs():
     assert HOOK_PACE.entries < limits.checkpoint_entries_max
 
 
-PROGRAM = "from paddock.apps.cli.main import console; raise SystemExit(console())"
-
-
 def test_a_signer_of_its_own_holds_the_keys_and_signs_one_history(user):
     keys = user.home / "signer"
-    command = [sys.executable, "-c", PROGRAM, "ledger", "signer", str(keys)]
+    command = [*forked.command(forked.CONSOLE), "ledger", "signer", str(keys)]
     config = user.home / ".config/paddock/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f"[ledger]\nsigner = {json.dumps(command)}\n", encoding="utf-8")

@@ -240,7 +240,10 @@ def test_a_git_that_commands_can_put_there_is_not_asked(repository: Host):
 @pytest.mark.parametrize(
     "body", ["sleep 60", "exec sleep 60", "yes", "exit 1", "printf 'no listing'"]
 )
-def test_a_git_that_does_not_say_it_in_time_and_in_full_is_not_believed(host: Host, body: str):
+def test_a_git_that_does_not_say_it_in_time_and_in_full_is_not_believed(
+    host: Host, body: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("paddock.sandbox.host.git_settings._TIME_S", 0.5)
     program = host.write("bin/git", f"#!/bin/sh\nexec 2>/dev/null\n{body}\n")
     program.chmod(0o755)
     host.write("home/.gitconfig", "[core]\n\teol = lf\n")
