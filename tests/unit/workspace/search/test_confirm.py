@@ -12,8 +12,7 @@ from paddock.workspace.search.until import Until
 from tests.support.shown import Shows
 
 LONG = b"x" * 3_000_000
-PAD = b"pad\n" * 2_500_000
-TEXT = b"one\n" + LONG + b"\n" + PAD
+TEXT = b"one\n" + LONG + b"\n" + b"pad\n" * 2_500_000
 """More than is held in memory, with a long line in it."""
 END_OF_LONG = 4 + len(LONG)
 
