@@ -60,13 +60,13 @@ def require_registered(config: AdminConfig) -> None:
     registered: Mapping[str, Tool[Any]] = {listed.name: listed.load() for listed in TOOLS}
     seen: set[str] = set()
     for position, entry in enumerate(config.tools or ()):
-        where = config.place(("tools", position, "tool_id"))
+        way = ("tools", position, "tool_id")
         tool = registered.get(entry.tool_id)
         toolset = None if tool is None else tool.spec.toolset
         if toolset == DEVELOPMENT:
             raise ConfigError(
                 f"the development tool {quote(entry.tool_id)} stands in 'tools'",
-                where=where,
+                where=config.place(way),
                 hint="take it out: tool_profile = development and"
                 f" {RISKY_TOOLS_VARIABLE}=1 together give it",
             )
@@ -74,12 +74,14 @@ def require_registered(config: AdminConfig) -> None:
             known = ", ".join(name for name, each in registered.items() if _is_core(each))
             raise ConfigError(
                 f"{quote(entry.tool_id)} is no core tool",
-                where=where,
+                where=config.place(way),
                 hint=f"the core tools are: {known}",
             )
         if entry.tool_id in seen:
             raise ConfigError(
-                f"{quote(entry.tool_id)} stands there twice", where=where, hint="keep one of them"
+                f"{quote(entry.tool_id)} stands there twice",
+                where=config.place(way),
+                hint="keep one of them",
             )
         seen.add(entry.tool_id)
 
