@@ -1,13 +1,21 @@
 """`paddock bootstrap`."""
 
-import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from paddock.apps.cli.command import (
+    Command,
+    Options,
+    Part,
+    Reply,
+    environment_of,
+    flag,
+    opt,
+    require_named,
+)
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.options import Options, add_common, require_named
-from paddock.apps.cli.project import environment_of
-from paddock.apps.cli.setup import say_key
+from paddock.apps.cli.setup import told_key
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.packages.rows import GateRefusedError, OwnershipRefusedError
 from paddock.text.show import show_name
@@ -26,67 +34,7 @@ EXIT_DIFFERS: Final = 4
 _SHOWN_MAX: Final = 20
 
 
-class Bootstrap:
-    summary = (
-        "Make the archive that bare planes are made of, compare one with what this Paddock\n"
-        "makes, or make a plane of an unpacked one. The same source makes the same bytes,\n"
-        "whatever the clock, user, umask, locale and machine.\n"
-        "verify: 0 the same, 4 it differs. install, as install.sh of the archive: 0 done,\n"
-        "1 wrong arguments, or a plane is there and no --force, 2 the install failed,\n"
-        "3 a gate failed."
-    )
-    examples = (
-        "  paddock bootstrap build --out dist/\n"
-        "  paddock bootstrap verify CP_BOOTSTRAP.tar.gz\n"
-        "  paddock bootstrap install --root path/to/plane --from path/to/unpacked"
-    )
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        building = actions.add_parser("build", help="make the archive", allow_abbrev=False)
-        building.add_argument(
-            "--out", metavar="FILE", help="a file or a folder (default: CP_BOOTSTRAP.tar.gz here)"
-        )
-        verifying = actions.add_parser(
-            "verify", help="whether an archive is the one made here", allow_abbrev=False
-        )
-        verifying.add_argument(
-            "archive", nargs="?", metavar="ARCHIVE", help="default: CP_BOOTSTRAP.tar.gz here"
-        )
-        installing = actions.add_parser(
-            "install", help="make a plane, or put one right", allow_abbrev=False
-        )
-        installing.add_argument("--root", metavar="DIR", required=True, help="where the plane is")
-        installing.add_argument(
-            "--from", dest="source", metavar="DIR", help="an unpacked archive (default: our own)"
-        )
-        installing.add_argument(
-            "--dev", action="store_true", help="a plane that asks for no approvals, and says so"
-        )
-        installing.add_argument(
-            "--force", action="store_true", help="put right what differs on a plane that is there"
-        )
-        for made in (building, verifying, installing):
-            add_common(made)
-
-    def run(self, options: Options, console: Console) -> int:
-        if options.action == "build":
-            return _build(options, console)
-        if options.action == "verify":
-            return _verify(options, console)
-        try:
-            return _install(options, console)
-        except PaddockError as error:
-            console.report(error)
-            return EXIT_CANNOT if _is_in_the_way(error) else EXIT_FAILED
-
-
-def _is_in_the_way(error: PaddockError) -> bool:
-    is_refused = isinstance(error, GateRefusedError | OwnershipRefusedError)
-    return isinstance(error, UsageError | ConfigError) and not is_refused
-
-
-def _build(options: Options, console: Console) -> int:
+def _build(options: Options, console: Console) -> Reply:
     from paddock.packages.archive import ARCHIVE_MODE
     from paddock.packages.bootstrap import NAME, build_bootstrap
     from paddock.storage.atomic import replace_file
@@ -98,49 +46,46 @@ def _build(options: Options, console: Console) -> int:
         target /= NAME
     content = build_bootstrap()
     replace_file(target, content, mode=ARCHIVE_MODE)
-    digest = digest_of(content)
-    if options.json:
-        shown: dict[str, Json] = {
-            "status": "built",
-            "archive": str(target),
-            "sha256": digest,
-            "bytes": len(content),
-        }
-        console.write_json(shown)
-    else:
-        console.say(f"{digest}  {len(content)} bytes")
-        console.say(str(target))
-    return 0
+    digest, size = digest_of(content), len(content)
+    value = {"status": "built", "archive": str(target), "sha256": digest, "bytes": size}
+    return Reply(value, (f"{digest}  {size} bytes", str(target)))
 
 
-def _verify(options: Options, console: Console) -> int:
+def _verify(options: Options, console: Console) -> Reply:
     from paddock.packages.archive import load_bytes
     from paddock.packages.bootstrap import NAME, find_differences
     from paddock.values.entries import digest_of
 
     content = load_bytes(Path(console.directory / (options.archive or NAME)))
-    differences = find_differences(content)
-    if options.json:
-        shown: dict[str, Json] = {
-            "status": "differs" if differences else "ok",
-            "sha256": digest_of(content),
-            "differences": [{"file": each.file, "reason": each.reason} for each in differences],
-        }
-        console.write_json(shown)
-    else:
-        _say_differences(differences, console)
-        console.say(f"{digest_of(content)}  {'it differs' if differences else 'the same'}")
-    return EXIT_DIFFERS if differences else 0
+    differences, digest = find_differences(content), digest_of(content)
+    value: dict[str, Json] = {
+        "status": "differs" if differences else "ok",
+        "sha256": digest,
+        "differences": [{"file": each.file, "reason": each.reason} for each in differences],
+    }
+    said = f"{digest}  {'it differs' if differences else 'the same'}"
+    text = (*_differences(differences), said)
+    return Reply(value, text, EXIT_DIFFERS if differences else 0)
 
 
-def _say_differences(differences: "tuple[Failure, ...]", console: Console) -> None:
+def _differences(differences: "tuple[Failure, ...]") -> Iterator[str]:
     for each in differences[:_SHOWN_MAX]:
-        console.say(f"{show_name(each.file)}: {each.reason}")
+        yield f"{show_name(each.file)}: {each.reason}"
     if len(differences) > _SHOWN_MAX:
-        console.say(f"and {len(differences) - _SHOWN_MAX} more")
+        yield f"and {len(differences) - _SHOWN_MAX} more"
 
 
-def _install(options: Options, console: Console) -> int:
+def _install(options: Options, console: Console) -> Reply | int:
+    try:
+        return _make_or_repair(options, console)
+    except PaddockError as error:
+        console.report(error)
+        is_refused = isinstance(error, GateRefusedError | OwnershipRefusedError)
+        is_in_the_way = isinstance(error, UsageError | ConfigError) and not is_refused
+        return EXIT_CANNOT if is_in_the_way else EXIT_FAILED
+
+
+def _make_or_repair(options: Options, console: Console) -> Reply:
     from paddock.assembly.bootstrap import init_bare_plane, repair_bare_plane
     from paddock.packages.bootstrap import load_packages
     from paddock.plane.discover import is_bare_plane
@@ -150,24 +95,24 @@ def _install(options: Options, console: Console) -> int:
     environment = environment_of(console)
     root = Path(console.directory / options.root)
     unpacked = _unpacked(options, console)
-    is_new = not is_bare_plane(root)
-    if is_new:
+    done: list[str] = []
+    if not is_bare_plane(root):
         profile: ToolProfile = "development" if options.dev else "production"
         made, project = init_bare_plane(root, environment, profile, unpacked)
-        done = f"{len(made.made)} files were made"
+        done += [] if options.dev else [told_key(console)]
+        done.append(f"{show_name(str(project.layout.root))}: {len(made.made)} files were made")
     elif options.force:
         archives = load_packages() if unpacked is None else unpacked.archives
         repaired = repair_bare_plane(root, environment, archives, dev=options.dev)
         project = repaired.project
         changed = [each.package_id for each in repaired.reports if each.status != "unchanged"]
-        done = f"packages put right: {', '.join(changed) or 'none, nothing differed'}"
+        named = ", ".join(changed) or "none, nothing differed"
+        done.append(f"{show_name(str(project.layout.root))}: packages put right: {named}")
     else:
         raise UsageError(
             f"{show_name(str(root))} is a bare plane already",
             hint="nothing was changed; --force puts right what differs from these packages",
         )
-    if is_new and not options.dev and not options.json:
-        say_key(console)
     return _conclude(project, done, options, console)
 
 
@@ -180,35 +125,68 @@ def _unpacked(options: Options, console: Console) -> "Unpacked | None":
     return read_unpacked(Path(console.directory / options.source))
 
 
-def _conclude(project: "Project", done: str, options: Options, console: Console) -> int:
+def _conclude(project: "Project", done: list[str], options: Options, console: Console) -> Reply:
     from paddock.assembly.packages import check_gates
     from paddock.gates.results import PLANE_GATES, Status, results_json
 
     run = check_gates(project, PLANE_GATES)
-    root = str(project.layout.root)
     failed = [each for each in run.results if each.status is Status.FAIL]
+    value = {
+        "status": "gate_failed" if failed else "installed",
+        "root": str(project.layout.root),
+        "tool_profile": project.gate.tool_profile,
+        **results_json(run.results),
+    }
     if options.json:
-        status = "gate_failed" if failed else "installed"
-        shown: dict[str, Json] = {
-            "status": status,
-            "root": root,
-            "tool_profile": project.gate.tool_profile,
-            **results_json(run.results),
-        }
-        console.write_json(shown)
-        return EXIT_GATE if failed else 0
-    console.say(f"{show_name(root)}: {done}")
-    for result in failed:
-        for failure in result.failures[:_SHOWN_MAX]:
-            console.say(f"{result.gate} failed: {show_name(str(failure))}")
+        return Reply(value, "", EXIT_GATE if failed else 0)
+    done += [
+        f"{result.gate} failed: {show_name(str(failure))}"
+        for result in failed
+        for failure in result.failures[:_SHOWN_MAX]
+    ]
     passed = sum(each.status is Status.PASS for each in run.results)
     left = len(run.results) - passed - len(failed)
-    console.say(f"gates: {passed} passed, {len(failed)} failed, {left} not applicable")
+    done.append(f"gates: {passed} passed, {len(failed)} failed, {left} not applicable")
     if run.unrecorded is not None:
         console.warn(f"note: this was not recorded: {run.unrecorded.message}")
     if options.dev:
         console.warn("note: this plane was made with --dev: nobody approves what changes it")
-    return EXIT_GATE if failed else 0
+    return Reply(value, done, EXIT_GATE if failed else 0)
 
 
-COMMAND = Bootstrap()
+COMMAND = Command(
+    "Make the archive that bare planes are made of, compare one with what this Paddock\n"
+    "makes, or make a plane of an unpacked one. The same source makes the same bytes,\n"
+    "whatever the clock, user, umask, locale and machine.\n"
+    "verify: 0 the same, 4 it differs. install, as install.sh of the archive: 0 done,\n"
+    "1 wrong arguments, or a plane is there and no --force, 2 the install failed,\n"
+    "3 a gate failed.",
+    "  paddock bootstrap build --out dist/\n"
+    "  paddock bootstrap verify CP_BOOTSTRAP.tar.gz\n"
+    "  paddock bootstrap install --root path/to/plane --from path/to/unpacked",
+    parts=(
+        Part(
+            "build",
+            "make the archive",
+            _build,
+            (opt("--out", "FILE", "a file or a folder (default: CP_BOOTSTRAP.tar.gz here)"),),
+        ),
+        Part(
+            "verify",
+            "whether an archive is the one made here",
+            _verify,
+            (opt("archive", "ARCHIVE", "default: CP_BOOTSTRAP.tar.gz here", nargs="?"),),
+        ),
+        Part(
+            "install",
+            "make a plane, or put one right",
+            _install,
+            (
+                opt("--root", "DIR", "where the plane is", required=True),
+                opt("--from", "DIR", "an unpacked archive (default: our own)", dest="source"),
+                flag("--dev", "a plane that asks for no approvals, and says so"),
+                flag("--force", "put right what differs on a plane that is there"),
+            ),
+        ),
+    ),
+)

@@ -1,14 +1,17 @@
-"""`paddock call`."""
+"""`paddock call` and `paddock tools`."""
 
-import argparse
-from typing import Final
+import json
+from typing import Any, Final
 
 from paddock import limits
+from paddock.apps.cli.command import Command, Options, Reply, flag, opt, use_project
 from paddock.apps.cli.console import Console, NoTerminalError, ask_yes, exit_of_call
-from paddock.apps.cli.options import Options
-from paddock.apps.cli.project import use_project
 from paddock.assembly.runtimes import open_runtime, tools_of
-from paddock.errors import ApprovalUnavailableError, InvalidArgumentsError, ToolError
+from paddock.errors import (
+    ApprovalUnavailableError,
+    InvalidArgumentsError,
+    ToolError,
+)
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
@@ -19,49 +22,31 @@ from paddock.runtime.approvals import (
 )
 from paddock.runtime.runtime import Runtime
 from paddock.text.json import parse_object
+from paddock.tools.spec import ToolSpec
 from paddock.values.calls import Json, Refusal, ToolResult
 
 
-class CallOnce:
-    summary = (
-        "Run one governed tool call and print its result as one JSON object.\n"
-        "Arguments are one JSON object, or - to read it from standard input."
-    )
-    examples = (
-        '  paddock call view \'{"path": "README.md"}\'\n'
-        '  paddock call str_replace \'{"path": "README.md", "old_str": "teh", "new_str": "the"}\'\n'
-        "  paddock call create_file - --no-input < arguments.json"
-    )
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("tool", metavar="TOOL")
-        parser.add_argument("arguments", nargs="?", default="{}", metavar="JSON|-")
-        parser.add_argument("--agent", metavar="NAME", help="who calls (default: main)")
-        answers = parser.add_mutually_exclusive_group()
-        answers.add_argument("--yes", action="store_true", help="answer an ask with yes")
-        answers.add_argument("--no-input", action="store_true", help="there is no approver")
-
-    def run(self, options: Options, console: Console) -> int:
-        """0 ok, 1 refused or failed, 5 the host could not."""
-        approver = _approver(options, console)
-        source = _read_arguments(options.arguments, console)
-        try:
-            project = use_project(options, console)
-            progress = ProgressLine(console) if console.stderr.isatty() else None
-            with open_runtime(
-                project, agent=options.agent, approver=approver, progress=progress
-            ) as runtime:
-                result = _run(runtime, options.tool, source)
-            if progress is not None:
-                progress.wipe()
-        except ToolError as error:
-            # The host could not even open a ledger: the caller gets its object all the same.
-            refusal = Refusal(error.code, error.message, error.hint)
-            result = ToolResult("", options.tool, refusal.as_text(), refusal=refusal)
-        # By this id it is explained, proved and undone.
-        named: dict[str, Json] = {"call": result.call_id} if result.call_id else {}
-        console.write_json({**result.as_json(), **named})
-        return exit_of_call(result.refusal)
+def _call(options: Options, console: Console) -> int:
+    """0 ok, 1 refused or failed, 5 the host could not."""
+    approver = _approver(options, console)
+    source = _read_arguments(options.arguments, console)
+    try:
+        project = use_project(options, console)
+        progress = ProgressLine(console) if console.stderr.isatty() else None
+        with open_runtime(
+            project, agent=options.agent, approver=approver, progress=progress
+        ) as runtime:
+            result = _run(runtime, options.tool, source)
+        if progress is not None:
+            progress.wipe()
+    except ToolError as error:
+        # The host could not even open a ledger: the caller gets its object all the same.
+        refusal = Refusal(error.code, error.message, error.hint)
+        result = ToolResult("", options.tool, refusal.as_text(), refusal=refusal)
+    # By this id it is explained, proved and undone.
+    named: dict[str, Json] = {"call": result.call_id} if result.call_id else {}
+    console.write_json({**result.as_json(), **named})
+    return exit_of_call(result.refusal)
 
 
 class ProgressLine:
@@ -101,7 +86,6 @@ def _read_arguments(given: str, console: Console) -> str | bytes:
 
 
 def _approver(options: Options, console: Console) -> Approver:
-
     if options.yes:
         return YesApprover("--yes")
     # Standard input that held the arguments cannot answer a question as well.
@@ -109,46 +93,6 @@ def _approver(options: Options, console: Console) -> Approver:
         return NoApprover()
     return PromptApprover(console)
 
-
-CALL = CallOnce()
-
-_PROVIDERS = ("anthropic", "openai", "openai-responses", "mcp")
-
-
-class ListTools:
-    summary = "List the tools that an agent has, or print them as a provider's schemas."
-    examples = "  paddock tools\n  paddock tools --provider anthropic"
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--agent", metavar="NAME", help="whose tools (default: main, or admin)")
-        parser.add_argument("--provider", choices=_PROVIDERS, help="print that one's schemas")
-
-    def run(self, options: Options, console: Console) -> int:
-        registry = tools_of(use_project(options, console), options.agent)
-        if options.provider is not None:
-            console.write_json(registry.for_provider(options.provider))
-            return 0
-        specs = [tool.spec for tool in registry.list_all()]
-        if options.json:
-            rows = [
-                {
-                    "name": spec.name,
-                    "title": spec.title,
-                    "toolset": spec.toolset,
-                    "reads_only": spec.effects.reads_only,
-                    "description": spec.description,
-                }
-                for spec in specs
-            ]
-            console.write_json(rows)
-            return 0
-        for spec in specs:
-            kind = "reads" if spec.effects.reads_only else "writes"
-            console.say(f"{spec.name:<16}{spec.toolset:<12}{kind:<8}{spec.title}")
-        return 0
-
-
-TOOLS = ListTools()
 
 _QUESTION: Final = "allow this once? [y/N] "
 
@@ -179,3 +123,60 @@ class PromptApprover:
             console.warn("")
             return Approval(False, "terminal", ApprovalUnavailableError.code, note)
         return Approval(said, "terminal")
+
+
+def _tools(options: Options, console: Console) -> Reply:
+    registry = tools_of(use_project(options, console), options.agent)
+    if options.provider is not None:
+        schemas = registry.for_provider(options.provider)
+        return Reply(schemas, json.dumps(schemas, ensure_ascii=True))
+    specs = [tool.spec for tool in registry.list_all()]
+    rows: list[Json] = [
+        {
+            "name": spec.name,
+            "title": spec.title,
+            "toolset": spec.toolset,
+            "reads_only": spec.effects.reads_only,
+            "description": spec.description,
+        }
+        for spec in specs
+    ]
+    return Reply(rows, map(_row, specs))
+
+
+def _row(spec: ToolSpec[Any]) -> str:
+    kind = "reads" if spec.effects.reads_only else "writes"
+    return f"{spec.name:<16}{spec.toolset:<12}{kind:<8}{spec.title}"
+
+
+CALL = Command(
+    "Run one governed tool call and print its result as one JSON object.\n"
+    "Arguments are one JSON object, or - to read it from standard input.",
+    '  paddock call view \'{"path": "README.md"}\'\n'
+    '  paddock call str_replace \'{"path": "README.md", "old_str": "teh", "new_str": "the"}\'\n'
+    "  paddock call create_file - --no-input < arguments.json",
+    _call,
+    (
+        opt("tool", "TOOL"),
+        opt("arguments", "JSON|-", nargs="?", default="{}"),
+        opt("--agent", "NAME", "who calls (default: main)"),
+        (
+            flag("--yes", "answer an ask with yes"),
+            flag("--no-input", "there is no approver"),
+        ),
+    ),
+)
+TOOLS = Command(
+    "List the tools that an agent has, or print them as a provider's schemas.",
+    "  paddock tools\n  paddock tools --provider anthropic",
+    _tools,
+    (
+        opt("--agent", "NAME", "whose tools (default: main, or admin)"),
+        opt(
+            "--provider",
+            None,
+            "print that one's schemas",
+            choices=("anthropic", "openai", "openai-responses", "mcp"),
+        ),
+    ),
+)

@@ -1,24 +1,33 @@
 """`paddock demo`: the tour, on a governed copy of the project at hand. Everything is real."""
 
-import argparse
+import json
 import os
+import shlex
 import shutil
+import subprocess
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
+from msgspec import Struct, to_builtins
+
+from paddock.agent.events import CallFinished, Event
+from paddock.agent.sessions import Session
+from paddock.apps.cli.command import Command, Options, opt
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.demo_commands import TOUR, CommandTour, DemoScene, SessionTour, copy_project
-from paddock.apps.cli.options import Options
 from paddock.assembly.opening import init_project, open_project
+from paddock.assembly.past import open_past
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
+from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.assembly.trust import review_trust, trust_policy
 from paddock.errors import (
     ApprovalUnavailableError,
     PathTraversalError,
     ProtectedPathError,
+    SandboxUnavailableError,
     UsageError,
 )
 from paddock.ledger.query import Filter, query
@@ -30,7 +39,10 @@ from paddock.policy.questions.explain import explain
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.text.show import show_name
 from paddock.values.calls import Json, ToolResult
+from paddock.values.entries import TURN_RECORDED
 
+TOUR: Final = "paddock-demo"
+"""What the tour's own names begin with."""
 _ASK_RULE = """
 
 [profiles.standard]
@@ -43,40 +55,38 @@ In a project of yours: paddock init, then paddock call view '{"path": "."}'
 Beside Claude Code or Codex: paddock hook install. In your own agent: docs/guides/embed.md"""
 _NOTE = f"{TOUR}-note.md"
 _LINK = f"{TOUR}-shortcut"
+_SESSION_NOTE = f"{TOUR}-session.md"
 _MARGIN = "    "
 _ROW_CHARS_MAX = 110
 _ROWS_MAX = 20
 """Of one act."""
 _COLUMNS_MIN = 40
+_ANSWER_ROWS_MAX = 8
 
 
-class Demo:
-    summary = (
-        "Take the tour on a fresh governed copy of the project at hand: an allowed call, a\n"
-        "question, refusals, an explanation, commands that the kernel holds and that are taken\n"
-        "back, a whole session of the built-in model, and a ledger that catches an edited byte."
-    )
-    examples = "  paddock demo\n  paddock demo --keep /tmp/paddock-demo"
+class DemoScene(Struct, frozen=True):
+    title: str
+    did: str
+    outcome: str
+    detail: str
 
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--keep", metavar="DIR", help="make the copy in DIR and keep it")
 
-    def run(self, options: Options, console: Console) -> int:
-        if options.keep is None:
-            with tempfile.TemporaryDirectory(prefix="paddock-demo-") as directory:
-                return _play(Path(directory), options, console)
-        directory = console.directory / options.keep
-        if os.path.lexists(directory):
-            raise UsageError(f"{directory} exists", hint="name a directory that is not there yet")
-        try:
-            # What is copied may be private.
-            directory.mkdir(parents=True, mode=0o700)
-        except OSError as failure:
-            raise UsageError(f"{directory} cannot be made: {failure.strerror}") from failure
-        status = _play(directory, options, console)
-        if not options.json:
-            console.say(f"kept in {directory}")
-        return status
+def _demo(options: Options, console: Console) -> int:
+    if options.keep is None:
+        with tempfile.TemporaryDirectory(prefix="paddock-demo-") as directory:
+            return _play(Path(directory), options, console)
+    directory = console.directory / options.keep
+    if os.path.lexists(directory):
+        raise UsageError(f"{directory} exists", hint="name a directory that is not there yet")
+    try:
+        # What is copied may be private.
+        directory.mkdir(parents=True, mode=0o700)
+    except OSError as failure:
+        raise UsageError(f"{directory} cannot be made: {failure.strerror}") from failure
+    status = _play(directory, options, console)
+    if not options.json:
+        console.say(f"kept in {directory}")
+    return status
 
 
 def _play(directory: Path, options: Options, console: Console) -> int:
@@ -88,7 +98,7 @@ def _play(directory: Path, options: Options, console: Console) -> int:
         if not options.json:
             _show(scene, console)
     if options.json:
-        console.write_json([scene.as_json() for scene in scenes])
+        console.write_json(to_builtins(scenes))
     elif tour.surprises:
         console.say(f"unexpected: {', '.join(tour.surprises)}")
     else:
@@ -97,11 +107,10 @@ def _play(directory: Path, options: Options, console: Console) -> int:
 
 
 def _set_up(directory: Path, console: Console) -> Project:
-    copied = copy_project(console.directory, directory / "project")
     environment = Environment(
         home=directory, paddock_home=directory / "state", config_home=directory / "config"
     )
-    console.warn(copied.said())
+    console.warn(_copy_project(console.directory, directory / "project"))
     result = init_project(directory / "project", environment)
     result.policy_file.write_bytes(result.policy_file.read_bytes() + _ASK_RULE.encode())
     trust_policy(review_trust(result.root.path, environment), environment, by="demo")
@@ -140,115 +149,231 @@ def _columns(console: Console) -> int:
         return _ROW_CHARS_MAX + len(_MARGIN)
 
 
+class DemoAct(Struct, frozen=True):
+    """A call and how it ends; `code` "" is allowed."""
+
+    title: str
+    did: str
+    """The tool, and what a reader is to see of its arguments."""
+    arguments: dict[str, Json]
+    code: str = ""
+    is_approved: bool = False
+
+
+class DemoLine(Struct, frozen=True):
+    """What is said, and the code that its last call ends with; "" where that is allowed."""
+
+    title: str
+    message: str
+    code: str = ""
+
+
+_ACTS: Final = (
+    DemoAct(
+        "It writes one",
+        f"create_file {_NOTE}",
+        {"path": _NOTE, "content": "one\ntwo\nthree\n"},
+    ),
+    DemoAct(
+        "It changes one word",
+        f"str_replace {_NOTE}",
+        {"path": _NOTE, "old_str": "two", "new_str": "2"},
+    ),
+    DemoAct(
+        "Its policy asks about deleting, and nobody is there to ask",
+        f"delete_file {_NOTE}",
+        {"path": _NOTE},
+        ApprovalUnavailableError.code,
+    ),
+    DemoAct("Somebody says yes", f"delete_file {_NOTE}", {"path": _NOTE}, is_approved=True),
+    DemoAct(
+        "It tries to plant a git hook",
+        "create_file .git/hooks/pre-commit",
+        {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"},
+        ProtectedPathError.code,
+    ),
+    DemoAct(
+        "It tries to rewrite its own policy",
+        "create_file paddock.toml",
+        {"path": "paddock.toml", "content": '[profiles.standard]\nallow = ["tool:*"]\n'},
+        ProtectedPathError.code,
+    ),
+    DemoAct(
+        "It tries to climb out",
+        "view docs/../../secret.txt",
+        {"path": "docs/../../secret.txt"},
+        PathTraversalError.code,
+    ),
+)
+_BY_LINK: Final = DemoAct(
+    "A link leads out of the workspace, and the kernel will not pass it",
+    f"create_file {_LINK}/diary.txt",
+    {"path": f"{_LINK}/diary.txt", "content": "gotcha\n"},
+    PathTraversalError.code,
+)
+_LINES: Final = (
+    DemoLine("Now a model works: the built-in one, without a key", "what files are there?"),
+    DemoLine("It writes", f'write a file at {_SESSION_NOTE} with the content "a model was here"'),
+    DemoLine("It searches", f'search for "a model was here" in {_SESSION_NOTE}'),
+    DemoLine("It may not delete unasked", f"delete {_SESSION_NOTE}", ApprovalUnavailableError.code),
+    DemoLine(
+        "It is asked for something that is protected",
+        'write a file at .git/hooks/post-merge with the content "boom"',
+        ProtectedPathError.code,
+    ),
+)
+_LIST: Final = f"{TOUR}-list.md"
+_HOOK: Final = ".git/hooks/post-checkout"
+_BEFORE: Final = "one\ntwo\n"
+_AFTER: Final = "1\ntwo\n"
+
+
 class Tour:
     def __init__(self, project: Project, directory: Path) -> None:
         self._project = project
         self._directory = directory
+        self._outside = directory / "outside" / "diary.txt"
+        """A file that is no agent's."""
+        self._calls: list[CallFinished] = []
         self.surprises: list[str] = []
 
     def scenes(self) -> Iterator[DemoScene]:
-        for act in self._acts():
-            yield act()
-        commands = CommandTour(self._project, self._outside)
-        yield from commands.scenes()
-        self.surprises += commands.surprises
-        session = SessionTour(self._project)
-        yield from session.scenes()
-        self.surprises += session.surprises
-        yield self.recorded()
-        yield self.tampered()
-
-    def _acts(self) -> list[Callable[[], DemoScene]]:
-        return [
-            self.look,
-            self.write,
-            self.edit,
-            self.ask_nobody,
-            self.ask_someone,
-            self.protected,
-            self.own_policy,
-            self.dots,
-            self.link,
-            self.explained,
-        ]
-
-    def look(self) -> DemoScene:
         name = self._some_text_file()
-        result = self._call("view", {"path": name, "limit": 3})
-        return self._scene("An agent looks at a file", f"view {name}", result, "allowed")
+        look = {"path": name, "limit": 3}
+        yield self._act(DemoAct("An agent looks at a file", f"view {name}", look))
+        yield from map(self._act, _ACTS)
+        yield self._link()
+        yield self._explained()
+        yield from self._commands()
+        with open_session(self._project, SessionWish(model="builtin", listener=self)) as session:
+            for line in _LINES:
+                yield self._say(line, session)
+        yield self._session_recorded(session.session_id)
+        yield self._recorded()
+        yield self._tampered()
 
-    def write(self) -> DemoScene:
-        arguments = {"path": _NOTE, "content": "one\ntwo\nthree\n"}
-        result = self._call("create_file", arguments)
-        return self._scene("It writes one", f"create_file {_NOTE}", result, "allowed")
+    def _act(self, act: DemoAct) -> DemoScene:
+        tool = act.did.partition(" ")[0]
+        approver = YesApprover("demo") if act.is_approved else NoApprover()
+        result = self._call(tool, act.arguments, approver)
+        code = _code(result)
+        ended = f"{act.did} ended as {code or 'allowed'}, not as {act.code or 'allowed'}"
+        self._expect(code == act.code, ended)
+        return DemoScene(act.title, act.did, _outcome(code), result.content)
 
-    def edit(self) -> DemoScene:
-        arguments = {"path": _NOTE, "old_str": "two", "new_str": "2"}
-        result = self._call("str_replace", arguments)
-        return self._scene("It changes one word", f"str_replace {_NOTE}", result, "allowed")
-
-    def ask_nobody(self) -> DemoScene:
-        result = self._call("delete_file", {"path": _NOTE})
-        return self._scene(
-            "Its policy asks about deleting, and nobody is there to ask",
-            f"delete_file {_NOTE}",
-            result,
-            ApprovalUnavailableError.code,
-        )
-
-    def ask_someone(self) -> DemoScene:
-        result = self._call("delete_file", {"path": _NOTE}, YesApprover("demo"))
-        return self._scene("Somebody says yes", f"delete_file {_NOTE}", result, "allowed")
-
-    def protected(self) -> DemoScene:
-        arguments = {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"}
-        result = self._call("create_file", arguments)
-        return self._scene(
-            "It tries to plant a git hook",
-            "create_file .git/hooks/pre-commit",
-            result,
-            ProtectedPathError.code,
-        )
-
-    def own_policy(self) -> DemoScene:
-        arguments = {"path": "paddock.toml", "content": '[profiles.standard]\nallow = ["tool:*"]\n'}
-        result = self._call("create_file", arguments)
-        return self._scene(
-            "It tries to rewrite its own policy",
-            "create_file paddock.toml",
-            result,
-            ProtectedPathError.code,
-        )
-
-    def dots(self) -> DemoScene:
-        result = self._call("view", {"path": "docs/../../secret.txt"})
-        return self._scene(
-            "It tries to climb out", "view docs/../../secret.txt", result, PathTraversalError.code
-        )
-
-    def link(self) -> DemoScene:
+    def _link(self) -> DemoScene:
         self._outside.parent.mkdir()
         self._outside.write_text("not for agents\n", encoding="utf-8")
-        (self._project.root.path / _LINK).symlink_to(self._outside.parent)
-        result = self._call("create_file", {"path": f"{_LINK}/diary.txt", "content": "gotcha\n"})
-        if self._outside.read_text(encoding="utf-8") != "not for agents\n":
-            self.surprises.append("the file outside was changed")
-        return self._scene(
-            "A link leads out of the workspace, and the kernel will not pass it",
-            f"create_file {_LINK}/diary.txt",
-            result,
-            PathTraversalError.code,
-        )
+        (self._root / _LINK).symlink_to(self._outside.parent)
+        scene = self._act(_BY_LINK)
+        unchanged = self._outside.read_text(encoding="utf-8") == "not for agents\n"
+        self._expect(unchanged, "the file outside was changed")
+        return scene
 
-    def explained(self) -> DemoScene:
+    def _explained(self) -> DemoScene:
         text = "tool:file:create .git/hooks/pre-commit"
         chain = self._project.agents.chain(self._project.default_agent)
-        explanation = explain(self._project.policy, chain, parse_action(text))
+        told = explain(self._project.policy, chain, parse_action(text)).render()
+        return DemoScene("Why was that?", f"paddock policy explain '{text}'", "explained", told)
+
+    # Commands: on a layer, held by the kernel, and taken back.
+
+    def _commands(self) -> Iterator[DemoScene]:
+        secret = self._outside.read_bytes()
+        (self._root / _LIST).write_text(_BEFORE, encoding="utf-8")
+        # Read, the second half would be refused at once; a program is held by the kernel alone.
+        command = f"""sed -i s/one/1/ {_LIST}; python3 -c "open('{_HOOK}', 'w').write('boom')\""""
+        changed = self._run({"command": command})
+        code = _code(changed)
+        yield DemoScene(
+            "It runs a command; each change is judged like a tool's",
+            f"run_shell {command}",
+            "refused" if code else "allowed",
+            changed.content,
+        )
+        if code == SandboxUnavailableError.code:
+            return
+        self._expect(not code, "the command did not run")
+        self._expect(self._has_list(_AFTER), "no edit")
+        self._expect(not (self._root / _HOOK).exists(), "a command planted a git hook")
+        yield self._escape(secret)
+        if "sandbox: stage" in changed.content:
+            yield self._dry_run()
+            yield self._undone(changed.call_id)
+
+    def _escape(self, secret: bytes) -> DemoScene:
+        outside = shlex.quote(str(self._outside))
+        command = (
+            f"cat {outside}; echo gotcha > {outside}; getent hosts example.com || echo no network"
+        )
+        result = self._run({"command": command})
+        is_held = self._outside.read_bytes() == secret and secret.decode() not in result.content
+        self._expect(is_held, "a command got out")
         return DemoScene(
-            "Why was that?", f"paddock policy explain '{text}'", "explained", explanation.render()
+            "A command tries to get out, and the kernel holds it",
+            f"run_shell {command}",
+            "held" if is_held else "got out",
+            result.content,
         )
 
-    def recorded(self) -> DemoScene:
+    def _dry_run(self) -> DemoScene:
+        command = f"sed -i s/two/2/ {_LIST}"
+        result = self._run({"command": command, "dry_run": True})
+        is_allowed = result.refusal is None
+        self._expect(self._has_list(_AFTER) and is_allowed, "a dry run changed something")
+        return DemoScene(
+            "Or it only shows what a command would change",
+            f"run_shell {command}  (dry_run)",
+            "allowed" if is_allowed else "refused",
+            result.content,
+        )
+
+    def _undone(self, call_id: str) -> DemoScene:
+        with open_past(self._project) as past:
+            result = past.undo(past.find(call_id)).result
+        self._expect(self._has_list(_BEFORE), "no undo")
+        return DemoScene(
+            "What the first command did is taken back",
+            f"paddock undo {call_id}",
+            "undone" if result.refusal is None else "refused",
+            result.content,
+        )
+
+    # A session of the built-in model
+
+    def heard(self, event: Event) -> None:
+        if isinstance(event, CallFinished):
+            self._calls.append(event)
+
+    def _say(self, line: DemoLine, session: Session) -> DemoScene:
+        self._calls.clear()
+        result = session.handle_turn(line.message)
+        calls = self._calls
+        code = _code(calls[-1].result) if calls else ""
+        ended = f"{line.message!r} ended as {code or 'allowed'}"
+        self._expect(bool(calls) and code == line.code, ended)
+        rows = [f"  {show_name(call.tool)} {_what(call)}" for call in calls]
+        told = "\n".join([*rows, _cut(result.response)])
+        return DemoScene(line.title, f"> {line.message}", _outcome(code), told)
+
+    def _session_recorded(self, session_id: str) -> DemoScene:
+        wanted = Filter(TURN_RECORDED, session_id=session_id)
+        turns = sessions_of(self._project).query(LedgerName.HO2M, wanted, None).entries
+        report = verify(str(self._project.layout.ledger_paths()[LedgerName.HO2M]))
+        is_whole = not report.problems and len(turns) == len(_LINES)
+        self._expect(is_whole, "the session is not on record")
+        rows = [
+            f"turn {row.entry.metadata.get('turn')}  {row.entry.metadata.get('outcome')}  "
+            f"{row.entry.metadata.get('user_message')}"
+            for row in turns
+        ]
+        told = "\n".join([*rows, f"{report.entries} entries, chain whole"])
+        command = f"paddock session show {session_id}; paddock ledger verify --ledger ho2m"
+        return DemoScene("The whole session is on record", command, "verified", told)
+
+    # The ledger
+
+    def _recorded(self) -> DemoScene:
         path = str(self._project.layout.ledger_paths()[LedgerName.HO1M])
         rows = [
             f"{row.seq:>3}  {row.entry.event_type:<12} "
@@ -257,61 +382,64 @@ class Tour:
             for row in query(path, Filter(), last=6).entries
         ]
         report = verify(path)
-        if report.problems:
-            self.surprises.append("the ledger does not verify")
+        self._expect(not report.problems, "the ledger does not verify")
         head = "" if report.head is None else f", head {report.head.hash[:16]}"
-        said = f"{report.entries} entries, chain whole{head}"
         return DemoScene(
             "All of it is on record",
             "paddock ledger query --ledger ho1m --last 6; paddock ledger verify",
             "verified",
-            "\n".join([*rows, said]),
+            "\n".join([*rows, f"{report.entries} entries, chain whole{head}"]),
         )
 
-    def tampered(self) -> DemoScene:
-        path = self._project.layout.ledger_paths()[LedgerName.HO1M]
+    def _tampered(self) -> DemoScene:
         copy = self._directory / "tampered.jsonl"
-        shutil.copyfile(path, copy)
+        shutil.copyfile(self._project.layout.ledger_paths()[LedgerName.HO1M], copy)
         content = bytearray(copy.read_bytes())
         at = content.index(b'"decision":"deny"') + len(b'"decision":"')
         content[at : at + 4] = b"deni"
         copy.write_bytes(bytes(content))
         report = verify(str(copy))
-        if not report.problems:
-            self.surprises.append("the changed byte was not found")
-        said = "\n".join(f"line {p.line}: {p.kind}: {p.detail}" for p in report.problems)
+        self._expect(bool(report.problems), "the changed byte was not found")
         return DemoScene(
             "Somebody edits one byte of a copy of it",
             "sed 's/deny/deni/' …; paddock ledger verify",
             "caught",
-            said,
+            "\n".join(f"line {p.line}: {p.kind}: {p.detail}" for p in report.problems),
         )
 
     @property
-    def _outside(self) -> Path:
-        return self._directory / "outside" / "diary.txt"
+    def _root(self) -> Path:
+        return self._project.root.path
 
-    def _call(
-        self, tool: str, arguments: dict[str, Json], approver: Approver | None = None
-    ) -> ToolResult:
-        with open_runtime(self._project, agent=None, approver=approver or NoApprover()) as runtime:
+    def _has_list(self, text: str) -> bool:
+        return (self._root / _LIST).read_text(encoding="utf-8") == text
+
+    def _run(self, arguments: dict[str, Json]) -> ToolResult:
+        return self._call("run_shell", arguments, YesApprover("demo"))
+
+    def _call(self, tool: str, arguments: dict[str, Json], approver: Approver) -> ToolResult:
+        with open_runtime(self._project, agent=None, approver=approver) as runtime:
             return runtime.call(tool, arguments)
 
-    def _scene(self, title: str, did: str, result: ToolResult, expected: str) -> DemoScene:
-        ended = "allowed" if result.refusal is None else result.refusal.code
-        if ended != expected:
-            self.surprises.append(f"{did} ended as {ended}, not as {expected}")
-        outcome = "refused" if result.refusal is not None else "allowed"
-        if ended.startswith("approval."):
-            outcome = "asked"
-        return DemoScene(title, did, outcome, result.content)
+    def _expect(self, is_so: bool, otherwise: str) -> None:
+        if not is_so:
+            self.surprises.append(otherwise)
 
     def _some_text_file(self) -> str:
-        root = self._project.root.path
         for name in ("README.md", "README.rst", "README", "pyproject.toml"):
-            if _is_text(root / name):
+            if _is_text(self._root / name):
                 return name
         return "."
+
+
+def _code(result: ToolResult) -> str:
+    return "" if result.refusal is None else result.refusal.code
+
+
+def _outcome(code: str) -> str:
+    if code.startswith("approval."):
+        return "asked"
+    return "refused" if code else "allowed"
 
 
 def _is_text(path: Path) -> bool:
@@ -321,4 +449,92 @@ def _is_text(path: Path) -> bool:
         return False
 
 
-COMMAND = Demo()
+_FILES_MAX: Final = 2_000
+_BYTES_MAX: Final = 50_000_000
+_POLICIES: Final = frozenset({"paddock.toml", "paddock.json"})
+
+
+def _copy_project(source: Path, target: Path) -> str:
+    """Copy the files of `source` that git knows (all, where there is no git); say so.
+
+    At most 2,000 files and 50 MB; links and special files are left out, and the
+    project's own policy, as the tour has one, and what has a name of the tour's. The
+    copy gets an empty `.git`, so that it is a project of its own.
+    """
+    names = _git_files(source) or _plain_files(source)
+    copied = bytes_copied = 0
+    left = 0
+    for name in names:
+        file = source / name
+        try:
+            if name in _POLICIES or not file.is_file() or file.is_symlink():
+                continue
+            size = file.stat().st_size
+            is_too_much = copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX
+            if is_too_much or name.startswith(TOUR):
+                left += 1
+                continue
+            destination = target / name
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, destination)
+        except OSError:
+            left += 1  # Not readable by this user, or gone meanwhile.
+            continue
+        copied += 1
+        bytes_copied += size
+    (target / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    said = f"the tour works on a copy of {source} ({_files(copied)})"
+    return f"{said}; {_files(left)} left out" if left else said
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
+def _git_files(source: Path) -> list[str]:
+    # Threat: the repository's own configuration may name a program that git would start.
+    safe = ["git", "-c", "core.fsmonitor=false"]
+    command = [*safe, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, cwd=source, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    if done.returncode != 0:
+        return []
+    names = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+    return sorted(name for name in names if name)
+
+
+def _plain_files(source: Path) -> list[str]:
+    found: list[str] = []
+    for directory, below, names in os.walk(source):
+        below[:] = sorted(name for name in below if name != ".git")
+        here = Path(directory).relative_to(source)
+        found += [str(here / name) for name in sorted(names) if name != ".git"]
+        if len(found) > _FILES_MAX:
+            break
+    return found
+
+
+def _what(call: CallFinished) -> str:
+    code = _code(call.result)
+    arguments = json.dumps(dict(call.arguments))
+    return f"{arguments} did not run: {code}" if code else f"{arguments} ran"
+
+
+def _cut(text: str) -> str:
+    rows = text.split("\n")
+    missing = len(rows) - _ANSWER_ROWS_MAX
+    return (
+        text if missing <= 0 else "\n".join([*rows[:_ANSWER_ROWS_MAX], f"[{missing} more lines]"])
+    )
+
+
+COMMAND = Command(
+    "Take the tour on a fresh governed copy of the project at hand: an allowed call, a\n"
+    "question, refusals, an explanation, commands that the kernel holds and that are taken\n"
+    "back, a whole session of the built-in model, and a ledger that catches an edited byte.",
+    "  paddock demo\n  paddock demo --keep /tmp/paddock-demo",
+    _demo,
+    (opt("--keep", "DIR", "make the copy in DIR and keep it"),),
+)

@@ -1,15 +1,13 @@
-"""`paddock history`."""
+"""`paddock history`, `diff` and `undo`: what calls changed."""
 
-import argparse
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
+from paddock.apps.cli.command import Command, Options, Reply, find_project, opt, use_project
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console, exit_of_call
-from paddock.apps.cli.options import Options
-from paddock.apps.cli.project import find_project, use_project
 from paddock.assembly.past import Past, UndoStanding, open_past
 from paddock.errors import UsageError
 from paddock.runtime.past import PastCall, told_changes, undos_that_stand
@@ -19,48 +17,37 @@ from paddock.tools.effects import change_json
 from paddock.values.calls import Json
 
 _LAST: Final = 20
+_OFFERED_MAX: Final = 3
 
 
-class HistoryCommand:
-    summary = (
-        "List the calls that changed files, newest last: who did what to which path, and\n"
-        "whether it can still be undone. PATH is relative to the agent's workspace."
-    )
-    examples = "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json"
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("path", nargs="?", metavar="PATH", help="a file, or a directory")
-        parser.add_argument("--agent", metavar="NAME", help="whose workspace")
-        parser.add_argument("--last", type=int, default=_LAST, metavar="N", help="0: all")
-
-    def run(self, options: Options, console: Console) -> int:
-        """0, or 4 where lines of the ledger hold no entry. Raises: UsageError: no such agent."""
-        if options.last < 0:
-            raise UsageError(f"--last must not be negative: {options.last}", where="--last")
-        with open_past(find_project(options, console)) as past:
-            calls = list(past.calls) if options.path is None else past.of_path(options.path)
-            if options.agent is not None:
-                past.require_agent(options.agent)
-                calls = [call for call in calls if call.workspace_of == options.agent]
-            shown = calls[-options.last :] if options.last else calls
-            if options.json:
-                undone = undos_that_stand(past.calls)
-                console.write_json({"calls": [_call_json(past, call, undone) for call in shown]})
-            else:
-                _say(past, shown, len(calls) - len(shown), console)
-                if not calls:
-                    console.warn(_nothing(options.path, options.agent))
-            for bad in past.bad:
-                console.warn(
-                    f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
-                )
-            return EXIT_INTEGRITY if past.bad else 0
+def _history(options: Options, console: Console) -> Reply:
+    """0, or 4 where lines of the ledger hold no entry. Raises: UsageError: no such agent."""
+    if options.last < 0:
+        raise UsageError(f"--last must not be negative: {options.last}", where="--last")
+    with open_past(find_project(options, console)) as past:
+        calls = list(past.calls) if options.path is None else past.of_path(options.path)
+        if options.agent is not None:
+            past.require_agent(options.agent)
+            calls = [call for call in calls if call.workspace_of == options.agent]
+        shown = calls[-options.last :] if options.last else calls
+        undone = undos_that_stand(past.calls)
+        status = EXIT_INTEGRITY if past.bad else 0
+        for bad in past.bad:
+            console.warn(
+                f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
+            )
+        if options.json:
+            rows: list[Json] = [_call_json(past, call, undone) for call in shown]
+            return Reply({"calls": rows}, "", status)
+        if len(shown) < len(calls):
+            omitted = len(calls) - len(shown)
+            console.warn(f"{omitted} older calls are not shown: --last 0 shows all")
+        if not calls:
+            console.warn(_nothing(options.path, options.agent))
+        return Reply(None, list(_rows(past, shown, undone)), status)
 
 
-def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> None:
-    if omitted:
-        console.warn(f"{omitted} older calls are not shown: --last 0 shows all")
-    undone = undos_that_stand(past.calls)
+def _rows(past: Past, calls: list[PastCall], undone: Mapping[str, str]) -> Iterator[str]:
     having = Counter(call.call_id for call in past.calls)
     for call in calls:
         parts = [
@@ -68,10 +55,10 @@ def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> N
             f"{_name(call, having[call.call_id]):<21}",
             f"{show_name(call.agent):<10}",
             f"{show_name(call.tool):<12}",
-            what_changed(past, call),
+            told_changes(call, past.is_shown),
             _remark(past, call, undone),
         ]
-        console.say("  ".join(part for part in parts if part).rstrip())
+        yield "  ".join(part for part in parts if part).rstrip()
 
 
 def _nothing(path: str | None, agent: str | None) -> str:
@@ -107,10 +94,6 @@ def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
     return f"no undo: {standing}"
 
 
-def what_changed(past: Past, call: PastCall) -> str:
-    return told_changes(call, past.is_shown)
-
-
 def _name(call: PastCall, having_its_id: int) -> str:
     """Its id, and its entry where no other name tells it from other calls."""
     own = show_name(call.call_id)
@@ -140,19 +123,15 @@ def _call_json(past: Past, call: PastCall, undone: Mapping[str, str]) -> dict[st
     }
 
 
-HISTORY = HistoryCommand()
+def _none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
+    """Return the error, with a line to type for each newest call; `can`: "can be undone" or so.
 
-# None is chosen: the newest call may be another agent's by now.
-
-_OFFERED_MAX: Final = 3
-
-
-def none_given(verb: str, past: Past, calls: Iterable[PastCall], can: str) -> UsageError:
-    """Return the error, with a line to type for each newest call; `can`: "can be undone" or so."""
+    None is chosen: the newest call may be another agent's by now.
+    """
     said = "no call is given, and none is chosen"
     named = ((call, name) for call in calls if (name := _name_offers(past, call)))
     offers = [
-        f"paddock {verb} {name}  ({show_name(call.tool)}: {what_changed(past, call)})"
+        f"paddock {verb} {name}  ({show_name(call.tool)}: {told_changes(call, past.is_shown)})"
         for call, name in islice(named, _OFFERED_MAX)
     ]
     if not offers:
@@ -173,94 +152,93 @@ def _name_offers(past: Past, call: PastCall) -> str:
     return own if is_one and is_word else call.entry_id
 
 
-class DiffCommand:
-    summary = "Show what a call changed, as a unified diff of each path."
-    examples = "  paddock diff CALL-1f2e3d4c5b6a7988"
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "call",
-            nargs="?",
-            metavar="CALL",
-            help="a call's id, or its ledger entry's; without it the newest are named",
-        )
-
-    def run(self, options: Options, console: Console) -> int:
-        """0. Raises: UsageError for a call that changed nothing, and for none."""
-        with open_past(find_project(options, console)) as past:
-            if options.call is None:
-                raise none_given("diff", past, reversed(past.calls), "changed something")
-            call = past.find(options.call)
-            diffs = past.diff(call)
-        if options.json:
-            console.write_json({"call": call.call_id, "tool": call.tool, **diffs_json(diffs)})
-            return 0
-        say_diffs(diffs, console)
-        if not call.changes:
-            console.warn("what the call changed is not recorded")
-        return 0
+def _diff(options: Options, console: Console) -> Reply:
+    """0. Raises: UsageError for a call that changed nothing, and for none."""
+    with open_past(find_project(options, console)) as past:
+        if options.call is None:
+            raise _none_given("diff", past, reversed(past.calls), "changed something")
+        call = past.find(options.call)
+        diffs = past.diff(call)
+    if not call.changes and not options.json:
+        console.warn("what the call changed is not recorded")
+    value = {"call": call.call_id, "tool": call.tool, **_diffs_json(diffs)}
+    return Reply(value, _diff_rows(diffs))
 
 
-def say_diffs(diffs: Diffs, console: Console) -> None:
+def _diff_rows(diffs: Diffs) -> Iterator[str]:
     for diff in diffs.paths:
-        console.say(f"{diff.kind} {show_name(diff.path)}")
-        console.say(diff.text)
+        yield f"{diff.kind} {show_name(diff.path)}"
+        yield diff.text
     if diffs.hidden:
-        console.say(f"[{diffs.hidden} paths are secret and not shown]")
+        yield f"[{diffs.hidden} paths are secret and not shown]"
 
 
-def diffs_json(diffs: Diffs) -> dict[str, Json]:
-    rows = [{"path": diff.path, "kind": diff.kind, "diff": diff.text} for diff in diffs.paths]
+def _diffs_json(diffs: Diffs) -> dict[str, Json]:
+    rows: list[Json] = [
+        {"path": diff.path, "kind": diff.kind, "diff": diff.text} for diff in diffs.paths
+    ]
     return {"paths": rows, "secret_paths": diffs.hidden}
 
 
-DIFF = DiffCommand()
-
-
-class UndoCommand:
-    summary = (
-        "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
-        "where a file changed since. The undo is recorded like a call and can be undone."
-    )
-    examples = "  paddock undo CALL-1f2e3d4c5b6a7988"
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "call",
-            nargs="?",
-            metavar="CALL",
-            help="a call's id, or its ledger entry's; without it nothing is undone,"
-            " and the newest calls that can be are named",
-        )
-
-    def run(self, options: Options, console: Console) -> int:
-        if options.call is None:
-            raise _none_given(options, console)
-        with open_past(use_project(options, console)) as past:
-            call = past.find(options.call)
-            answer = past.undo(call)
-        result, since = answer.result, answer.since
-        if options.json:
-            shown = result.as_json()
-            if since is not None:
-                shown["since"] = diffs_json(since)
-            console.write_json({"call": result.call_id, **shown})
-        elif result.refusal is None:
-            console.say(result.content)
-            console.say(f"this undo is {result.call_id}")
-        else:
-            if since is not None:
-                say_diffs(since, console)
+def _undo(options: Options, console: Console) -> Reply:
+    if options.call is None:
+        with open_past(find_project(options, console)) as past:
+            can = (
+                call
+                for call in reversed(past.calls)
+                if past.standing(call) is UndoStanding.UNDOABLE
+            )
+            raise _none_given("undo", past, can, "can be undone")
+    with open_past(use_project(options, console)) as past:
+        answer = past.undo(past.find(options.call))
+    result, since = answer.result, answer.since
+    value = {"call": result.call_id, **result.as_json()}
+    text = [result.content, f"this undo is {result.call_id}"]
+    if since is not None:
+        value["since"] = _diffs_json(since)
+    if result.refusal is not None:
+        text = [] if since is None else [*_diff_rows(since)]
+        if not options.json:
             console.warn(result.refusal.as_text().replace("\nhint: ", "\n  hint:  "))
-        return exit_of_call(result.refusal)
+    return Reply(value, text, exit_of_call(result.refusal))
 
 
-def _none_given(options: Options, console: Console) -> UsageError:
-    with open_past(find_project(options, console)) as past:
-        undoable = (
-            call for call in reversed(past.calls) if past.standing(call) is UndoStanding.UNDOABLE
-        )
-        return none_given("undo", past, undoable, "can be undone")
-
-
-UNDO = UndoCommand()
+HISTORY = Command(
+    "List the calls that changed files, newest last: who did what to which path, and\n"
+    "whether it can still be undone. PATH is relative to the agent's workspace.",
+    "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json",
+    _history,
+    (
+        opt("path", "PATH", "a file, or a directory", nargs="?"),
+        opt("--agent", "NAME", "whose workspace"),
+        opt("--last", "N", "0: all", type=int, default=_LAST),
+    ),
+)
+DIFF = Command(
+    "Show what a call changed, as a unified diff of each path.",
+    "  paddock diff CALL-1f2e3d4c5b6a7988",
+    _diff,
+    (
+        opt(
+            "call",
+            "CALL",
+            "a call's id, or its ledger entry's; without it the newest are named",
+            nargs="?",
+        ),
+    ),
+)
+UNDO = Command(
+    "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
+    "where a file changed since. The undo is recorded like a call and can be undone.",
+    "  paddock undo CALL-1f2e3d4c5b6a7988",
+    _undo,
+    (
+        opt(
+            "call",
+            "CALL",
+            "a call's id, or its ledger entry's; without it nothing is undone,"
+            " and the newest calls that can be are named",
+            nargs="?",
+        ),
+    ),
+)

@@ -1,72 +1,195 @@
-"""`paddock ledger`: which question, and the module that answers it, loaded alone."""
+"""`paddock ledger`: the questions, and the modules that answer them, each loaded alone."""
 
 import argparse
-from typing import Final
+from collections.abc import Sequence
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.options import Options, add_common
+from paddock.apps.cli.command import (
+    AS_VALUE,
+    Arguments,
+    Command,
+    Options,
+    Part,
+    Reply,
+    Work,
+    find_project,
+    flag,
+    opt,
+    write_new_file,
+)
+from paddock.apps.cli.console import EXIT_NO, Console
 from paddock.errors import UsageError
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
+from paddock.values.calls import Json
+
+if TYPE_CHECKING:
+    from paddock.assembly.history import NamedContent
+    from paddock.assembly.project import Project
 
 NAMES: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
 _CHOICES: Final = tuple(name.value for name in NAMES)
 """As text: argparse shows its choices by `repr`."""
 QUERY_LAST: Final = 20
 """How many entries `query` shows that was not told how many."""
-_FORMATS: Final = ("jsonl", "html")
-_DECISIONS: Final = ("allow", "confine", "ask", "deny")
 _NUMBER: Final = lazy_pattern(r"-?[0-9]{1,18}")
 
 
-def add_query(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
-    parser.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
-    parser.add_argument(
-        "--last", type=int, metavar="N", help=f"the newest so many; 0: all (default: {QUERY_LAST})"
-    )
-    parser.add_argument("--session", metavar="ID")
-    parser.add_argument("--call", metavar="ID")
-    parser.add_argument("--agent", metavar="NAME")
-    _add_decision(parser)
-    parser.add_argument(
-        "--path",
-        metavar="PATH",
-        help="of a workspace, relative to it or absolute: entries that name it, or what is below",
-    )
-    parser.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
-    parser.add_argument("--until", metavar="T", help="likewise")
+def _signer(options: Options, console: Console) -> int:
+    """Do one thing with the key of one ledger. Raises: LedgerDamagedError."""
+    # Started for every checkpoint, perhaps as another user: no project, nothing more.
+    import hashlib
+    import os
+
+    from paddock.ledger.format.notes import parse_checkpoint
+    from paddock.ledger.signing import KeySigner, create_key, read_signed
+    from paddock.storage.atomic import make_directories
+    from paddock.storage.locks import locked
+
+    folder = Path(console.directory / options.directory)
+    make_directories(folder)
+    try:
+        origin = options.origin.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"the origin {quote(options.origin)} is no UTF-8", where="ORIGIN"
+        ) from None
+    key = folder / f"{hashlib.sha256(origin).hexdigest()[:32]}.key"
+    signer = KeySigner(key)
+    with locked(folder):
+        if options.action == "key":
+            if not key.exists():
+                create_key(str(key), options.origin, os.urandom)
+            console.say(str(signer.verifier))
+        elif options.action == "last":
+            console.write_bytes((read_signed(key) or "").encode())
+        elif options.action == "forget":
+            signer.forget()
+        else:
+            wanted, proof = _read_wanted(console)
+            console.write_bytes(signer.sign(parse_checkpoint(wanted), proof).note.encode())
+    return 0
 
 
-def add_tail(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
-    parser.add_argument("--last", type=int, default=10, metavar="N")
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="as tail(1) is told; it follows anyway"
-    )
+def _read_wanted(console: Console) -> tuple[str, list[bytes]]:
+    from paddock.ledger.format.merkle import HASH_BYTES
+    from paddock.limits import checkpoint_note_bytes_max
+
+    text = console.stdin.read(checkpoint_note_bytes_max + 1)
+    lines = text.splitlines(keepends=True)
+    try:
+        proof = [bytes.fromhex(line) for line in lines[3:]]
+    except ValueError:
+        proof = [b""]
+    if len(text) > checkpoint_note_bytes_max or any(len(each) != HASH_BYTES for each in proof):
+        raise UsageError("not a checkpoint with its proof", where="standard input")
+    return "".join(lines[:3]), proof
 
 
-def add_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--ledger",
-        type=_named,
-        choices=_CHOICES,
-        help="default: all that there are; docs/verify_ledger.py verifies a copy",
-    )
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="read every file, also those that were found whole before and not touched since, "
-        "and parse every line, also those that are signed",
-    )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="a checkpoint that you kept: the ledger must go on from it",
-    )
+def _content(options: Options, console: Console) -> Reply | int:
+    """One content, or a list of those of a call; exit 1 where one is not there any more."""
+    from paddock.assembly.history import open_blobs, read_output, require_digest
+
+    project = find_project(options, console)
+    if (options.digest is None) == (options.call is None):
+        raise UsageError("name one content: a digest, or --call ID to list them")
+    if options.out is not None and (options.call is not None or options.json):
+        raise UsageError("--out is for the bytes of one digest alone", where="--out")
+    if options.call is not None:
+        return _list(project, options.call)
+    digest = require_digest(options.digest)
+    with closing(open_blobs(project)) as blobs:
+        content = blobs.read(digest)
+    if content is None:
+        content = read_output(project, digest)
+    if content is None:
+        said = _why_gone(project, digest)
+        if not options.json:
+            console.warn(said)
+        return Reply({"status": "error", "digest": digest, "error": said}, (), EXIT_NO)
+    if options.out is not None:
+        file = console.directory / options.out
+        write_new_file(file, [content])
+        return Reply(None, f"wrote {len(content)} bytes to {file}")
+    text = content.decode("utf-8", "backslashreplace")
+    size = len(content)
+    return Reply({"status": "ok", "digest": digest, "bytes": size, "content": text}, text)
+
+
+def _erase(options: Options, console: Console) -> Reply:
+    """Erase contents for good, and put it on record; exit 1 where there is none to erase."""
+    from paddock.assembly.history import erase_contents, require_digest
+
+    project = find_project(options, console)
+    if bool(options.digest) == (options.call is not None):
+        raise UsageError("name what to erase: digests, or --call ID")
+    digests = [require_digest(text) for text in options.digest]
+    if options.call is not None:
+        named = _contents_of(project, options.call)
+        digests = [each.digest for each in named if not each.is_output]
+    question = f"erase {len(set(digests))} contents for good? [y/N] "
+    if not options.yes and not console.agrees(question):
+        said = "nothing was erased"
+        return Reply({"status": "error", "erased": [], "said": said}, said, EXIT_NO)
+    erased = erase_contents(project, digests, options.reason)
+    if not erased:
+        said = "there is nothing to erase: none of them is kept here"
+        return Reply({"status": "error", "erased": [], "said": said}, said, EXIT_NO)
+    said = f"erased {len(erased)} contents with their salts; every proof of the ledgers still holds"
+    left = "files of the workspace and what undo keeps of them are not touched"
+    return Reply({"status": "ok", "erased": list(erased), "said": said}, (said, left))
+
+
+def _contents_of(project: "Project", call_id: str) -> "Sequence[NamedContent]":
+    from paddock.assembly.history import contents_of_call
+
+    named = contents_of_call(project, call_id)
+    if not named:
+        raise UsageError(f"no entry of the call {quote(call_id)} names a content")
+    return named
+
+
+def _list(project: "Project", call_id: str) -> Reply:
+    from paddock.assembly.history import has_output, open_blobs
+
+    named = _contents_of(project, call_id)
+    with closing(open_blobs(project)) as blobs:
+        kept = [
+            has_output(project, each.digest) if each.is_output else blobs.has(each.digest)
+            for each in named
+        ]
+    rows: list[Json] = [*map(_row_json, named, kept)]
+    return Reply(rows, map(_row, named, kept))
+
+
+def _row(each: "NamedContent", is_kept: bool) -> str:
+    state = "kept" if is_kept else "gone"
+    size = f"{each.size_bytes:>9} bytes"
+    return f"{each.digest}  {state}  {size}  seq {each.seq}  {show_name(each.argument)}"
+
+
+def _row_json(each: "NamedContent", is_there: bool) -> dict[str, Json]:
+    return {
+        "digest": each.digest,
+        "call_id": each.call_id,
+        "seq": each.seq,
+        "argument": each.argument,
+        "bytes": each.size_bytes,
+        "kept": is_there,
+    }
+
+
+def _why_gone(project: "Project", digest: str) -> str:
+    from paddock.assembly.history import find_erasure
+
+    seq = find_erasure(project, digest)
+    if seq is None:
+        return f"the content {digest} is not kept here"
+    return f"the content {digest} was erased: governance, seq {seq}"
 
 
 def _named(given: str) -> LedgerName:
@@ -81,94 +204,6 @@ def _named(given: str) -> LedgerName:
     )
 
 
-def add_checkpoint(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
-    parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
-
-
-def add_proof(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "entry",
-        metavar="SEQ|CALL-ID",
-        nargs="?",
-        type=_number_or_id,
-        help="an entry's number; or a call's id, and each of its entries is proved",
-    )
-    parser.add_argument(
-        "--ledger", choices=_CHOICES, help="default: governance, or ho1m where a call is named"
-    )
-    parser.add_argument(
-        "--from",
-        dest="since",
-        metavar="SIZE",
-        type=int,
-        help="instead: that the ledger only grew since it had SIZE entries",
-    )
-
-
-def add_rollback(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", choices=_CHOICES, help="default: all that went back")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def add_signer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", help="where the keys are; this user's alone")
-    parser.add_argument("action", choices=("key", "last", "sign", "forget"))
-    parser.add_argument("origin", metavar="ORIGIN", help="the ledger, as its line 0 names it")
-
-
-def add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
-    parser.add_argument(
-        "--format",
-        choices=_FORMATS,
-        default="jsonl",
-        help="jsonl: the lines as they are stored; html: one page that verifies itself",
-    )
-    parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
-    parser.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="with html: a checkpoint that is held elsewhere, to be verified on the page too",
-    )
-    parser.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
-    parser.add_argument("--last", type=int, default=0, metavar="N", help="0: all (default)")
-    parser.add_argument("--session", metavar="ID")
-    parser.add_argument("--call", metavar="ID")
-    parser.add_argument("--agent", metavar="NAME")
-    _add_decision(parser)
-    parser.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
-    parser.add_argument("--until", metavar="T", help="likewise")
-
-
-def add_content(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "digest", nargs="?", metavar="DIGEST", help="salted_sha256 or output_kept of an entry"
-    )
-    parser.add_argument("--call", metavar="ID", help="list the contents that a call's entries name")
-    parser.add_argument(
-        "--out", metavar="FILE", help="a new file for its bytes (default: shown, escaped)"
-    )
-
-
-def add_erase(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("digest", nargs="*", metavar="DIGEST", help="salted_sha256 of an entry")
-    parser.add_argument("--call", metavar="ID", help="all contents that a call's entries name")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="stands in the record")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _add_decision(parser: argparse.ArgumentParser) -> None:
-    """`--decision`: a word that no entry has would only find nothing."""
-    parser.add_argument(
-        "--decision",
-        choices=_DECISIONS,
-        help="what was decided; an answer or a gate has no ask or confine",
-    )
-
-
 def _number_or_id(text: str) -> int | str:
     if not text.strip():
         # What a shell makes of a variable that is not set: no call, and not all of them.
@@ -176,86 +211,165 @@ def _number_or_id(text: str) -> int | str:
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-_VALUE: Final = "print one JSON value"
 _LINES: Final = "print one JSON value a line, one an entry"
-_QUESTIONS: Final = (
-    ("query", "entries, newest last", add_query, _LINES),
-    ("tail", "follow as it grows", add_tail, _LINES),
-    ("verify", "read and check whole", add_verify, _VALUE),
-    ("checkpoint", "sign what is there, and print the note", add_checkpoint, _VALUE),
-    ("proof", "prove an entry to an outsider", add_proof, _LINES),
-    ("accept-rollback", "go on after a restore from a backup", add_rollback, _VALUE),
-    ("signer", "hold the keys for another user: [ledger] signer", add_signer, ""),
-    ("export", "lines as they are stored, or a page", add_export, _VALUE),
-    ("content", "print what an entry names by a salted digest", add_content, _VALUE),
-    (
-        "erase",
-        "erase such a content and its salt for good; recorded, and proofs stay",
-        add_erase,
-        _VALUE,
+_YES = flag("--yes", "do not ask")
+_LEDGER = opt("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
+_TYPE = opt("--type", "T", "event type, such as TOOL_DENIED")
+_OUT = opt("--out", "FILE", "a new file (default: print it)")
+_WHOSE = (opt("--session", "ID"), opt("--call", "ID"), opt("--agent", "NAME"))
+_DECISION = opt(
+    "--decision",
+    None,
+    "what was decided; an answer or a gate has no ask or confine",
+    # A word that no entry has would only find nothing.
+    choices=("allow", "confine", "ask", "deny"),
+)
+_WHEN = (
+    opt("--since", "T", "RFC 3339, such as 2026-01-31T00:00:00Z"),
+    opt("--until", "T", "likewise"),
+)
+
+_QUERY = (
+    _LEDGER,
+    _TYPE,
+    opt("--last", "N", f"the newest so many; 0: all (default: {QUERY_LAST})", type=int),
+    *_WHOSE,
+    _DECISION,
+    opt(
+        "--path",
+        "PATH",
+        "of a workspace, relative to it or absolute: entries that name it, or what is below",
+    ),
+    *_WHEN,
+)
+_TAIL = (
+    _LEDGER,
+    opt("--last", "N", type=int, default=10),
+    flag("--follow", "as tail(1) is told; it follows anyway", "-f"),
+)
+_VERIFY = (
+    opt(
+        "--ledger",
+        None,
+        "default: all that there are; docs/verify_ledger.py verifies a copy",
+        type=_named,
+        choices=_CHOICES,
+    ),
+    flag(
+        "--full",
+        "read every file, also those that were found whole before and not touched since, "
+        "and parse every line, also those that are signed",
+    ),
+    opt(
+        "--checkpoint",
+        "FILE",
+        "a checkpoint that you kept: the ledger must go on from it",
+        action="append",
+        default=[],
     ),
 )
-"""Each question with its help, its options, and what its `--json` prints."""
+_PROOF = (
+    opt(
+        "entry",
+        "SEQ|CALL-ID",
+        "an entry's number; or a call's id, and each of its entries is proved",
+        nargs="?",
+        type=_number_or_id,
+    ),
+    opt("--ledger", None, "default: governance, or ho1m where a call is named", choices=_CHOICES),
+    opt(
+        "--from",
+        "SIZE",
+        "instead: that the ledger only grew since it had SIZE entries",
+        dest="since",
+        type=int,
+    ),
+)
+_EXPORT = (
+    _LEDGER,
+    opt(
+        "--format",
+        None,
+        "jsonl: the lines as they are stored; html: one page that verifies itself",
+        choices=("jsonl", "html"),
+        default="jsonl",
+    ),
+    _OUT,
+    opt(
+        "--checkpoint",
+        "FILE",
+        "with html: a checkpoint that is held elsewhere, to be verified on the page too",
+        action="append",
+        default=[],
+    ),
+    _TYPE,
+    opt("--last", "N", "0: all (default)", type=int, default=0),
+    *_WHOSE,
+    _DECISION,
+    *_WHEN,
+)
+_CONTENT = (
+    opt("digest", "DIGEST", "salted_sha256 or output_kept of an entry", nargs="?"),
+    opt("--call", "ID", "list the contents that a call's entries name"),
+    opt("--out", "FILE", "a new file for its bytes (default: shown, escaped)"),
+)
+_ERASE = (
+    opt("digest", "DIGEST", "salted_sha256 of an entry", nargs="*"),
+    opt("--call", "ID", "all contents that a call's entries name"),
+    opt("--reason", "TEXT", "stands in the record", default=""),
+    _YES,
+)
+_ROLLBACK = (opt("--ledger", None, "default: all that went back", choices=_CHOICES), _YES)
+_SIGNER = (
+    opt("directory", "DIR", "where the keys are; this user's alone"),
+    opt("action", choices=("key", "last", "sign", "forget")),
+    opt("origin", "ORIGIN", "the ledger, as its line 0 names it"),
+)
 
 
-class LedgerCommand:
-    summary = (
-        "Query, follow, verify and export the ledgers; make checkpoints and proofs of them.\n"
-        "Entries are written by what happens alone, but for those of accept-rollback and erase."
-    )
-    examples = (
-        "  paddock ledger query --ledger ho1m --type TOOL_DENIED --last 5\n"
-        "  paddock ledger query --ledger ho1m --call CALL-1f2e --json\n"
-        "  paddock ledger tail --ledger ho1m\n"
-        "  paddock ledger verify\n"
-        "  paddock ledger checkpoint --out governance.checkpoint\n"
-        "  paddock ledger verify --checkpoint governance.checkpoint\n"
-        "  paddock ledger proof 17 --ledger ho1m --json\n"
-        "  paddock ledger proof CALL-1f2e3d4c5b6a7988 --json\n"
-        "  paddock ledger accept-rollback\n"
-        "  paddock ledger export --ledger ho1m --format html --out ho1m.html"
-    )
+def _part(name: str, about: str, module: str, options: Arguments, as_json: str = AS_VALUE) -> Part:
+    """A question that `run_NAME` of `module` answers, which is loaded when it is asked."""
 
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        actions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
-        for question, said, add_options, as_json in _QUESTIONS:
-            asked = actions.add_parser(question, help=said, allow_abbrev=False)
-            add_options(asked)
-            if as_json:
-                add_common(asked, as_json)
+    def do(options: Options, console: Console) -> Reply | int:
+        answer: Work = getattr(
+            import_module(f"paddock.apps.cli.{module}"), f"run_{name.replace('-', '_')}"
+        )
+        return answer(options, console)
 
-    def run(self, options: Options, console: Console) -> int:
-        question = options.question
-        if question == "signer":
-            # Started for every checkpoint, perhaps as another user: no project, nothing more.
-            from paddock.apps.cli.ledger_signer import run_signer
-
-            return run_signer(options, console)
-        if question in {"content", "erase"}:
-            from paddock.apps.cli.ledger_content import run_content, run_erase
-            from paddock.apps.cli.project import find_project
-
-            ask = run_content if question == "content" else run_erase
-            return ask(find_project(options, console), options, console)
-        # The rest needs the ledgers alone: answered although a policy file does not load.
-        from paddock.apps.cli.project import find_site
-
-        site = find_site(options, console)
-        if question in {"query", "tail", "export"}:
-            from paddock.apps.cli.ledger_query import run_export, run_query, run_tail
-
-            return {"query": run_query, "tail": run_tail, "export": run_export}[question](
-                site, options, console
-            )
-        from paddock.apps.cli import ledger_verify as proofs
-
-        answers = {
-            "verify": proofs.run_verify,
-            "checkpoint": proofs.run_checkpoint,
-            "proof": proofs.run_proof,
-            "accept-rollback": proofs.run_rollback,
-        }
-        return answers[question](site, options, console)
+    return Part(name, about, do, options, as_json)
 
 
-COMMAND = LedgerCommand()
+COMMAND = Command(
+    "Query, follow, verify and export the ledgers; make checkpoints and proofs of them.\n"
+    "Entries are written by what happens alone, but for those of accept-rollback and erase.",
+    "  paddock ledger query --ledger ho1m --type TOOL_DENIED --last 5\n"
+    "  paddock ledger query --ledger ho1m --call CALL-1f2e --json\n"
+    "  paddock ledger tail --ledger ho1m\n"
+    "  paddock ledger verify\n"
+    "  paddock ledger checkpoint --out governance.checkpoint\n"
+    "  paddock ledger verify --checkpoint governance.checkpoint\n"
+    "  paddock ledger proof 17 --ledger ho1m --json\n"
+    "  paddock ledger proof CALL-1f2e3d4c5b6a7988 --json\n"
+    "  paddock ledger accept-rollback\n"
+    "  paddock ledger export --ledger ho1m --format html --out ho1m.html",
+    parts=(
+        _part("query", "entries, newest last", "ledger_query", _QUERY, _LINES),
+        _part("tail", "follow as it grows", "ledger_query", _TAIL, _LINES),
+        _part("verify", "read and check whole", "ledger_verify", _VERIFY),
+        _part(
+            "checkpoint", "sign what is there, and print the note", "ledger_verify", (_LEDGER, _OUT)
+        ),
+        _part("proof", "prove an entry to an outsider", "ledger_verify", _PROOF, _LINES),
+        _part("accept-rollback", "go on after a restore from a backup", "ledger_verify", _ROLLBACK),
+        Part("signer", "hold the keys for another user: [ledger] signer", _signer, _SIGNER, ""),
+        _part("export", "lines as they are stored, or a page", "ledger_query", _EXPORT),
+        Part("content", "print what an entry names by a salted digest", _content, _CONTENT),
+        Part(
+            "erase",
+            "erase such a content and its salt for good; recorded, and proofs stay",
+            _erase,
+            _ERASE,
+        ),
+    ),
+    metavar="QUESTION",
+)

@@ -10,12 +10,12 @@ from typing import Final, cast
 
 import paddock
 from paddock import limits
+from paddock.apps.cli.command import Options, find_site, nearest, seconds_of, write_new_file
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console
 from paddock.apps.cli.ledger import QUERY_LAST
-from paddock.apps.cli.options import Options, nearest, seconds_of
 from paddock.assembly.past import require_agent_of_site
 from paddock.assembly.project import PlaneSite
-from paddock.errors import HostError, PaddockError, UsageError
+from paddock.errors import PaddockError, UsageError
 from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page
 from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line, parse_genesis
 from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
@@ -30,7 +30,7 @@ from paddock.values.calls import Json
 from paddock.values.entries import APPROVAL_ANSWERED, EVENT_TYPES, Entry, clean
 
 
-def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
+def _ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
     """The file of the ledger that is named. Raises: UsageError, LedgerDamagedError."""
     path = site.layout.ledger_paths()[LedgerName(options.ledger)]
     if path.exists():
@@ -44,7 +44,7 @@ def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
     )
 
 
-def require_known_type(options: Options, ledger: Path) -> None:
+def _require_known_type(options: Options, ledger: Path) -> None:
     given = options.type
     if given is None or given in EVENT_TYPES:
         return
@@ -58,7 +58,7 @@ def require_known_type(options: Options, ledger: Path) -> None:
     )
 
 
-def filter_of(options: Options, path: str | None = None) -> Filter:
+def _filter_of(options: Options, path: str | None = None) -> Filter:
     """Which entries are wanted; `path`: those that name it. Raises: UsageError: no time."""
     return Filter(
         event_type=options.type,
@@ -79,8 +79,9 @@ def unfinished(size_bytes: int) -> str:
 _POLL_S: Final = 0.25
 
 
-def run_query(site: PlaneSite, options: Options, console: Console) -> int:
+def run_query(options: Options, console: Console) -> int:
     """Print the entries that match, newest last; exit 4 where a line holds none."""
+    site = find_site(options, console)
     if options.last is not None and options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.agent is not None:
@@ -90,8 +91,8 @@ def run_query(site: PlaneSite, options: Options, console: Console) -> int:
         return _nothing_yet(options, console)
     if not path.exists():
         raise gone_error(path, options.ledger)
-    require_known_type(options, path)
-    wanted = filter_of(options, _path_of(site, options.path))
+    _require_known_type(options, path)
+    wanted = _filter_of(options, _path_of(site, options.path))
     # One more than is shown by itself tells whether there are more.
     last = QUERY_LAST + 1 if options.last is None else options.last or None
     rows = query(str(path), wanted, last=last)
@@ -118,10 +119,10 @@ def run_query(site: PlaneSite, options: Options, console: Console) -> int:
     return EXIT_INTEGRITY if rows.bad else 0
 
 
-def run_tail(site: PlaneSite, options: Options, console: Console) -> int:
+def run_tail(options: Options, console: Console) -> int:
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
-    path = ledger_that_is_there(site, options)
+    path = _ledger_that_is_there(find_site(options, console), options)
     torn_bytes = find_torn_bytes(str(path))
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are no entry yet")
@@ -165,7 +166,7 @@ def _nothing_yet(options: Options, console: Console) -> int:
 
 def _show(stored: StoredEntry, options: Options, console: Console) -> None:
     if options.json:
-        console.write_json(entry_json(stored))
+        console.write_json(_entry_json(stored))
         return
     entry = stored.entry
     subject = " ".join(filter(None, (str(entry.metadata.get("tool", "")), _target(entry))))
@@ -203,7 +204,7 @@ def _answered(entry: Entry) -> str:
     return f"{answer} by {by}{note}"
 
 
-def entry_json(stored: StoredEntry) -> dict[str, Json]:
+def _entry_json(stored: StoredEntry) -> dict[str, Json]:
     entry = stored.entry
     return {
         "id": stored.id,
@@ -225,45 +226,18 @@ def _bad(bad: BadRow) -> str:
     return f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
 
 
-def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
-    """Write parts to a new file, all or nothing; return how many. Raises: UsageError, HostError."""
-    try:
-        file = path.open("xb")
-    except FileExistsError:
-        raise UsageError(
-            f"{quote(str(path))} is there already", where="--out", hint="name a new file"
-        ) from None
-    except OSError as error:
-        raise _unwritten(path, error) from error
-    count = 0
-    try:
-        with file:
-            for part in parts:
-                file.write(part)
-                count += 1
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _unwritten(path, error) from error
-        raise
-    return count
-
-
-def _unwritten(path: Path, error: OSError) -> HostError:
-    return HostError(f"{quote(str(path))} cannot be written: {error.strerror}")
-
-
-def run_export(site: PlaneSite, options: Options, console: Console) -> int:
+def run_export(options: Options, console: Console) -> int:
     """Write it; exit 4 where lines hold no entry, and are left out or on the page for that."""
+    site = find_site(options, console)
     if options.agent is not None:
         require_agent_of_site(site, options.agent)
-    path = ledger_that_is_there(site, options)
-    require_known_type(options, path)
+    path = _ledger_that_is_there(site, options)
+    _require_known_type(options, path)
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.out is None and options.json:
         raise UsageError("--json tells about the file: name one with --out", where="--json")
-    wanted = filter_of(options)
+    wanted = _filter_of(options)
     wanted = None if wanted == Filter() else wanted
     if options.format == "html":
         return _export_page(path, wanted, options, console)

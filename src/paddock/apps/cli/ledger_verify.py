@@ -1,17 +1,17 @@
-"""`paddock ledger verify`."""
+"""`paddock ledger verify`, `checkpoint`, `proof` and `accept-rollback`."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from paddock import limits
-from paddock.apps.cli.console import EXIT_INTEGRITY, Console
+from paddock.apps.cli.command import Options, Reply, find_site, write_new_file
+from paddock.apps.cli.console import EXIT_INTEGRITY, EXIT_NO, Console
 from paddock.apps.cli.ledger import NAMES
-from paddock.apps.cli.ledger_query import unfinished, write_new_file
-from paddock.apps.cli.options import Options
+from paddock.apps.cli.ledger_query import unfinished
 from paddock.assembly.auditing import (
     Audit,
-    WentBack,
     accept_rollback,
     audit_ledger,
     find_gone_back,
@@ -45,8 +45,9 @@ from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 
-def run_verify(site: PlaneSite, options: Options, console: Console) -> int:
+def run_verify(options: Options, console: Console) -> int:
     """Verify one or all ledgers. Raises: PaddockError: one is unreadable and no other damaged."""
+    site = find_site(options, console)
     paths = site.layout.ledger_paths()
     known = ledgers_known(site.layout, site.environment, NAMES)
     names = [LedgerName(options.ledger)] if options.ledger else known
@@ -65,9 +66,7 @@ def run_verify(site: PlaneSite, options: Options, console: Console) -> int:
             raise
         except PaddockError as fault:
             faults[name] = fault
-    _say(reports, faults, options, console)
-    if not options.json and not names:
-        console.say("there is no ledger yet")
+    _reply(reports, faults, is_any=bool(names)).show(options, console)
     for name in gone:
         console.report(gone_error(paths[name], name))
     for problem in unplaced:
@@ -93,28 +92,20 @@ def _reported(faults: list[PaddockError], console: Console) -> PaddockError:
     return faults[0]
 
 
-def _say(
-    reports: dict[LedgerName, Verification],
-    faults: dict[LedgerName, PaddockError],
-    options: Options,
-    console: Console,
-) -> None:
-    if options.json:
-        found = {name: _report_json(report) for name, report in reports.items()}
-        unread = {name: _fault_json(fault) for name, fault in faults.items()}
-        console.write_json({**found, **unread})
-        return
-    for name, report in reports.items():
-        _say_report(name, report, console)
-    for name, fault in faults.items():
-        console.say(f"{name}: NOT VERIFIED, {fault.message}")
+def _reply(
+    reports: dict[LedgerName, Verification], faults: dict[LedgerName, PaddockError], *, is_any: bool
+) -> Reply:
+    found = {name: _report_json(report) for name, report in reports.items()}
+    unread = {name: _fault_json(fault) for name, fault in faults.items()}
+    text = [row for name, report in reports.items() for row in _report_rows(name, report)]
+    text += [f"{name}: NOT VERIFIED, {fault.message}" for name, fault in faults.items()]
+    return Reply({**found, **unread}, text if is_any else "there is no ledger yet")
 
 
-class _Given:
-    def __init__(self, held: Held, origin: str, why: str) -> None:
-        self.held = held
-        self.origin = origin
-        self.why = why
+class _Given(NamedTuple):
+    held: Held
+    origin: str
+    why: str
 
 
 def _read_given(name: str, console: Console) -> _Given:
@@ -175,31 +166,31 @@ def _wrong_index(path: Path) -> list[PaddockError]:
     ]
 
 
-def _say_report(name: str, report: Verification, console: Console) -> None:
+def _report_rows(name: str, report: Verification) -> Iterator[str]:
     state = "whole" if report.is_whole else "DAMAGED"
     head = "" if report.head is None else f", head {report.head.seq} {report.head.hash[:16]}"
-    console.say(f"{name}: {state}, {report.entries} entries{head}")
+    yield f"{name}: {state}, {report.entries} entries{head}"
     for problem in report.problems:
-        console.say(f"  {_place(problem)}{problem.kind}: {problem.detail}")
+        yield f"  {_place(problem)}{problem.kind}: {problem.detail}"
     if report.problems_omitted:
-        console.say(f"  {report.problems_omitted} more problems are not shown")
+        yield f"  {report.problems_omitted} more problems are not shown"
     if any(each.kind in (ChainFault.ROLLED_BACK, ChainFault.REWRITTEN) for each in report.problems):
-        console.say("  restored on purpose? then: paddock ledger accept-rollback")
+        yield "  restored on purpose? then: paddock ledger accept-rollback"
     for open_ in report.unanswered:
         call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
-        console.say(f"  unknown outcome: {call}")
+        yield f"  unknown outcome: {call}"
     if report.torn_bytes:
         torn = unfinished(report.torn_bytes)
-        console.say(f"  {torn}" + ("; the next append sets them aside" if report.is_whole else ""))
+        yield (f"  {torn}" + ("; the next append sets them aside" if report.is_whole else ""))
     if report.unread_entries:
-        console.say(
+        yield (
             f"  {report.unread_entries} entries were found whole before, in files that were not "
             "touched since: --full reads them again"
         )
     if report.is_whole and report.covered_entries:
-        console.say(f"  entries 0 to {report.covered_entries - 1} are as they were signed")
+        yield f"  entries 0 to {report.covered_entries - 1} are as they were signed"
     if report.uncovered:
-        console.say(f"  {report.uncovered}")
+        yield f"  {report.uncovered}"
 
 
 def _place(problem: LedgerProblem) -> str:
@@ -244,7 +235,8 @@ def _report_json(report: Verification) -> dict[str, Json]:
 _GO_ON: Final = "go on from what is here? what was signed before counts no more [y/N] "
 
 
-def run_checkpoint(site: PlaneSite, options: Options, console: Console) -> int:
+def run_checkpoint(options: Options, console: Console) -> int:
+    site = find_site(options, console)
     name = LedgerName(options.ledger)
     _require_ledger(site, name)
     with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
@@ -267,8 +259,8 @@ def run_checkpoint(site: PlaneSite, options: Options, console: Console) -> int:
     return 0
 
 
-def run_proof(site: PlaneSite, options: Options, console: Console) -> int:
-    entry = options.entry
+def run_proof(options: Options, console: Console) -> int:
+    site, entry = find_site(options, console), options.entry
     if (entry is None) == (options.since is None):
         raise UsageError(
             "give either SEQ, CALL-ID or --from SIZE", hint="paddock ledger proof --help"
@@ -305,7 +297,8 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
     return [row.seq for row in rows.entries]
 
 
-def run_rollback(site: PlaneSite, options: Options, console: Console) -> int:
+def run_accept_rollback(options: Options, console: Console) -> Reply:
+    site = find_site(options, console)
     layout, environment = site.layout, site.environment
     known = ledgers_known(layout, environment, NAMES)
     names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
@@ -313,22 +306,13 @@ def run_rollback(site: PlaneSite, options: Options, console: Console) -> int:
     for each in gone:
         for problem in each.problems:
             (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")
+    ledgers: list[Json] = [each.name for each in gone]
     if gone and not options.yes and not console.agrees(_GO_ON):
-        return _end(options, console, gone, is_accepted=False)
+        return Reply({"status": "error", "ledgers": ledgers}, "not accepted", EXIT_NO)
     for each in gone:
         accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
-    return _end(options, console, gone, is_accepted=True)
-
-
-def _end(options: Options, console: Console, gone: list[WentBack], *, is_accepted: bool) -> int:
-    names: list[Json] = [each.name for each in gone]
-    if options.json:
-        console.write_json({"status": "ok" if is_accepted else "error", "ledgers": names})
-    elif not gone:
-        console.say("no ledger went back")
-    else:
-        console.say("accepted, and on record" if is_accepted else "not accepted")
-    return 0 if is_accepted else 1
+    said = "accepted, and on record" if gone else "no ledger went back"
+    return Reply({"status": "ok", "ledgers": ledgers}, said)
 
 
 def _require_ledger(site: PlaneSite, name: LedgerName) -> None:

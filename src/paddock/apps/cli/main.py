@@ -101,9 +101,9 @@ COMMANDS: Final = {
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
     ),
     "scratch": Listed("make and clean scratch folders", "hook.scratch_command", ("new", "clean")),
-    "sandbox": Listed("show what commands may read, write and reach", "sandbox", ("plan",)),
-    "doctor": Listed("show what this host can enforce", "doctor"),
-    "completion": Listed("print a completion script for a shell", "completion"),
+    "sandbox": Listed("show what commands may read, write and reach", "host:SANDBOX", ("plan",)),
+    "doctor": Listed("show what this host can enforce", "host:DOCTOR"),
+    "completion": Listed("print a completion script for a shell", "setup:COMPLETION"),
 }
 
 _HELP: Final = """\
@@ -195,7 +195,7 @@ def _run(arguments: list[str], console: Console) -> int:
 def _run_command(name: str, arguments: list[str], plane: str | None, console: Console) -> int:
     listed = COMMANDS.get(name)
     if listed is None:
-        from paddock.apps.cli.options import nearest
+        from paddock.apps.cli.command import nearest
         from paddock.text.show import quote
 
         raise UsageError(
@@ -204,7 +204,7 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
         )
     from importlib import import_module
 
-    from paddock.apps.cli.options import parse
+    from paddock.apps.cli.command import parse
 
     _allow_open_files()
     folder = "" if "." in listed.module else "cli."

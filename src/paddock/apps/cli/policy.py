@@ -1,13 +1,24 @@
-"""`paddock policy`."""
+"""`paddock policy`: what decides, and what was decided.
 
-import argparse
+Nothing is run, nothing is recorded, and no file of a workspace is opened.
+"""
+
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.options import Options, add_common
-from paddock.apps.cli.project import environment_of, find_project, override_of
+from paddock.apps.cli.command import (
+    Command,
+    Options,
+    Part,
+    Reply,
+    find_project,
+    opt,
+    seconds_of,
+    where,
+)
+from paddock.apps.cli.console import EXIT_CONFIG, EXIT_INTEGRITY, EXIT_NO, EXIT_USAGE, Console
 from paddock.assembly.project import (
     Project,
     chain_of_type,
@@ -16,15 +27,48 @@ from paddock.assembly.project import (
     is_yet_to_be_made,
     planned_default_chain,
 )
-from paddock.assembly.trust import find_policy_files, read_candidate
+from paddock.assembly.trust import (
+    Candidate,
+    PlanePolicies,
+    built_in_candidate,
+    find_agents,
+    find_ledger_paths,
+    find_policy_files,
+    own_candidate,
+    read_candidate,
+)
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.plane.discover import find_root
+from paddock.plane.layout import LedgerName
+from paddock.plane.trust import PolicyFiles
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
-from paddock.policy.questions.explain import NearMiss, explain, find_nearly, here_json
+from paddock.policy.places import BUILT_IN
+from paddock.policy.questions.explain import (
+    NearMiss,
+    Now,
+    explain,
+    explain_now,
+    find_nearly,
+    here_json,
+)
 from paddock.policy.questions.lint import ExampleResult, LintFinding, lint, run_examples
-from paddock.text.show import is_cut
+from paddock.policy.questions.record import (
+    DECIDED_EVENTS,
+    TOLD_EVENTS,
+    KeptCall,
+    Lost,
+    PastDecision,
+    Recorded,
+    RecordedCall,
+    Why,
+    read_recorded,
+    tell_calls,
+    with_question,
+)
+from paddock.policy.questions.replay import replay
+from paddock.text.show import is_cut, quote
 from paddock.values.calls import Json
 from paddock.values.decisions import (
     Action,
@@ -35,187 +79,93 @@ from paddock.values.decisions import (
     confined,
     rule_as_json,
 )
+from paddock.values.entries import TOOL_STAGED, Entry
+
+if TYPE_CHECKING:
+    from paddock.ledger.query import Filter
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.CONFINE: 0, Outcome.DENY: 1, Outcome.ASK: 6}
-_NOT_USABLE: Final = 2
-_NOT_LOADED: Final = 3
-_ASKED: Final = {
-    "check": "paddock policy check 'tool:file:create docs/a.md' decides that one; "
-    "for the whole file: paddock policy lint",
-    "explain": "paddock policy explain 'tool:file:create docs/a.md', or a call's id: "
-    "paddock ledger query --ledger ho1m --json",
-}
-"""Questions about one action, and what to type where none is given."""
-_LEDGER_HELP: Final = "a ledger of the plane, or a .jsonl file (default: ho1m)"
+_TOLD_MAX: Final = 5
 
 
-class PolicyCommand:
-    summary = (
-        "Check and explain single actions and recorded calls; test and lint the whole policy;\n"
-        "decide the recorded history again under another policy; compare two policies, or the\n"
-        "project's with what is built in."
-    )
-    examples = (
-        "  paddock policy check 'tool:file:create docs/a.md'\n"
-        "  paddock policy check 'tool:shell:run git push origin main' --agent main\n"
-        "  paddock policy explain 'tool:file:view .env'\n"
-        "  paddock policy explain CALL-1f2e\n"
-        "  paddock policy lint\n"
-        "  paddock policy test team.toml\n"
-        "  paddock policy replay --policy new.toml --since 2026-01-31\n"
-        "  paddock policy diff\n"
-        "  paddock policy diff paddock.toml new.toml"
-    )
+def _require_action(options: Options, question: str, otherwise: str) -> None:
+    if not (options.action or "").strip():
+        example = f"paddock policy {question} 'tool:file:create docs/a.md'"
+        raise UsageError("no action is given", where="ACTION", hint=f"{example}{otherwise}")
 
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        actions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
-        check = actions.add_parser(
-            "check",
-            help="decide one action: exit 0 allow or confine, 1 deny, 6 ask, 3 no policy, 2 usage",
-            allow_abbrev=False,
-        )
-        explained = actions.add_parser(
-            "explain",
-            help="why it is decided so, and what would change it; "
-            "of a recorded call, why it was decided so",
-            allow_abbrev=False,
-        )
-        action_help = "tool:<category>:<op> <target>"
-        check.add_argument("action", nargs="?", metavar="ACTION", help=action_help)
-        explained.add_argument(
-            "action",
-            nargs="?",
-            metavar="ACTION|CALL-ID",
-            help=f"{action_help}, or the id of a recorded call",
-        )
-        for parsed, only in ((check, ""), (explained, "; a recorded call has its own")):
-            parsed.add_argument("--agent", metavar="NAME", help=f"for whom (default: main){only}")
-        explained.add_argument("--ledger", metavar="NAME|FILE", help=_LEDGER_HELP)
-        tested = actions.add_parser("test", help="run the rules' examples", allow_abbrev=False)
-        linted = actions.add_parser("lint", help="find doubtful rules", allow_abbrev=False)
-        for parsed in (tested, linted):
-            about = "a policy file, as if it were trusted (default: the policy in force)"
-            parsed.add_argument("file", nargs="?", metavar="FILE", help=about)
-        replayed = actions.add_parser(
-            "replay",
-            help="decide the recorded calls again, under the policy in force or another",
-            description="Decide the recorded calls again. No tool is run, no file of a workspace is"
-            " opened: what is judged are the actions of the record.",
-            allow_abbrev=False,
-        )
-        replayed.add_argument(
-            "--policy",
-            metavar="FILE",
-            help="in place of the project's own, as if it were trusted (default: the one in force)",
-        )
-        replayed.add_argument("--ledger", metavar="NAME|FILE", help=_LEDGER_HELP)
-        replayed.add_argument("--agent", metavar="NAME", help="only calls of this agent")
-        replayed.add_argument("--session", metavar="ID", help="only calls of this session")
-        replayed.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
-        replayed.add_argument("--until", metavar="T", help="likewise")
-        compared = actions.add_parser(
-            "diff",
-            help="find calls that two policies decide differently",
-            description="Find calls that two policies decide differently. Each one that is shown is"
-            " really decided differently; where none is found, the answer says what that proves."
-            " With OLD alone the project's own file is compared with it, and without either"
-            " with what is built in: what does this project's file change?",
-            allow_abbrev=False,
-        )
-        for name, default in (("old", "built-in"), ("new", "the project's own")):
-            about = f"a policy file, or built-in: what holds without one (default: {default})"
-            compared.add_argument(name, nargs="?", metavar=name.upper(), help=about)
-        for parsed in (check, explained, tested, linted, replayed, compared):
-            add_common(parsed)
 
-    def run(self, options: Options, console: Console) -> int:
-        if options.question in _ASKED and not (options.action or "").strip():
-            raise UsageError("no action is given", where="ACTION", hint=_ASKED[options.question])
-        if options.question == "check":
-            return self._check(options, console)
-        if options.question in {"replay", "diff"} or (
-            options.question == "explain" and is_call_id(options.action)
-        ):
-            return _past(options, console)
-        if options.question == "explain":
-            project = find_project(options, console)
-            _warn_of_distrust(project, console)
-            return self._explain(project, options, console)
-        policy, root = _policy_and_root(options, console)
-        if options.question == "test":
-            return self._test(policy, options, console)
-        return self._lint(policy, root, options, console)
-
-    def _check(self, options: Options, console: Console) -> int:
-        try:
-            project = find_project(options, console)
-            _warn_of_distrust(project, console)
-            action = _action_of(options, console)
-            policy = policy_of(project, options.agent)
-            chain = chain_of(project, options.agent)
-            decision = decide(policy, chain, [action])
-            nearly = find_nearly(policy, chain, action, decision)
-            if decision.outcome is Outcome.CONFINE:
-                decision = confined(decision, _held_here(project, policy, chain, action))
-        except PaddockError as error:
-            console.report(error)
-            return _NOT_LOADED if isinstance(error, ConfigError) else _NOT_USABLE
-        if options.json:
-            console.write_json({**decision_json(decision), "nearly_matched": _nearly_json(nearly)})
-        else:
-            console.say(f"{decision.said}: {decision.reason}")
-            if nearly is not None:
-                console.say(f"  nearly matched: {nearly.rule.said}: {nearly.why}")
-            if decision.rule is not None:
-                console.say(f"  rule: {decision.rule.said}")
-            for warning in decision.warnings:
-                console.say(f"  warning: {warning}")
-        return _CHECK_EXITS[decision.comes_to]
-
-    def _explain(self, project: Project, options: Options, console: Console) -> int:
+def _check(options: Options, console: Console) -> Reply | int:
+    _require_action(options, "check", " decides that one; for the whole file: paddock policy lint")
+    try:
+        project = find_project(options, console)
+        _warn_of_distrust(project, console)
         action = _action_of(options, console)
-        policy = policy_of(project, options.agent)
-        chain = chain_of(project, options.agent)
-        find_held = partial(_held_here, project, policy, chain, action)
-        explanation = explain(policy, chain, action, find_held)
-        if options.json:
-            console.write_json(explanation.as_json())
-        else:
-            console.say(explanation.render())
-        return 0
+        policy = _policy_of(project, options.agent)
+        chain = _chain_of(project, options.agent)
+        decision = decide(policy, chain, [action])
+        nearly = find_nearly(policy, chain, action, decision)
+        if decision.outcome is Outcome.CONFINE:
+            decision = confined(decision, _held_here(project, policy, chain, action))
+    except PaddockError as error:
+        console.report(error)
+        return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_USAGE
+    value = {**_decision_json(decision), "nearly_matched": _nearly_json(nearly)}
+    return Reply(value, _decision_rows(decision, nearly), _CHECK_EXITS[decision.comes_to])
 
-    def _test(self, policy: Policy, options: Options, console: Console) -> int:
-        results = run_examples(policy)
-        failed = [result for result in results if not result.holds]
-        if options.json:
-            console.write_json(
-                {
-                    "passed": len(results) - len(failed),
-                    "failed": len(failed),
-                    "examples": [_example_json(result) for result in results],
-                }
-            )
-        else:
-            for result in results:
-                console.say(result.render())
-            console.say(f"{len(results) - len(failed)} hold, {len(failed)} do not")
-        return 1 if failed else 0
 
-    def _lint(self, policy: Policy, root: Path, options: Options, console: Console) -> int:
-        tracked: tuple[str, ...] = ()
-        if (root / ".git" / "index").exists():
-            # It loads the workspace, which a lint without a repository does not need.
-            from paddock.sandbox.git.tracked import list_tracked
+def _decision_rows(decision: Decision, nearly: NearMiss | None) -> Iterator[str]:
+    yield f"{decision.said}: {decision.reason}"
+    if nearly is not None:
+        yield f"  nearly matched: {nearly.rule.said}: {nearly.why}"
+    if decision.rule is not None:
+        yield f"  rule: {decision.rule.said}"
+    for warning in decision.warnings:
+        yield f"  warning: {warning}"
 
-            tracked = list_tracked(root)
-        findings = lint(policy, tracked)
-        if options.json:
-            console.write_json([_finding_json(finding) for finding in findings])
-        else:
-            for finding in findings:
-                console.say(finding.render())
-            console.say("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
-        return 1 if findings else 0
+
+def _explain(options: Options, console: Console) -> Reply:
+    _require_action(
+        options, "explain", ", or a call's id: paddock ledger query --ledger ho1m --json"
+    )
+    # What the ledger keeps cut says so behind it, with spaces.
+    text = options.action
+    if not text.startswith("tool:") and (" " not in text or is_cut(text)):
+        return _explain_call(options, console)
+    project = find_project(options, console)
+    _warn_of_distrust(project, console)
+    action = _action_of(options, console)
+    policy = _policy_of(project, options.agent)
+    chain = _chain_of(project, options.agent)
+    find_held = partial(_held_here, project, policy, chain, action)
+    explanation = explain(policy, chain, action, find_held)
+    return Reply(explanation.as_json(), explanation.render())
+
+
+def _test(options: Options, console: Console) -> Reply:
+    results = run_examples(_policy_and_root(options, console)[0])
+    failed = sum(not result.holds for result in results)
+    passed = len(results) - failed
+    value: dict[str, Json] = {
+        "passed": passed,
+        "failed": failed,
+        "examples": [_example_json(result) for result in results],
+    }
+    rows = (*(result.render() for result in results), f"{passed} hold, {failed} do not")
+    return Reply(value, rows, EXIT_NO if failed else 0)
+
+
+def _lint(options: Options, console: Console) -> Reply:
+    policy, root = _policy_and_root(options, console)
+    tracked: tuple[str, ...] = ()
+    if (root / ".git" / "index").exists():
+        # It loads the workspace, which a lint without a repository does not need.
+        from paddock.sandbox.git.tracked import list_tracked
+
+        tracked = list_tracked(root)
+    findings = lint(policy, tracked)
+    count = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
+    rows = (*(finding.render() for finding in findings), count)
+    return Reply([_finding_json(each) for each in findings], rows, EXIT_NO if findings else 0)
 
 
 def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
@@ -224,7 +174,7 @@ def _policy_and_root(options: Options, console: Console) -> tuple[Policy, Path]:
         _warn_of_distrust(project, console)
         return project.policy, project.root.path
     # Neither the project's own file nor its agents have to load for it.
-    start = (console.directory, environment_of(console), override_of(options, console))
+    start = where(options, console)
     files = find_policy_files(*start)
     candidate = read_candidate(console.directory / options.file, options.file, files)
     return candidate.policy(files.kind, files.planes_below), find_root(*start).path
@@ -253,23 +203,7 @@ def _warn_of_distrust(project: Project, console: Console) -> None:
         )
 
 
-def _past(options: Options, console: Console) -> int:
-    # A question about one action reads no ledger, and loads nothing that does.
-    from paddock.apps.cli.policy_past import explain_call, run_diff, run_replay
-
-    if options.question == "replay":
-        return run_replay(options, console)
-    if options.question == "diff":
-        return run_diff(options, console)
-    return explain_call(options, console)
-
-
-def is_call_id(text: str) -> bool:
-    # What the ledger keeps cut says so behind it, with spaces.
-    return not text.startswith("tool:") and (" " not in text or is_cut(text))
-
-
-def chain_of(project: Project, name: str | None) -> AgentChain:
+def _chain_of(project: Project, name: str | None) -> AgentChain:
     """Return the chain of agent `name`, or of a client's agent, as the hook judges it."""
     wanted = project.agent_named(name)
     if _is_clients(project, wanted):
@@ -279,7 +213,7 @@ def chain_of(project: Project, name: str | None) -> AgentChain:
     return project.agents.chain(wanted)
 
 
-def policy_of(project: Project, name: str | None) -> Policy:
+def _policy_of(project: Project, name: str | None) -> Policy:
     wanted = project.agent_named(name)
     if _is_yet_to_be_made(project, wanted) or _is_clients(project, wanted):
         return project.policy
@@ -318,7 +252,7 @@ def _finding_json(finding: LintFinding) -> dict[str, Json]:
     }
 
 
-def decision_json(decision: Decision) -> dict[str, Json]:
+def _decision_json(decision: Decision) -> dict[str, Json]:
     return {
         "outcome": decision.outcome.word,
         **here_json(decision),
@@ -339,4 +273,271 @@ def _nearly_json(nearly: NearMiss | None) -> Json:
     return None if nearly is None else {"rule": rule_as_json(nearly.rule), "why": nearly.why}
 
 
-COMMAND = PolicyCommand()
+def _replay(options: Options, console: Console) -> Reply:
+    """Decide the recorded calls again; exit 0 whatever came of it, 4 where lines are damaged."""
+    from paddock.ledger.query import Filter
+
+    wanted = Filter(
+        agent=options.agent,
+        session_id=options.session,
+        since=seconds_of(options.since, "--since"),
+        until=seconds_of(options.until, "--until"),
+    )
+    project = find_project(options, console)
+    candidate = None
+    if options.policy is not None:
+        candidate = read_candidate(
+            console.directory / options.policy, Path(options.policy).name, project.files
+        )
+    path = _ledger_file(options, console)
+    if options.agent is not None:
+        from paddock.assembly.past import require_past_agent
+
+        require_past_agent(project, options.agent, path)
+    report = replay(_past_calls(path, wanted), PlanePolicies(project, candidate))
+    name = options.policy or "the policy in force"
+    damaged = any(group.why is Why.UNREADABLE for group in report.lost)
+    if damaged:
+        console.warn("the ledger has lines that hold no entry: paddock ledger verify")
+    value = {"policy": name, "ledger": str(path), **report.as_json()}
+    text = (f"replayed under {name}; nothing was run", report.render())
+    return Reply(value, text, EXIT_INTEGRITY if damaged else 0)
+
+
+def _diff(options: Options, console: Console) -> Reply:
+    """Look for calls that two policies decide differently; exit 0 whatever is found."""
+    from paddock.policy.questions.compare import diff
+
+    files = find_policy_files(*where(options, console))
+    old = _candidate(BUILT_IN if options.old is None else options.old, files, console)
+    new = _own(files, console) if options.new is None else _candidate(options.new, files, console)
+    place = (files.kind, files.planes_below)
+
+    def chain_of(name: str) -> AgentChain:
+        # Read only where it is asked for: an agent that does not load stops no other question.
+        agents = find_agents(*where(options, console))
+        return chain_of_type(agents, planned_default_chain(agents), name)
+
+    report = diff(old.policy(*place), new.policy(*place), chain_of)
+    value = {"old": old.name, "new": new.name, **report.as_json()}
+    return Reply(value, (f"old: {old.name}, new: {new.name}", report.render()))
+
+
+def _candidate(name: str, files: PolicyFiles, console: Console) -> Candidate:
+    if name == BUILT_IN:
+        return built_in_candidate(files)
+    return read_candidate(console.directory / name, name, files)
+
+
+def _own(files: PolicyFiles, console: Console) -> Candidate:
+    own = files.project
+    if own is not None and not own.trusted:
+        # To look before one trusts is what this is for.
+        console.warn(
+            f"note: {own.path.name} is not trusted ({own.reason}); "
+            "it is compared as if it were: paddock trust"
+        )
+    return own_candidate(files)
+
+
+def _explain_call(options: Options, console: Console) -> Reply:
+    """Tell a recorded call from its record, and what would change it. Raises: UsageError."""
+    from paddock.ledger.query import Filter, query
+    from paddock.ledger.read import stands
+
+    call_id = options.action
+    if options.agent is not None:
+        raise UsageError(
+            f"--agent is for an action; {quote(call_id)} is a recorded call, which has its agent",
+            where="--agent",
+            hint="leave it out",
+        )
+    path = _ledger_file(options, console)
+    rows = query(str(path), Filter(call_id=call_id)) if stands(path) else None
+    found = () if rows is None else rows.entries
+    bad = () if rows is None else rows.bad
+    kept = [
+        KeptCall(row.seq, row.timestamp, row.entry)
+        for row in found
+        if row.entry.event_type in TOLD_EVENTS
+    ]
+    calls = tell_calls(kept, call_id)
+    if bad:
+        console.warn(f"{len(bad)} lines of the ledger hold no entry: paddock ledger verify")
+    if not calls:
+        raise UsageError(
+            f"there is no call {quote(call_id)} in {path.name}",
+            hint="an action begins with tool:, as in tool:file:view src/a.py; "
+            "calls: paddock ledger query --ledger ho1m",
+        )
+    told = tuple(with_question(call, _questions(call, options, console)) for call in calls)
+    newest, *earlier = told
+    now = _now(calls[0], options, console)
+    others: list[Json] = [call.as_json() for call in earlier]
+    rows = [newest.render(), *filter(None, [now.render()])]
+    rows += [call.render() for call in earlier[: _TOLD_MAX - 1]]
+    if len(calls) > _TOLD_MAX:
+        rows.append(f"{len(calls) - _TOLD_MAX} earlier calls of this id are not shown: --json")
+    value = {**newest.as_json(), "now": now.as_json(), "earlier": others}
+    return Reply(value, rows, EXIT_INTEGRITY if bad else 0)
+
+
+def _questions(call: RecordedCall, options: Options, console: Console) -> Iterator[Entry]:
+    from paddock.ledger.query import Filter, query
+    from paddock.ledger.read import stands
+
+    if call.decided.entry.metadata.get("outcome") not in ("confine", "ask") or _is_file(options):
+        return
+    paths = find_ledger_paths(*where(options, console))
+    path = paths[LedgerName.GOVERNANCE]
+    if stands(path):
+        wanted = Filter(call_id=call.decided.entry.call_id)
+        yield from (row.entry for row in query(str(path), wanted).entries)
+
+
+def _now(call: RecordedCall, options: Options, console: Console) -> Now:
+
+    decided = call.decided
+    past = read_recorded(decided.seq, decided.time, decided.entry)
+    try:
+        policies = PlanePolicies(find_project(options, console))
+        policy = policies.policy_for(decided.entry.agent)
+        if isinstance(past, PastDecision) and not policies.is_whole(past):
+            past = Lost(past.where, Why.INCOMPLETE)
+    except PaddockError as error:
+        # The record is told whatever has become of the project since.
+        return Now(f"no policy is in force now: {error.message}")
+    now = explain_now(past, policy)
+    return now.unasked() if call.is_denied_unasked else now
+
+
+def _ledger_file(options: Options, console: Console) -> Path:
+    given = options.ledger or LedgerName.HO1M
+    if _is_file(options):
+        path = console.directory / given
+        if not path.exists():
+            raise UsageError(f"there is no ledger {quote(given)}", where="--ledger")
+        return path
+    paths = find_ledger_paths(*where(options, console))
+    if given not in paths:
+        raise UsageError(
+            f"there is no ledger {quote(given)}",
+            where="--ledger",
+            hint=f"one of {', '.join(paths)}, or a file that ends in .jsonl",
+        )
+    return paths[LedgerName(given)]
+
+
+def _is_file(options: Options) -> bool:
+    given = options.ledger or LedgerName.HO1M
+    return "/" in given or given.endswith(".jsonl")
+
+
+def _past_calls(path: Path, wanted: "Filter") -> Iterator[PastDecision | Lost]:
+    from paddock.ledger.query import BadRow, find_decided
+    from paddock.ledger.read import stands
+
+    if not stands(path):
+        return
+    answered: set[tuple[str, str]] = set()
+    for row in find_decided(str(path), DECIDED_EVENTS, wanted):
+        if isinstance(row, BadRow):
+            place = Recorded(-1, "", "", "", "?", f"byte {row.offset_bytes}")
+            yield Lost(place, Why.UNREADABLE, row.fault.value)
+            continue
+        entry = row.entry
+        # Of a call that was held back for a question, the answer counts, where there is one.
+        if entry.event_type == TOOL_STAGED and (entry.session_id, entry.call_id) in answered:
+            continue
+        if entry.metadata.get("outcome") in ("confine", "ask"):
+            answered.add((entry.session_id, entry.call_id))
+        found = read_recorded(row.seq, row.timestamp, entry)
+        if found is not None:
+            yield found
+
+
+_LEDGER = opt("--ledger", "NAME|FILE", "a ledger of the plane, or a .jsonl file (default: ho1m)")
+_ACTION_HELP: Final = "tool:<category>:<op> <target>"
+_FOR_WHOM: Final = "for whom (default: main)"
+_FILE = opt(
+    "file", "FILE", "a policy file, as if it were trusted (default: the policy in force)", nargs="?"
+)
+_COMPARED: Final = "a policy file, or built-in: what holds without one (default: {})"
+
+COMMAND = Command(
+    "Check and explain single actions and recorded calls; test and lint the whole policy;\n"
+    "decide the recorded history again under another policy; compare two policies, or the\n"
+    "project's with what is built in.",
+    "  paddock policy check 'tool:file:create docs/a.md'\n"
+    "  paddock policy check 'tool:shell:run git push origin main' --agent main\n"
+    "  paddock policy explain 'tool:file:view .env'\n"
+    "  paddock policy explain CALL-1f2e\n"
+    "  paddock policy lint\n"
+    "  paddock policy test team.toml\n"
+    "  paddock policy replay --policy new.toml --since 2026-01-31\n"
+    "  paddock policy diff\n"
+    "  paddock policy diff paddock.toml new.toml",
+    parts=(
+        Part(
+            "check",
+            "decide one action: exit 0 allow or confine, 1 deny, 6 ask, 3 no policy, 2 usage",
+            _check,
+            (
+                opt("action", "ACTION", _ACTION_HELP, nargs="?"),
+                opt("--agent", "NAME", _FOR_WHOM),
+            ),
+        ),
+        Part(
+            "explain",
+            "why it is decided so, and what would change it; "
+            "of a recorded call, why it was decided so",
+            _explain,
+            (
+                opt(
+                    "action",
+                    "ACTION|CALL-ID",
+                    f"{_ACTION_HELP}, or the id of a recorded call",
+                    nargs="?",
+                ),
+                opt("--agent", "NAME", f"{_FOR_WHOM}; a recorded call has its own"),
+                _LEDGER,
+            ),
+        ),
+        Part("test", "run the rules' examples", _test, (_FILE,)),
+        Part("lint", "find doubtful rules", _lint, (_FILE,)),
+        Part(
+            "replay",
+            "decide the recorded calls again, under the policy in force or another",
+            _replay,
+            (
+                opt(
+                    "--policy",
+                    "FILE",
+                    "in place of the project's own, as if it were trusted "
+                    "(default: the one in force)",
+                ),
+                _LEDGER,
+                opt("--agent", "NAME", "only calls of this agent"),
+                opt("--session", "ID", "only calls of this session"),
+                opt("--since", "T", "RFC 3339, such as 2026-01-31T00:00:00Z"),
+                opt("--until", "T", "likewise"),
+            ),
+            description="Decide the recorded calls again. No tool is run, no file of a workspace is"
+            " opened: what is judged are the actions of the record.",
+        ),
+        Part(
+            "diff",
+            "find calls that two policies decide differently",
+            _diff,
+            (
+                opt("old", "OLD", _COMPARED.format("built-in"), nargs="?"),
+                opt("new", "NEW", _COMPARED.format("the project's own"), nargs="?"),
+            ),
+            description="Find calls that two policies decide differently. Each one that is shown is"
+            " really decided differently; where none is found, the answer says what that proves."
+            " With OLD alone the project's own file is compared with it, and without either"
+            " with what is built in: what does this project's file change?",
+        ),
+    ),
+    metavar="QUESTION",
+)

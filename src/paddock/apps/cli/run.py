@@ -1,33 +1,39 @@
-"""`paddock run`."""
+"""`paddock run` and `paddock session`."""
 
-import argparse
 import json
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from paddock.agent.events import CallFinished, Event, Noticed
-from paddock.agent.recorded import RecordedSession, export_session, list_sessions
+from paddock.agent.recorded import RecordedSession, RecordedTurn, export_session, list_sessions
 from paddock.agent.results import TurnOutcome, TurnResult
+from paddock.apps.cli.command import (
+    Command,
+    Options,
+    Part,
+    Reply,
+    find_project,
+    opt,
+    use_project,
+    write_new_file,
+)
 from paddock.apps.cli.console import EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
-from paddock.apps.cli.options import Options, add_common
-from paddock.apps.cli.project import find_project, use_project
 from paddock.assembly.past import require_past_agent
 from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
-from paddock.errors import HostError, UsageError
 from paddock.providers.failures import CancelToken
-from paddock.text.show import quote, show_name
+from paddock.text.show import show_name
 
 if TYPE_CHECKING:
     from paddock.assembly.cassettes import PreparedCassette
     from paddock.providers.gateway import Provider
 
-
+_MESSAGE_SHOWN_MAX: Final = 60
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -69,44 +75,12 @@ def cancelled_by_signals() -> Generator[Stopping]:
         yield stopping
 
 
-class RunCommand:
-    summary = (
-        "Have an agent do a task, and print its answer.\n"
-        "Nobody is asked: what policy would ask about is refused. Without --model the plane's\n"
-        "configuration chooses, else [providers.default] of your own, else the built-in model.\n"
-        "A cassette that --record made holds all that was said, and no key; --play answers from\n"
-        "it where the same task meets the same files again."
-    )
-    examples = (
-        '  paddock run "what files are in src?"\n'
-        '  paddock run --model anthropic:MODEL "write a summary of README.md"\n'
-        '  paddock run --model scripted:steps.json --json "go"\n'
-        '  paddock run --model anthropic:MODEL --record tape.jsonl "go"\n'
-        '  paddock run --model anthropic:MODEL --play tape.jsonl "go"'
-    )
-
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("task", metavar="TASK")
-        parser.add_argument("--agent", metavar="NAME", help="who works (default: main, or admin)")
-        add_model(parser)
-        tape = parser.add_mutually_exclusive_group()
-        tape.add_argument("--record", metavar="FILE", help="keep every exchange in a new FILE")
-        tape.add_argument("--play", metavar="FILE", help="answer from FILE; nothing is sent")
-
-    def run(self, options: Options, console: Console) -> int:
-        """0 success, 1 degraded or error, 5 the provider can't be reached, 128+n by signal n."""
-        return answer(options.task, None, options, console)
+def _run(options: Options, console: Console) -> int:
+    """0 success, 1 degraded or error, 5 the provider can't be reached, 128+n by signal n."""
+    return _answer(options.task, None, options, console)
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model",
-        metavar="PROVIDER[:NAME]",
-        help="which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
-    )
-
-
-def answer(message: str, resume: str | None, options: Options, console: Console) -> int:
+def _answer(message: str, resume: str | None, options: Options, console: Console) -> int:
     """Have one turn, in a new or a resumed session; SIGTERM and SIGHUP cancel it, on record."""
     project = use_project(options, console)
     prepared = _prepared(project, options, console)
@@ -179,96 +153,76 @@ class _Progress:
             self._console.warn(f"  {show_name(event.tool)}  {came}  {duration}")
 
 
-RUN = RunCommand()
+_MODEL = opt(
+    "--model",
+    "PROVIDER[:NAME]",
+    "which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
+)
 
-_MESSAGE_SHOWN_MAX = 60
+RUN = Command(
+    "Have an agent do a task, and print its answer.\n"
+    "Nobody is asked: what policy would ask about is refused. Without --model the plane's\n"
+    "configuration chooses, else [providers.default] of your own, else the built-in model.\n"
+    "A cassette that --record made holds all that was said, and no key; --play answers from\n"
+    "it where the same task meets the same files again.",
+    '  paddock run "what files are in src?"\n'
+    '  paddock run --model anthropic:MODEL "write a summary of README.md"\n'
+    '  paddock run --model scripted:steps.json --json "go"\n'
+    '  paddock run --model anthropic:MODEL --record tape.jsonl "go"\n'
+    '  paddock run --model anthropic:MODEL --play tape.jsonl "go"',
+    _run,
+    (
+        opt("task", "TASK"),
+        opt("--agent", "NAME", "who works (default: main, or admin)"),
+        _MODEL,
+        (
+            opt("--record", "FILE", "keep every exchange in a new FILE"),
+            opt("--play", "FILE", "answer from FILE; nothing is sent"),
+        ),
+    ),
+)
 
 
-class Sessions:
-    summary = (
-        "List sessions, show their turns, go on with one, or export all that is recorded of it."
-    )
-    examples = (
-        "  paddock session list\n"
-        "  paddock session show SES-0123456789abcdef\n"
-        '  paddock session resume SES-0123456789abcdef "and now the tests"\n'
-        "  paddock session export SES-0123456789abcdef --out session.json"
-    )
+def _resume(options: Options, console: Console) -> int:
+    options.agent = options.record = options.play = None
+    return _answer(options.task, options.session, options, console)
 
-    def configure(self, parser: argparse.ArgumentParser) -> None:
-        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        listing = actions.add_parser("list", help="all sessions", allow_abbrev=False)
-        listing.add_argument("--agent", metavar="NAME", help="only those of this agent")
-        show = actions.add_parser("show", help="the turns of one", allow_abbrev=False)
-        resume = actions.add_parser("resume", help="one more turn in one", allow_abbrev=False)
-        export = actions.add_parser("export", help="all of one as JSON", allow_abbrev=False)
-        for parsed in (show, resume, export):
-            parsed.add_argument("session", metavar="ID")
-        resume.add_argument("task", metavar="TASK")
-        resume.set_defaults(agent=None, record=None, play=None)
-        add_model(resume)
-        export.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
-        for parsed in (listing, show, resume, export):
-            add_common(parsed)
 
-    def run(self, options: Options, console: Console) -> int:
-        if options.action == "resume":
-            return answer(options.task, options.session, options, console)
-        project = find_project(options, console)
-        actions = {"list": self._list, "show": self._show, "export": self._export}
-        return actions[options.action](project, options, console)
+def _list(options: Options, console: Console) -> Reply:
+    project = find_project(options, console)
+    if options.agent is not None:
+        require_past_agent(project, options.agent)
+    found = list_sessions(sessions_of(project), options.agent)
+    if not found and not options.json:
+        console.warn("there are no sessions yet")
+    return Reply([session.as_json() for session in found], map(_row, found))
 
-    def _list(self, project: Project, options: Options, console: Console) -> int:
-        if options.agent is not None:
-            require_past_agent(project, options.agent)
-        found = list_sessions(sessions_of(project), options.agent)
-        if options.json:
-            console.write_json([session.as_json() for session in found])
-            return 0
-        for session in found:
-            console.say(_row(session))
-        if not found:
-            console.warn("there are no sessions yet")
-        return 0
 
-    def _show(self, project: Project, options: Options, console: Console) -> int:
-        session = require_session(project, options.session)
-        turns = (*session.turns, *session.unfinished)
-        if options.json:
-            shown = session.as_json() | {"turns": [turn.as_json() for turn in turns]}
-            console.write_json(shown)
-            return 0
-        console.say(_row(session))
-        for turn in turns:
-            console.say(f"\n[{turn.number}] {turn.timestamp}  {turn.outcome}")
-            response = turn.response or f"({turn.reason or 'no answer is on record'})"
-            # Threat: a response that writes the head of a turn which never was.
-            console.say("\n".join(f"> {each}" for each in turn.user_message.split("\n")))
-            console.say("\n".join(f"  {each}" for each in response.split("\n")))
-        return 0
+def _show(options: Options, console: Console) -> Reply:
+    session = require_session(find_project(options, console), options.session)
+    turns = (*session.turns, *session.unfinished)
+    value = {**session.as_json(), "turns": [turn.as_json() for turn in turns]}
+    return Reply(value, (_row(session), *(row for turn in turns for row in _turn_rows(turn))))
 
-    def _export(self, project: Project, options: Options, console: Console) -> int:
-        session = require_session(project, options.session)
-        value = export_session(sessions_of(project), session)
-        if options.out is None:
-            console.write_json(value)
-            return 0
-        file = Path(console.directory / options.out)
-        try:
-            with file.open("x", encoding="ascii") as out:
-                json.dump(value, out, ensure_ascii=True)
-                out.write("\n")
-        except FileExistsError:
-            raise UsageError(
-                f"{quote(str(file))} is there already", where="--out", hint="name a new file"
-            ) from None
-        except OSError as error:
-            raise HostError(f"{quote(str(file))} cannot be written: {error.strerror}") from None
-        if options.json:
-            console.write_json({"status": "ok", "file": str(file)})
-        else:
-            console.say(f"exported {session.session_id} to {file}")
-        return 0
+
+def _turn_rows(turn: RecordedTurn) -> Iterator[str]:
+    yield f"\n[{turn.number}] {turn.timestamp}  {turn.outcome}"
+    response = turn.response or f"({turn.reason or 'no answer is on record'})"
+    # Threat: a response that writes the head of a turn which never was.
+    yield from (f"> {each}" for each in turn.user_message.split("\n"))
+    yield from (f"  {each}" for each in response.split("\n"))
+
+
+def _export(options: Options, console: Console) -> Reply:
+    project = find_project(options, console)
+    session = require_session(project, options.session)
+    value = export_session(sessions_of(project), session)
+    if options.out is None:
+        return Reply(value, json.dumps(value, ensure_ascii=True))
+    file = Path(console.directory / options.out)
+    write_new_file(file, [json.dumps(value, ensure_ascii=True).encode() + b"\n"])
+    shown = {"status": "ok", "file": str(file)}
+    return Reply(shown, f"exported {session.session_id} to {file}")
 
 
 def _row(session: RecordedSession) -> str:
@@ -282,4 +236,23 @@ def _row(session: RecordedSession) -> str:
     ).rstrip()
 
 
-SESSION = Sessions()
+_ID = opt("session", "ID")
+
+SESSION = Command(
+    "List sessions, show their turns, go on with one, or export all that is recorded of it.",
+    "  paddock session list\n"
+    "  paddock session show SES-0123456789abcdef\n"
+    '  paddock session resume SES-0123456789abcdef "and now the tests"\n'
+    "  paddock session export SES-0123456789abcdef --out session.json",
+    parts=(
+        Part("list", "all sessions", _list, (opt("--agent", "NAME", "only those of this agent"),)),
+        Part("show", "the turns of one", _show, (_ID,)),
+        Part("resume", "one more turn in one", _resume, (_ID, opt("task", "TASK"), _MODEL)),
+        Part(
+            "export",
+            "all of one as JSON",
+            _export,
+            (_ID, opt("--out", "FILE", "a new file (default: print it)")),
+        ),
+    ),
+)

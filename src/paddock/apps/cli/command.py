@@ -1,0 +1,315 @@
+"""A command: a row of a table, its options, how its answer is printed, what it works on.
+
+Options are parsed by argparse, and refused in our words.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeVar, overload
+
+from msgspec import Struct
+
+from paddock.apps.cli.console import Console
+from paddock.errors import HostError, UsageError
+from paddock.text.show import quote
+from paddock.values.calls import Json
+
+if TYPE_CHECKING:
+    from paddock.assembly.project import PlaneSite, Project
+    from paddock.plane.environment import Environment
+
+# argparse asks for translations of its own words: looking for the files of which there are none
+# takes as long as parsing. All words here are English.
+argparse._ = str  # type: ignore[attr-defined] - a private name of its module
+
+Options = argparse.Namespace
+AS_VALUE: Final = "print one JSON value"
+_N = TypeVar("_N")
+
+
+class AnyCommand(Protocol):
+    summary: str
+    examples: str
+
+    def configure(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, options: Options, console: Console) -> int: ...
+
+
+class _HelpAskedError(Exception):
+    """Somebody asked for a help text: argparse would print it and exit."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that neither prints nor exits by itself.
+
+    An option may stand anywhere among the words: argparse takes an argument that may be left
+    out for left out as soon as an option comes, and then does not know what to do with it.
+    """
+
+    _is_again = False
+
+    @overload
+    def parse_known_args(
+        self, args: Iterable[str] | None = None, namespace: None = None
+    ) -> tuple[Options, list[str]]: ...
+    @overload
+    def parse_known_args(
+        self, args: Iterable[str] | None, namespace: _N
+    ) -> tuple[_N, list[str]]: ...
+    @overload
+    def parse_known_args(
+        self, args: Iterable[str] | None = None, *, namespace: _N
+    ) -> tuple[_N, list[str]]: ...
+    def parse_known_args(
+        self, args: Iterable[str] | None = None, namespace: object = None
+    ) -> tuple[object, list[str]]:
+        words = None if args is None else list(args)
+        before = copy(namespace)
+        known, left = super().parse_known_args(words, namespace)
+        if not left or self._is_again or self._subparsers is not None:
+            return known, left
+        self._is_again = True
+        try:
+            return self.parse_known_intermixed_args(words, before)
+        finally:
+            self._is_again = False
+
+    def error(self, message: str) -> NoReturn:
+        """Raises: UsageError with argparse's message; where a sub-command is missing, with all."""
+        hint = f"{self.prog} --help"
+        for action in self._actions:
+            if action.nargs == argparse.PARSER and message.endswith(f"required: {action.metavar}"):
+                hint = f"{action.metavar} is one of: {', '.join(action.choices or ())}; {hint}"
+        raise UsageError(message, where=self.prog, hint=hint)
+
+    def print_help(self, file: object = None) -> NoReturn:
+        """Raises: the help text, for `parse` to print."""
+        del file
+        raise _HelpAskedError(self.format_help())
+
+
+def make_parser(command: AnyCommand, name: str) -> Parser:
+    # argparse formats each option that it is given, to no end: not in the terminal's width.
+    parser = Parser(
+        prog=f"paddock {name}",
+        description=command.summary,
+        epilog=f"examples:\n{command.examples}" if command.examples else None,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),
+        allow_abbrev=False,
+    )
+    add_common(parser)
+    command.configure(parser)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser, as_json: str = AS_VALUE) -> None:
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=as_json)
+    parser.add_argument(
+        "--plane", metavar="DIR", default=argparse.SUPPRESS, help="the project or bare plane"
+    )
+
+
+def parse(
+    command: AnyCommand, name: str, arguments: Sequence[str], plane: str | None, console: Console
+) -> Options | None:
+    """The options, or None where a help text was asked for and printed. Raises: UsageError."""
+    preset = argparse.Namespace(json=False, plane=plane)
+    try:
+        options = make_parser(command, name).parse_args(list(arguments), preset)
+    except _HelpAskedError as asked:
+        console.print(str(asked))
+        return None
+    require_named("--plane", options.plane)
+    return options
+
+
+def require_named(what: str, directory: str | None) -> None:
+    """Refuse an empty name, which the system would take for the current directory.
+
+    Threat: `--plane "$PLANE"` where the variable is not set. Raises: UsageError.
+    """
+    if directory == "":
+        raise UsageError(f"{what} is empty, and names no directory", hint="for here, write .")
+
+
+def nearest(given: str, known: Sequence[str]) -> str:
+    import difflib
+
+    found = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
+    return f"did you mean {found[0]!r}" if found else ""
+
+
+def seconds_of(text: str | None, option: str) -> float | None:
+    """RFC 3339 as seconds since 1970; UTC where it names no zone. Raises: UsageError."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{quote(text)} is no time", where=option, hint="such as 2026-01-31T12:00:00Z"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+class Reply(Struct, frozen=True):
+    """What a command found: for programs, for people, and whether it is a yes."""
+
+    value: Json
+    text: str | Iterable[str]
+    """Its lines; what is made one by one is made only where it is printed."""
+    status: int = 0
+
+    def show(self, options: Options, console: Console) -> int:
+        if options.json:
+            console.write_json(self.value)
+        else:
+            for row in (self.text,) if isinstance(self.text, str) else self.text:
+                console.say(row)
+        return self.status
+
+
+Work = Callable[[Options, Console], Reply | int]
+"""Does the command; a status alone where everything is printed already."""
+
+
+class CommandOption(NamedTuple):
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+
+def opt(
+    name: str, metavar: str | None = None, about: str | None = None, **settings: Any
+) -> CommandOption:
+    return CommandOption((name,), {"metavar": metavar, "help": about, **settings})
+
+
+def flag(name: str, about: str, *short: str) -> CommandOption:
+    return CommandOption((*short, name), {"action": "store_true", "help": about})
+
+
+Arguments = tuple[CommandOption | tuple[CommandOption, ...], ...]
+"""A tuple in it: at most one of these."""
+
+
+class Part(Struct, frozen=True):
+    name: str
+    about: str
+    do: Work
+    options: Arguments = ()
+    as_json: str = AS_VALUE
+    """What its `--json` prints; empty where it takes none."""
+    description: str | None = None
+
+
+class Command(Struct, frozen=True):
+    summary: str
+    examples: str
+    do: Work | None = None
+    """None where the parts do it, each in `options.do`."""
+    options: Arguments = ()
+    parts: tuple[Part, ...] = ()
+    metavar: str = "ACTION"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        _add(parser, self.options)
+        if not self.parts:
+            return
+        actions = parser.add_subparsers(required=True, metavar=self.metavar)
+        for part in self.parts:
+            made = actions.add_parser(
+                part.name, help=part.about, description=part.description, allow_abbrev=False
+            )
+            _add(made, part.options)
+            if part.as_json:
+                add_common(made, part.as_json)
+            made.set_defaults(do=part.do)
+
+    def run(self, options: Options, console: Console) -> int:
+        do: Work = self.do or options.do
+        reply = do(options, console)
+        return reply if isinstance(reply, int) else reply.show(options, console)
+
+
+def _add(parser: argparse.ArgumentParser, options: Arguments) -> None:
+    for option in options:
+        if isinstance(option, CommandOption):
+            parser.add_argument(*option.names, **option.settings)
+            continue
+        group = parser.add_mutually_exclusive_group()
+        for each in option:
+            group.add_argument(*each.names, **each.settings)
+
+
+# Here, and not above: commands of other apps are parsed too, and find their project themselves.
+
+
+def environment_of(console: Console) -> "Environment":
+    """The user's environment. Raises: ConfigError where there is no home."""
+    from paddock.plane.environment import read_environment
+
+    return read_environment(console.variables)
+
+
+def find_project(options: Options, console: Console) -> "Project":
+    """The project; nothing is made. Raises: UsageError, ConfigError."""
+    from paddock.assembly.project import find_project as find
+
+    return find(*where(options, console))
+
+
+def find_site(options: Options, console: Console) -> "PlaneSite":
+    """Root and plane alone, where what governs them need not load."""
+    from paddock.assembly.project import find_site as find
+
+    return find(*where(options, console))
+
+
+def use_project(options: Options, console: Console) -> "Project":
+    """The project with its plane, made on first use; what is new is said once."""
+    from paddock.assembly.opening import open_project
+
+    project = open_project(*where(options, console))
+    for notice in project.notices:
+        console.warn(f"note: {notice}")
+    return project
+
+
+def where(options: Options, console: Console) -> "tuple[Path, Environment, Path | None]":
+    """Where a project is looked for: from here, or the one that is named."""
+    override = None if options.plane is None else console.directory / options.plane
+    return console.directory, environment_of(console), override
+
+
+def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
+    """Write parts to a new file, all or nothing; return how many. Raises: UsageError, HostError."""
+    try:
+        file = path.open("xb")
+    except FileExistsError:
+        raise UsageError(
+            f"{quote(str(path))} is there already", where="--out", hint="name a new file"
+        ) from None
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    count = 0
+    try:
+        with file:
+            for part in parts:
+                file.write(part)
+                count += 1
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritten(path, error) from error
+        raise
+    return count
+
+
+def _unwritten(path: Path, error: OSError) -> HostError:
+    return HostError(f"{quote(str(path))} cannot be written: {error.strerror}")

@@ -1,0 +1,389 @@
+"""`paddock doctor` and `paddock sandbox`: what this host can enforce, what commands may reach."""
+
+import os
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from paddock.apps.cli.command import (
+    Command,
+    Options,
+    Part,
+    Reply,
+    environment_of,
+    find_project,
+    opt,
+    use_project,
+)
+from paddock.apps.cli.console import Console
+from paddock.assembly.project import Project, is_made_with_dev
+from paddock.errors import HostError, PaddockError, SandboxUnavailableError, UsageError
+from paddock.limits import shell_cache_bytes_max
+from paddock.plane.environment import real_path
+from paddock.plane.layout import LedgerName
+from paddock.plane.report import MADE_WITH_DEV
+from paddock.policy.decide import shell_for
+from paddock.policy.questions.lint import TRACKED_HINT, describe_tracked, find_tracked_secrets
+from paddock.policy.settings import EnforcementMode, ShellSettings
+from paddock.sandbox.backends import (
+    NO_BACKEND,
+    HostFinding,
+    choose_backend,
+    examine_host,
+    examine_workspace,
+    find_rarely_confined,
+    offered_outside,
+    probe_host,
+)
+from paddock.sandbox.caches import FOLDER, Caches
+from paddock.sandbox.facts import FactsWanted, collect_facts
+from paddock.sandbox.git.tracked import list_tracked
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.plan import CompiledPlan, ReadJudge, compile_plan, plan_digest, plan_json
+from paddock.sandbox.values import BackendVerdict, Enforcement, GitConfig
+from paddock.text.show import quote
+from paddock.values.calls import Json
+
+_STAGING: Final = "staging"
+"""Below Paddock's state: where the layers of commands lie."""
+_SHOWN_MAX: Final = 20
+"""Hidden names in the table; `--json` has all."""
+_MOVED: Final = "commands can change it; to run what is there, name it by its path"
+_PROJECT: Final = "this project"
+_RECORDS: Final = "its records"
+_TRACKED: Final = "tracked secrets"
+
+
+def _doctor(options: Options, console: Console) -> Reply | int:
+    """Try everything and say what came of it; 0 also where something is missing."""
+    from paddock import __version__
+
+    findings = probe_host()
+    staging = environment_of(console).paddock_home / _STAGING
+    verdicts = examine_host(staging)
+    here = _look_here(options, console)
+    project, workspace = here.project, None
+    if project is not None and verdicts[0].enforcement is Enforcement.FULL:
+        staging = project.environment.paddock_home / _STAGING
+        workspace = examine_workspace(staging, str(project.root.path))
+    commands = _commands(verdicts, workspace, here.enforcement)
+    if here.obstacle:
+        commands = f"refused; {here.obstacle}"
+    made_with_dev = project is not None and is_made_with_dev(project)
+    if options.json:
+        return Reply(
+            {
+                "version": __version__,
+                "host": [_finding_json(finding) for finding in findings],
+                "backends": [_verdict_json(verdict) for verdict in verdicts],
+                "workspace": None if workspace is None else _verdict_json(workspace),
+                "here": [_finding_json(finding) for finding in here.findings],
+                "commands": commands,
+                "made_with_dev": made_with_dev,
+            },
+            "",
+        )
+    console.say(f"paddock {__version__}")
+    _say_findings(findings, console)
+    console.say("backends for commands, each tried by running one")
+    for verdict in verdicts:
+        _say_verdict(verdict, verdict.backend, console)
+    if workspace is not None:
+        _say_verdict(workspace, "this workspace", console)
+    _say_findings(here.findings, console)
+    console.say(here.obstacle or f"files: fenced. commands: {commands}")
+    if made_with_dev:
+        console.say(f"plane: {MADE_WITH_DEV}")
+    return 0
+
+
+def _say_findings(findings: Iterable[HostFinding], console: Console) -> None:
+    for finding in findings:
+        more = (finding.remedy,) if finding.remedy else ()
+        _say(finding.is_there, finding.name, (finding.found, *more), console)
+
+
+def _say_verdict(verdict: BackendVerdict, name: str, console: Console) -> None:
+    works = verdict.enforcement is not Enforcement.NONE
+    found = verdict.enforcement.value if works else verdict.cause
+    more = (verdict.remedy,) if verdict.remedy else ()
+    _say(works, name, (found, *verdict.gaps, *more), console)
+
+
+def _say(is_there: bool, name: str, rows: tuple[str, ...], console: Console) -> None:
+    mark = console.paint("yes", "32") if is_there else console.paint("no ", "33")
+    console.print(f"  {mark}  ")
+    console.say(f"{name:<17}{rows[0]}")
+    for row in rows[1:]:
+        console.say(f"{'':<24}{row}")
+
+
+def _commands(
+    verdicts: tuple[BackendVerdict, ...], here: BackendVerdict | None, enforcement: EnforcementMode
+) -> str:
+    if here is not None and here.enforcement is Enforcement.NONE:
+        return f"refused in this workspace; {here.remedy}"
+    try:
+        chosen = choose_backend(verdicts, enforcement)
+    except SandboxUnavailableError as refused:
+        return f"refused; {refused.hint}"
+    if chosen.backend == NO_BACKEND:
+        return f"unconfined (enforcement = {enforcement})"
+    return f"held by {chosen.backend} ({chosen.enforcement.value})"
+
+
+def _finding_json(finding: HostFinding) -> dict[str, Json]:
+    return {
+        "name": finding.name,
+        "ok": finding.is_there,
+        "found": finding.found,
+        "remedy": finding.remedy,
+    }
+
+
+def _verdict_json(verdict: BackendVerdict) -> dict[str, Json]:
+    return {
+        "backend": verdict.backend,
+        "enforcement": verdict.enforcement.value,
+        "gaps": list(verdict.gaps),
+        "cause": verdict.cause,
+        "remedy": verdict.remedy,
+    }
+
+
+class _Here(Struct, frozen=True):
+    """A project, what keeps calls on it from running, and the default agent's `enforcement`."""
+
+    project: Project | None
+    enforcement: EnforcementMode
+    findings: tuple[HostFinding, ...]
+
+    @property
+    def obstacle(self) -> str:
+        missing = ", ".join(each.name for each in self.findings if not each.is_there)
+        return missing and f"no call runs here before this is mended: {missing}"
+
+
+def _look_here(options: Options, console: Console) -> _Here:
+    """Load what a call loads, and try where it would be recorded. Raises: ConfigError."""
+    state = environment_of(console).paddock_home
+    try:
+        project = find_project(options, console)
+    except PaddockError as error:
+        return _Here(None, ShellSettings().enforcement, (_refused(error), _records((state,))))
+    places = (state, project.layout.ledger_paths()[LedgerName.HO1M].parent)
+    records = _records(places)
+    loads = HostFinding(_PROJECT, is_there=True, found="its policy and its agents load")
+    findings = (loads, records, *_outside(project, console))
+    try:
+        findings = (*findings, *_tracked(project))
+        return _Here(project, _enforcement(project), findings)
+    except UsageError:
+        # There is no such agent yet: the first use of a project makes it.
+        return _Here(project, ShellSettings().enforcement, findings)
+    except PaddockError as error:
+        return _Here(project, ShellSettings().enforcement, (_refused(error), records))
+
+
+def _outside(project: Project, console: Console) -> tuple[HostFinding, ...]:
+    hook = project.policy.settings.hook
+    names = find_rarely_confined(console.variables.get("PATH", ""), hook.outside)
+    if not names or hook.shell != "confine":
+        return ()
+    said = f"rarely work in a client's confined commands: {', '.join(names)}"
+    remedy = f"to leave them to the client's own prompt: {offered_outside(names)} in [hook]"
+    return (HostFinding("programs", is_there=True, found=said, remedy=remedy),)
+
+
+def _tracked(project: Project) -> tuple[HostFinding, ...]:
+    paths = find_tracked_secrets(project.policy, list_tracked(project.root.path))
+    if not paths:
+        return ()
+    said = describe_tracked(paths)
+    return (HostFinding(_TRACKED, is_there=True, found=said, remedy=TRACKED_HINT),)
+
+
+def _enforcement(project: Project) -> EnforcementMode:
+    lineage = project.agents.lineage(project.default_agent)
+    policy = project.policy_for(lineage[0])
+    return shell_for(policy, tuple(record.agent for record in lineage)).enforcement
+
+
+def _refused(error: PaddockError) -> HostFinding:
+    place = ": ".join(part for part in (error.where, error.hint) if part)
+    return HostFinding(_PROJECT, is_there=False, found=error.message, remedy=place)
+
+
+def _records(places: tuple[Path, ...]) -> HostFinding:
+    """Whether files can be made there: a call that cannot be recorded does not run."""
+    for place in places:
+        standing = _standing(place)
+        try:
+            # It has no name, or loses it at once: nothing is left in a ledger's folder.
+            tempfile.TemporaryFile(dir=standing).close()
+        except OSError as error:
+            return HostFinding(
+                _RECORDS,
+                is_there=False,
+                found=f"nothing can be written in {standing}: {os.strerror(error.errno or 0)}",
+                remedy="make it writable for this user, or name another place: PADDOCK_HOME=DIR",
+            )
+    return HostFinding(_RECORDS, is_there=True, found="can be written")
+
+
+def _standing(place: Path) -> Path:
+    return next((each for each in (place, *place.parents) if os.path.lexists(each)), place)
+
+
+DOCTOR = Command(
+    "Show what this host can enforce on files and commands, and what is missing.",
+    "  paddock doctor\n  paddock doctor --json",
+    _doctor,
+)
+
+
+def _plan(options: Options, console: Console) -> Reply:
+    project = use_project(options, console)
+    name = project.agent_named(options.agent)
+    record = project.agents.read(name)
+    policy, chain = project.policy_for(record), project.agents.chain(name)
+    facts = collect_facts(FactsWanted(policy, project.agents, name, console.variables))
+    with _opened(facts.workspace) as root_fd:
+        hidden = NameIndex(ReadJudge(policy, chain)).find(root_fd)
+    compiled = compile_plan(policy, chain, facts, hidden)
+    left_out: list[Json] = [{"path": each.path, "why": each.why} for each in compiled.left_out]
+    value: dict[str, Json] = {
+        "agent": name,
+        "digest": plan_digest(compiled.plan),
+        **plan_json(compiled.plan),
+        "toolchains": list(compiled.toolchains),
+        "left_out": left_out,
+    }
+    return Reply(value, _plan_rows(name, compiled))
+
+
+def _caches(options: Options, console: Console) -> Reply:
+    project = use_project(options, console)
+    record = project.agents.read(project.agent_named(options.agent))
+    home = real_path(project.layout.objects / FOLDER)
+    caches = Caches.of(home, str(real_path(record.workspace)))
+    before = caches.size_bytes()
+    is_clear = options.act == "clear" and caches.clear()
+    size = 0 if is_clear else before
+    facts: dict[str, Json] = {"place": str(caches.tree), "bytes": size}
+    facts |= {"bytes_max": shell_cache_bytes_max, "cleared": is_clear}
+    most = f"{shell_cache_bytes_max / 1e6:,.0f} MB"
+    rows = (f"caches  {caches.tree}", f"size    {size / 1e6:,.1f} of {most}")
+    cleared = f"cleared {caches.tree}: {before / 1e6:,.1f} MB"
+    answer = Reply(facts, cleared if is_clear else rows)
+    if options.act == "clear" and not is_clear:
+        answer.show(options, console)
+        raise UsageError("a command uses the caches now", hint="clear them when it has ended")
+    return answer
+
+
+@contextmanager
+def _opened(directory: str) -> Generator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(directory, flags)
+    except OSError as error:
+        raise HostError(
+            f"the workspace {quote(directory)} cannot be opened: {error.strerror}"
+        ) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _plan_rows(agent: str, compiled: CompiledPlan) -> Iterator[str]:
+    plan, limits = compiled.plan, compiled.plan.limits
+    yield f"agent        {agent}"
+    yield f"workspace    {plan.workspace}"
+    yield f"network      {plan.network}"
+    yield f"git          {plan.git}"
+    yield f"commit       {plan.commit}"
+    yield f"enforcement  {plan.enforcement}"
+    yield (
+        f"limits       {limits.processes} processes, {limits.memory_mb} MB of memory,"
+        f" {limits.file_mb} MB a file, {_processor_time(limits.cpu_s)}"
+    )
+    yield from _list("readable", plan.readable, "nothing outside the workspace")
+    yield from _list("toolchains", compiled.toolchains, "none found")
+    yield from _list("caches", (plan.caches,) if plan.caches else (), "none")
+    yield from _list("writable", plan.writable, "nothing outside the workspace")
+    if plan.git_outside is not None:
+        yield f"git outside  {plan.git_outside.common}"
+    hidden = plan.hidden[:_SHOWN_MAX]
+    more = len(plan.hidden) - len(hidden)
+    if more:
+        hidden = (*hidden, f"(and {more} more: --json lists them)")
+    yield from _list("hidden", hidden, "nothing that stands there now")
+    yield from _list("links", tuple(f"{name} -> {text}" for name, text in plan.links), "none")
+    variables = tuple(f"{name}={value}" for name, value in plan.environment)
+    yield from _list("environment", variables, "nothing")
+    yield from _list("git config", _git_rows(plan.git_config), "nothing of yours")
+    if compiled.moved_last:
+        rows = tuple(f"{each}: {_MOVED}" for each in compiled.moved_last)
+        yield from _list("last in PATH", rows, "")
+    if compiled.left_out:
+        lines = tuple(f"{each.path}: {each.why}" for each in compiled.left_out)
+        yield from _list("left out", lines, "")
+    yield f"policy       {plan.policy_digest}"
+    yield f"plan         {plan_digest(plan)}"
+
+
+def _processor_time(seconds: int) -> str:
+    return f"{seconds} s of processor time" if seconds else "any processor time"
+
+
+def _git_rows(config: GitConfig) -> tuple[str, ...]:
+    rows = [f"{key}={value}" for key, value in config.values]
+    for what, text in (("ignore file", config.ignored), ("attributes", config.attributes)):
+        rows += [f"{what}: {text.count(chr(10))} lines"] if text else []
+    rows += [f"{name}={value}" for name, value in config.variables]
+    return (*rows, *(["commits are not signed"] if config.is_signing else []))
+
+
+def _list(title: str, rows: tuple[str, ...], nothing: str) -> Iterator[str]:
+    for number, row in enumerate(rows or (nothing,)):
+        yield f"{'' if number else title:<13}{row}"
+
+
+SANDBOX = Command(
+    "Show what the commands of an agent may read, write and reach.",
+    "  paddock sandbox plan\n"
+    "  paddock sandbox plan --agent main --json\n"
+    "  paddock sandbox caches\n"
+    "  paddock sandbox caches clear",
+    parts=(
+        Part(
+            "plan",
+            "what commands may read, write and reach",
+            _plan,
+            (opt("--agent", "NAME", "whose commands (default: main, or admin)"),),
+        ),
+        Part(
+            "caches",
+            "what commands of an agent's workspace cache",
+            _caches,
+            (
+                opt(
+                    "act",
+                    None,
+                    "(default: show)",
+                    nargs="?",
+                    choices=("show", "clear"),
+                    default="show",
+                ),
+                opt("--agent", "NAME", "whose workspace (default: main, or admin)"),
+            ),
+        ),
+    ),
+    metavar="PART",
+)
