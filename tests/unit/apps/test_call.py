@@ -9,6 +9,7 @@ import pytest
 
 from paddock.apps.cli.call import ProgressLine
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.main import main
 from tests.support.disks import file_bytes_at_most
 
 
@@ -40,6 +41,65 @@ def test_what_is_wrong_inside_the_json_is_one_and_on_record(user, source, code):
     assert (ran.status, ran.json["code"]) == (1, code)
     rows = user.run("ledger", "query", "--ledger", "ho1m", "--json").out.splitlines()
     assert json.loads(rows[-1])["event_type"] == "TOOL_DENIED"
+
+
+def test_arguments_can_be_given_by_name(user):
+    words = ("path=README.md", "old_str=teh", "new_str=a=b {}")
+    ran = user.run("call", "str_replace", *words)
+    assert (ran.status, ran.json["status"]) == (0, "ok")
+    assert (user.project / "README.md").read_bytes() == b"hello a=b {} world\n"
+
+
+def test_a_named_argument_has_the_type_that_the_tool_takes(user):
+    assert user.run("call", "view", "path=README.md", "limit=1").json["lines_total"] == 1
+    assert user.run("call", "create_file", "path=7", "content=true").status == 0
+    assert (user.project / "7").read_bytes() == b"true"
+    many = user.run("call", "view", "path=README.md", "--no-input", "limit=many")
+    assert (many.status, many.json["code"]) == (1, "args.invalid")
+    assert "limit must be an integer, not a string 'many'" in many.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("path=a", "path=b"), "args.invalid"),
+        (("pth=a",), "args.unknown"),
+        (("path=README.md", "limit=NaN"), "args.invalid"),
+    ],
+)
+def test_what_is_wrong_with_named_arguments_is_one_and_on_record(user, words, code):
+    ran = user.run("call", "view", *words)
+    assert (ran.status, ran.json["code"]) == (1, code)
+    rows = user.run("ledger", "query", "--ledger", "ho1m", "--json").out.splitlines()
+    assert json.loads(rows[-1])["event_type"] == "TOOL_DENIED"
+
+
+@pytest.mark.parametrize("words", [("path=a", "b"), ("{}", "path=a"), ("-", "path=a")])
+def test_names_and_json_do_not_mix(user, words):
+    ran = user.run("call", "view", *words)
+    assert (ran.status, ran.out) == (2, "")
+    assert f"unrecognized arguments: {words[1]}" in ran.err
+    assert "arguments are NAME=VALUE each, or one JSON object" in ran.err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "shown"),
+    [
+        (("path=README.md",), 0, "     1\thello teh world\n"),
+        (("path=README.md", "--json"), 0, '{"status": "ok", '),
+        (("path=.env",), 1, "error["),
+    ],
+)
+def test_a_person_at_a_terminal_reads_the_text(user, words, status, shown):
+    out = Terminal()
+    console = Console(io.StringIO(), out, io.StringIO(), {"HOME": str(user.home)}, user.project)
+    assert main(["call", "view", *words], console) == status
+    assert out.getvalue().startswith(shown)
 
 
 def test_arguments_can_come_from_standard_input(user):

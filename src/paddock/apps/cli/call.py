@@ -1,6 +1,8 @@
 """`paddock call` and `paddock tools`."""
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from paddock import limits
@@ -11,6 +13,8 @@ from paddock.errors import (
     ApprovalUnavailableError,
     InvalidArgumentsError,
     ToolError,
+    UnknownToolError,
+    UsageError,
 )
 from paddock.runtime.approvals import (
     Approval,
@@ -24,6 +28,9 @@ from paddock.runtime.runtime import Runtime
 from paddock.text.json import parse_object
 from paddock.tools.spec import ToolSpec
 from paddock.values.calls import Json, Refusal, ToolResult
+
+Pairs = list[tuple[str, str]]
+_FORMS: Final = "arguments are NAME=VALUE each, or one JSON object: paddock call --help"
 
 
 def _call(options: Options, console: Console) -> int:
@@ -45,7 +52,10 @@ def _call(options: Options, console: Console) -> int:
         result = ToolResult("", options.tool, refusal.as_text(), refusal=refusal)
     # By this id it is explained, proved and undone.
     named: dict[str, Json] = {"call": result.call_id} if result.call_id else {}
-    console.write_json({**result.as_json(), **named})
+    if console.stdout.isatty() and not options.json:
+        console.say(result.content)
+    else:
+        console.write_json({**result.as_json(), **named})
     return exit_of_call(result.refusal)
 
 
@@ -67,17 +77,26 @@ class ProgressLine:
         self._console.stderr.flush()
 
 
-def _run(runtime: Runtime, tool: str, source: str | bytes) -> ToolResult:
+def _run(runtime: Runtime, tool: str, given: bytes | str | Pairs) -> ToolResult:
     try:
+        source = _object_of(given, runtime, tool) if isinstance(given, list) else given
         arguments = parse_object(source)
     except InvalidArgumentsError as error:
         return runtime.refuse(tool, Refusal(error.code, error.message, error.hint))
     return runtime.call(tool, arguments)
 
 
-def _read_arguments(given: str, console: Console) -> str | bytes:
-    if given != "-":
-        return given
+def _read_arguments(words: list[str], console: Console) -> bytes | str | Pairs:
+    """One JSON object, or names with their texts. Raises: UsageError: a mixture."""
+    pairs = [(name, text) for name, sign, text in (word.partition("=") for word in words) if sign]
+    if words and len(pairs) == len(words) and all(name.isidentifier() for name, _ in pairs):
+        return pairs
+    if len(words) > 1:
+        raise UsageError(
+            f"unrecognized arguments: {' '.join(words[1:])}", where="paddock call", hint=_FORMS
+        )
+    if words != ["-"]:
+        return words[0] if words else "{}"
     # Bytes, not text: what is not UTF-8 is the caller's mistake and is said so.
     buffer = getattr(console.stdin, "buffer", None)
     if buffer is None:
@@ -85,11 +104,31 @@ def _read_arguments(given: str, console: Console) -> str | bytes:
     return buffer.read(limits.argument_bytes_max + 1)
 
 
+def _object_of(pairs: Pairs, runtime: Runtime, tool: str) -> str:
+    """Return the JSON object that the pairs are: a text, but where the tool takes another type.
+
+    What is not of that type stays text, and the tool says what is wrong with it.
+    """
+    try:
+        known: Mapping[str, Any] = runtime.tools.get(tool).binder.schema["properties"]
+    except UnknownToolError:
+        known = {}  # the door answers, and records it
+    members: list[str] = []
+    for name, text in pairs:
+        value = json.dumps(text)
+        if known.get(name, {}).get("type", "string") != "string":
+            with suppress(ValueError, RecursionError):
+                json.loads(text)
+                value = text
+        members.append(f"{json.dumps(name)}: {value}")
+    return f"{{{', '.join(members)}}}"
+
+
 def _approver(options: Options, console: Console) -> Approver:
     if options.yes:
         return YesApprover("--yes")
     # Standard input that held the arguments cannot answer a question as well.
-    if options.no_input or options.arguments == "-" or not console.is_interactive:
+    if options.no_input or options.arguments == ["-"] or not console.is_interactive:
         return NoApprover()
     return PromptApprover(console)
 
@@ -150,15 +189,17 @@ def _row(spec: ToolSpec[Any]) -> str:
 
 
 CALL = Command(
-    "Run one governed tool call and print its result as one JSON object.\n"
-    "Arguments are one JSON object, or - to read it from standard input.",
+    "Run one governed tool call and print its result as one JSON object; at a terminal, without\n"
+    "--json, its text. Arguments are NAME=VALUE each, one JSON object, or - to read it from\n"
+    "standard input.",
+    "  paddock call view path=README.md limit=20\n"
     '  paddock call view \'{"path": "README.md"}\'\n'
     '  paddock call str_replace \'{"path": "README.md", "old_str": "teh", "new_str": "the"}\'\n'
     "  paddock call create_file - --no-input < arguments.json",
     _call,
     (
         opt("tool", "TOOL"),
-        opt("arguments", "JSON|-", nargs="?", default="{}"),
+        opt("arguments", "NAME=VALUE|JSON|-", nargs="*", default=[]),
         opt("--agent", "NAME", "who calls (default: main)"),
         (
             flag("--yes", "answer an ask with yes"),
