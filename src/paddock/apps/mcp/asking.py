@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import json
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError, NoBackChannelError
@@ -106,7 +106,11 @@ class WaitingAsker(Struct, frozen=True):
         """
         asking = self.session.elicit_form(question_of(request), _SCHEMA, self.request_id)
         future = asyncio.run_coroutine_threadsafe(asking, self.loop)
-        forget = self.cancel.on_cancel(_Stop(future))
+
+        def stop() -> None:
+            future.cancel()
+
+        forget = self.cancel.on_cancel(stop)
         try:
             said = future.result(limits.approval_timeout_s)
         except TimeoutError:
@@ -124,13 +128,6 @@ class WaitingAsker(Struct, frozen=True):
             note = "what governs the agent changed while it was asked"
             return Approval(False, self.name, ApprovalExpiredError.code, note)
         return approval
-
-
-class _Stop(Struct, frozen=True):
-    future: "concurrent.futures.Future[Any]"
-
-    def __call__(self) -> None:
-        self.future.cancel()
 
 
 class Returned(Struct, frozen=True):

@@ -7,7 +7,8 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -95,14 +96,11 @@ def not_looked_up(connection: HTTPConnection, error: AuthenticationError) -> Res
     return PlainTextResponse("no token can be looked up until a person has looked", 503)
 
 
-class ByToken(Struct, frozen=True):
-    agents: Agents
-
-    def served(self) -> Served:
-        token = get_access_token()
-        if token is None:
-            raise PermissionDeniedError("the request carries no token")
-        return self.agents.get(token.client_id)
+def _by_token(agents: Agents) -> Served:
+    token = get_access_token()
+    if token is None:
+        raise PermissionDeniedError("the request carries no token")
+    return agents.get(token.client_id)
 
 
 # Threat: the SDK keeps a session's requests by their ids, and to it 11 and "11" are one. Of
@@ -299,7 +297,8 @@ def ensure_token(project: Project, agent: str) -> str:
 def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     project = agents.project
     calls_max = project.policy.settings.mcp.calls_max
-    server = make_server(ByToken(agents), calls_max, is_structured=agents.is_structured)
+    door = partial(_by_token, agents)
+    server = make_server(door, calls_max, is_structured=agents.is_structured)
     running = RunningRequests()
     server.middleware.insert(0, running.handled)
     manager = StreamableHTTPSessionManager(
@@ -319,17 +318,9 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
             ),
             Middleware(AuthContextMiddleware),
         ],
-        lifespan=_Lifespan(manager),
+        lifespan=lambda _: manager.run(),
     )
     return Gate(app, hosts)
-
-
-class _Lifespan(Struct, frozen=True):
-    manager: StreamableHTTPSessionManager
-
-    def __call__(self, app: Starlette) -> AbstractAsyncContextManager[None]:
-        del app
-        return self.manager.run()
 
 
 def serve_http(

@@ -24,6 +24,9 @@ _CALL_TIMEOUT_S: Final = 180
 """Longer than a person may take to answer, and than a command may run."""
 _STARTS_IT: Final = frozenset({"command", "args"})
 _HEADER: Final = f"[mcp_servers.{NAME}]"
+_OURS: Final = (_HEADER, f"[mcp_servers.{NAME}.")
+_MADE: Final = (b"", b'{\n  "mcpServers": {}\n}\n')
+"""What an installation leaves of a file that it makes, without its entry."""
 
 
 def config_file(
@@ -123,13 +126,8 @@ def _servers(found: JsonFile) -> Mapping[str, Json]:
 
 
 def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
-    try:
-        text = content.decode("utf-8")
-        values = tomllib.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"the file is not TOML: {error}", where=file) from None
-    servers = cast("object", values.get("mcp_servers", {}))
-    others = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
+    text, values = _read_toml(content, file)
+    others = _toml_servers(values)
     if NAME in others:
         known = others[NAME]
         rows = _rows_to_set(known, entry, file)
@@ -151,6 +149,19 @@ def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
     return changed.encode("utf-8")
 
 
+def _read_toml(content: bytes, file: str) -> tuple[str, dict[str, object]]:
+    try:
+        text = content.decode("utf-8")
+        return text, tomllib.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the file is not TOML: {error}", where=file) from None
+
+
+def _toml_servers(values: Mapping[str, object]) -> dict[str, object]:
+    servers = values.get("mcp_servers")
+    return cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
+
+
 def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     written = _lines_of(rows).replace("\n", newline)
@@ -168,7 +179,7 @@ def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
 
 def _says(text: str, values: Mapping[str, object]) -> bool:
     try:
-        return tomllib.loads(text) == values
+        return {"mcp_servers": {}, **tomllib.loads(text)} == values
     except ValueError:
         return False
 
@@ -195,12 +206,6 @@ def _toml_text(text: str) -> str:
 def _program() -> str:
     beside = Path(sys.executable).with_name(NAME)
     return str(beside) if beside.is_file() else shutil.which(NAME) or NAME
-
-
-_MADE: Final = (b"", b'{\n  "mcpServers": {}\n}\n')
-"""What an installation leaves of a file that it makes, without its entry."""
-_SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
-_HEADER_UNINSTALL: Final = f"[mcp_servers.{NAME}"
 
 
 class Elsewhere(Struct, frozen=True):
@@ -238,19 +243,13 @@ def plan_uninstall(file: Path, scope: Scope) -> ClientFileEdit:
 def find_elsewhere(
     client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
 ) -> Sequence[Elsewhere]:
-    left: list[Elsewhere] = []
-    for other in _SCOPES:
-        if other == scope:
-            continue
-        file = config_file(client, other, root, home, variables)
-        try:
-            known = _find_entry(read_client_file(file, follows=other == "user"))
-        except ConfigError as error:
-            left.append(Elsewhere(other, file, error.message))
-            continue
-        if our_entry(known) is not None:
-            left.append(Elsewhere(other, file))
-    return left
+    other: Scope = "user" if scope == "project" else "project"
+    file = config_file(client, other, root, home, variables)
+    try:
+        known = _find_entry(read_client_file(file, follows=other == "user"))
+    except ConfigError as error:
+        return (Elsewhere(other, file, error.message),)
+    return () if our_entry(known) is None else (Elsewhere(other, file),)
 
 
 def _find_entry(found: ClientFile) -> Json:
@@ -258,8 +257,8 @@ def _find_entry(found: ClientFile) -> Json:
         return None
     if found.path.suffix != ".toml":
         return _servers(parse_file(found.content, str(found.path))).get(NAME)
-    known = _toml_uninstall(found.content, str(found.path)).get("mcp_servers")
-    return cast("dict[str, Json]", known).get(NAME) if isinstance(known, dict) else None
+    values = _read_toml(found.content, str(found.path))[1]
+    return cast("Json", _toml_servers(values).get(NAME))
 
 
 def _from_json(content: bytes, file: str) -> bytes:
@@ -268,24 +267,16 @@ def _from_json(content: bytes, file: str) -> bytes:
 
 
 def _from_toml(content: bytes, file: str) -> bytes:
-    rest = "".join(_other_lines(content.decode("utf-8").splitlines(keepends=True)))
-    if not _says_the_rest(rest, _toml_uninstall(content, file)):
+    text, values = _read_toml(content, file)
+    rest = "".join(_other_lines(text.splitlines(keepends=True)))
+    others = {name: value for name, value in _toml_servers(values).items() if name != NAME}
+    if not _says(rest, {**values, "mcp_servers": others}):
         raise UsageError(
             f"the entry of {NAME!r} is written so that it cannot be taken out here",
             where=file,
             hint=f"take out by hand what stands under mcp_servers.{NAME}",
         )
     return rest.encode("utf-8")
-
-
-def _says_the_rest(text: str, values: dict[str, object]) -> bool:
-    servers = cast("dict[str, object]", values["mcp_servers"])
-    others = {name: value for name, value in servers.items() if name != NAME}
-    try:
-        found = tomllib.loads(text)
-    except ValueError:
-        return False
-    return {"mcp_servers": {}, **found} == {**values, "mcp_servers": others}
 
 
 def _other_lines(lines: Sequence[str]) -> Sequence[str]:
@@ -295,10 +286,7 @@ def _other_lines(lines: Sequence[str]) -> Sequence[str]:
     for line in lines:
         said = line.strip()
         if said.startswith("["):
-            was_ours, is_ours = (
-                is_ours,
-                said.startswith((f"{_HEADER_UNINSTALL}]", f"{_HEADER_UNINSTALL}.")),
-            )
+            was_ours, is_ours = is_ours, said.startswith(_OURS)
             if is_ours and not was_ours and kept and not kept[-1].strip():
                 kept.pop()
             # What stands between our last line and the next table is not ours.
@@ -311,10 +299,3 @@ def _other_lines(lines: Sequence[str]) -> Sequence[str]:
         else:
             behind = []
     return [*kept, *behind]
-
-
-def _toml_uninstall(content: bytes, file: str) -> dict[str, object]:
-    try:
-        return tomllib.loads(content.decode("utf-8"))
-    except ValueError as error:
-        raise ConfigError(f"the file is not TOML: {error}", where=file) from None

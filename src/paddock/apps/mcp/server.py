@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -168,12 +168,8 @@ _NOT_ANSWERED: Final = Refusal(
 Context = ServerRequestContext[Any, Any]
 
 
-class Door(Protocol):
-    """Says whose agent a request is for: what the transport knows, nothing that it carries."""
-
-    def served(self) -> Served:
-        """The agent of the request that is being handled. Raises: PaddockError."""
-        ...
+Door = Callable[[], Served]
+"""Says whose agent a request is for: what the transport knows, nothing that it carries."""
 
 
 class McpServer(Struct, frozen=True):
@@ -247,7 +243,7 @@ class McpServer(Struct, frozen=True):
 
     def _served(self) -> Served:
         try:
-            return self.door.served()
+            return self.door()
         except PaddockError as error:
             # A policy that does not load any more: nothing is listed and nothing runs.
             raise _not_served(error) from error
@@ -326,7 +322,7 @@ def _refuse(
 
 def _with_served(door: Door, work: Callable[[Served], T]) -> T:
     while True:
-        served = door.served()
+        served = door()
         try:
             return work(served)
         except UsageError:

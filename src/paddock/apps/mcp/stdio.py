@@ -13,7 +13,7 @@ import select
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import BinaryIO, Final, Protocol, TextIO, cast
+from typing import Final, TextIO, cast
 
 import anyio
 import anyio.lowlevel
@@ -37,7 +37,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from paddock import limits
-from paddock.apps.mcp.served import Agents, Served
+from paddock.apps.mcp.served import Agents
 from paddock.apps.mcp.server import make_server
 from paddock.errors import HostError
 from paddock.pattern import lazy_pattern
@@ -251,14 +251,6 @@ _LAST_S: Final = 0.5
 _STANDARD_ERROR: Final = 2
 
 
-class OneAgent(Struct, frozen=True):
-    agents: Agents
-    name: str | None
-
-    def served(self) -> Served:
-        return self.agents.get(self.name)
-
-
 def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO]) -> None:
     """Serve until the client closes our input, or until SIGTERM or SIGINT.
 
@@ -271,7 +263,7 @@ def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO
         # What cannot be served is said to whoever starts it, and not to each request.
         agents.get(agent)
         calls_max = agents.project.policy.settings.mcp.calls_max
-        door = OneAgent(agents, agent)
+        door = partial(agents.get, agent)
         server = make_server(door, calls_max, is_structured=agents.is_structured)
         anyio.run(partial(_serve, server, streams))
     except ExceptionGroup as group:
@@ -298,24 +290,14 @@ async def _stop_at_signal(scope: anyio.CancelScope) -> None:
             return
 
 
-class ByteWire(Protocol):
-    async def read(self) -> bytes:
-        """The next piece; empty at the end. Raises: OSError."""
-        ...
-
-    async def write(self, content: bytes) -> None:
-        """All of it, as fast as the client reads. Raises: OSError."""
-        ...
-
-
-class Descriptors(Struct, frozen=True):
-    """A wire of two descriptors. They stay blocking, for other processes may hold them too."""
+class StdioWire(Struct, frozen=True):
+    """Two descriptors. They stay blocking, for other processes may hold them too."""
 
     incoming: int
     outgoing: int
 
     async def read(self) -> bytes:
-        """See `ByteWire`. A client that has gone is one that sends nothing more."""
+        """The next piece, empty at the end; a client that has gone sends nothing more."""
         await _wait(anyio.wait_readable, self.incoming)
         try:
             return os.read(self.incoming, _PIECE_BYTES)
@@ -330,19 +312,6 @@ class Descriptors(Struct, frozen=True):
             rest = rest[os.write(self.outgoing, rest[: select.PIPE_BUF]) :]
 
 
-class Texts(Struct, frozen=True):
-    incoming: anyio.AsyncFile[str] | anyio.AsyncFile[bytes]
-    outgoing: anyio.AsyncFile[str]
-
-    async def read(self) -> bytes:
-        line = await self.incoming.readline()
-        return line if isinstance(line, bytes) else line.encode("utf-8", "surrogatepass")
-
-    async def write(self, content: bytes) -> None:
-        await self.outgoing.write(content.decode())
-        await self.outgoing.flush()
-
-
 async def _wait(is_ready: Callable[[int], Awaitable[None]], descriptor: int) -> None:
     try:
         await is_ready(descriptor)
@@ -351,17 +320,12 @@ async def _wait(is_ready: Callable[[int], Awaitable[None]], descriptor: int) -> 
         await anyio.lowlevel.checkpoint()
 
 
-def _open_wire(stdin: TextIO, stdout: TextIO) -> ByteWire:
-    try:
-        incoming, outgoing = stdin.fileno(), stdout.fileno()
-    except OSError:  # UnsupportedOperation is one: there is no descriptor.
-        # What is no UTF-8 is ours to answer, and no end of the stream.
-        raw: BinaryIO | None = getattr(stdin, "buffer", None)
-        source = anyio.wrap_file(stdin) if raw is None else anyio.wrap_file(raw)
-        return Texts(source, anyio.wrap_file(stdout))
+def _open_wire(stdin: TextIO, stdout: TextIO) -> StdioWire:
+    """Raises: OSError where there is no descriptor."""
+    incoming, outgoing = stdin.fileno(), stdout.fileno()
     nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return Descriptors(_take(incoming, nothing), _take(outgoing, _STANDARD_ERROR))
+        return StdioWire(_take(incoming, nothing), _take(outgoing, _STANDARD_ERROR))
     finally:
         os.close(nothing)
 
@@ -380,7 +344,7 @@ def _take(descriptor: int, instead: int) -> int:
 
 
 class Connection:
-    def __init__(self, wire: ByteWire) -> None:
+    def __init__(self, wire: StdioWire) -> None:
         self._wire = wire
         self._turn = anyio.Lock()
         self._in_flight: set[RequestId] = set()

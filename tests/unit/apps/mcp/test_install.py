@@ -2,10 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
+PADDOCK = Path(sys.executable).parent / "paddock"
 ENTRY = {"command": "paddock", "args": ["mcp"]}
 OTHERS = b"""{
     "mcpServers" : { "other": {"command":"x","args":[ ]}
@@ -187,7 +191,8 @@ def test_a_plane_that_is_named_is_the_one_wherever_the_client_is_started(user, c
     started = ran.json["entry"]["args"]
     assert (ran.status, started) == (0, ["mcp", "--plane", str(elsewhere)])
     assert not planes_of(user)
-    assert user.run(*started).status == 0
+    where = {"cwd": user.project, "env": {"HOME": str(user.home), "PATH": os.environ["PATH"]}}
+    subprocess.run([PADDOCK, *started], **where, stdin=subprocess.DEVNULL, check=True)
     assert [json.loads(each.read_bytes())["root"] for each in planes_of(user)] == [str(elsewhere)]
 
 

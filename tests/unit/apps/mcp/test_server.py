@@ -30,7 +30,7 @@ def test_an_agent_that_has_to_be_opened_for_its_list_holds_nobody_up():
     async def run() -> None:
         async def list_tools() -> None:
             with pytest.raises(MCPError, match="nobody is in"):
-                await McpServer(door, Calls(1), is_structured=False).list_tools(None, None)
+                await McpServer(door.served, Calls(1), is_structured=False).list_tools(None, None)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(list_tools)

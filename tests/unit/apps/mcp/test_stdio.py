@@ -2,12 +2,14 @@
 
 import contextlib
 import fcntl
+import io
 import json
 import os
 import select
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,9 +17,11 @@ import pytest
 from msgspec import Struct
 
 from paddock import limits
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.main import main
 from tests.support import forked
 from tests.support.mcp_servers import PADDOCK, YES, McpPlace, make_place
-from tests.support.places import Ran, run_command
+from tests.support.places import Ran
 
 PATIENCE_S = 60.0
 """Far above what anything here takes; reached only where an answer never comes."""
@@ -115,9 +119,15 @@ def program(place) -> Iterator[Program]:
 
 
 def serve(place: McpPlace, *lines: bytes) -> Ran:
-    """A server in this process, on streams of text, up to the end of its input."""
-    given = b"".join(line + b"\n" for line in lines)
-    return run_command("mcp", variables=place.variables, here=place.project, stdin=given)
+    """A server in this process, on files of its own, up to the end of its input."""
+    err = io.StringIO()
+    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as out:
+        given.buffer.write(b"".join(line + b"\n" for line in lines))
+        given.seek(0)
+        console = Console(given, out, err, place.variables, place.project)
+        status = main(["mcp"], console)
+        out.seek(0)
+        return Ran(status, out.read(), err.getvalue())
 
 
 def answers(ran: Ran) -> list[object]:
