@@ -45,7 +45,8 @@ from paddock.values.models import ToolSchema
 LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M, LedgerName.PACKAGES)
 SHOWN: Final = ("frameworks", "packages", "config")
 _LAST: Final = 10
-_LAST_DIGITS_MAX: Final = 9
+_DIGITS_MAX: Final = 9
+"""Python converts no integer of very many digits."""
 _TIME_CHARS: Final = 19
 _CALL_USAGE: Final = "/call TOOL [NAME=VALUE ...]"
 _INSTALLED: Final = "list_packages"
@@ -164,12 +165,11 @@ def _verify_ledgers(desk: Desk) -> None:
 
 
 def _parse_last(digits: str) -> int:
-    # Python converts no integer of very many digits.
-    if len(digits) > _LAST_DIGITS_MAX:
+    if len(digits) > _DIGITS_MAX:
         raise UsageError(
             f"{quote(digits)} is no number of entries",
             where="/ledger",
-            hint=f"at most {_LAST_DIGITS_MAX} digits; 0 shows all",
+            hint=f"at most {_DIGITS_MAX} digits; 0 shows all",
         )
     return int(digits)
 
@@ -327,9 +327,6 @@ def _status(rest: str, desk: Desk) -> None:
         desk.screen.show(line("  ", TextSpan(f" {badge} ", TextLook.LOUD)))
 
 
-_NUMBER_DIGITS_MAX: Final = 9
-
-
 def _tools(rest: str, desk: Desk) -> None:
     allowed = desk.session.charter.tools_allowed
     rows = [
@@ -386,8 +383,7 @@ def _expand(rest: str, desk: Desk) -> None:
 
 
 def _parse_number(asked: str) -> int:
-    # Python converts no integer of very many digits.
-    is_number = asked.isdecimal() and len(asked) <= _NUMBER_DIGITS_MAX
+    is_number = asked.isdecimal() and len(asked) <= _DIGITS_MAX
     return int(asked) if is_number else 0
 
 

@@ -238,7 +238,11 @@ class Desk:
         self.screen.show(lines(done.result.content, gutter="  │ "))
 
     def interruptible(self, token: CancelToken) -> AbstractContextManager[None]:
-        return self.keyboard.interrupting(_Stop(self.screen, token))
+        def stop() -> None:
+            self.screen.live("… cancelling; what runs is being ended")
+            token.cancel()
+
+        return self.keyboard.interrupting(stop)
 
     def status(self) -> StatusLine:
         session = self.session
@@ -270,15 +274,6 @@ class Desk:
             resume=resume,
         )
         return open_session(setting.project, wish)
-
-
-class _Stop(Struct, frozen=True):
-    screen: Screen
-    token: CancelToken
-
-    def __call__(self) -> None:
-        self.screen.live("… cancelling; what runs is being ended")
-        self.token.cancel()
 
 
 def examine(project: Project) -> tuple[BackendVerdict, ...]:

@@ -10,6 +10,7 @@ Everything here runs in the application's loop. In each mode a key means one thi
 
 import termios
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from prompt_toolkit.application import Application
@@ -40,7 +41,6 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from paddock.apps.admin.plain import (
-    Choice,
     InputEnded,
     Interrupted,
     Mode,
@@ -107,7 +107,7 @@ class Panel:
         self.line = Buffer(
             multiline=True,
             history=InMemoryHistory(past),
-            completer=VocabularyCompleter(self._known),
+            completer=VocabularyCompleter(lambda: self.vocabulary),
             enable_history_search=False,
         )
         self.reply = Buffer(multiline=False)
@@ -176,6 +176,51 @@ class Panel:
         self.begin_work()
         self.listener.decided(answer)
 
+    # Keys
+
+    def is_in(self, mode: Mode) -> Condition:
+        return Condition(lambda: self.mode is mode)
+
+    def say(self, said: Said) -> None:
+        self.begin_work()
+        self.listener.said(said)
+
+    def enter(self) -> None:
+        line = self.line
+        if line.complete_state is not None and line.complete_state.current_completion is not None:
+            line.complete_state = None
+            return
+        if line.document.is_cursor_at_the_end and line.text.endswith("\\"):
+            line.delete_before_cursor()
+            line.newline(copy_margin=False)
+            return
+        text = line.text
+        if text.strip() and not text.startswith(" "):
+            line.append_to_history()
+        line.reset()
+        self.say(Typed(text))
+
+    def complete(self) -> None:
+        if self.line.complete_state:
+            self.line.complete_next()
+        else:
+            self.line.start_completion(insert_common_part=True)
+
+    def reply_with(self, text: str) -> None:
+        if self.question is not None:
+            choice = parse_choice(text, self.question.choices)
+            self.give(PersonsAnswer(self.question.id, choice))
+
+    def interrupt(self) -> None:
+        if self.mode is not Mode.READING:
+            self.listener.interrupted()
+            if self.mode is Mode.ASKING:
+                self.reply_with("")
+        elif self.line.text:
+            self.line.reset()
+        else:
+            self.say(Interrupted())
+
     def _has_rendered(self, app: Application[None]) -> None:
         if self.mode is not Mode.DRAWING:
             return
@@ -195,10 +240,11 @@ class Panel:
     # What is drawn
 
     def _layout(self) -> Layout:
-        is_asking = Condition(self._is_asking)
+        is_asking = self.is_in(Mode.DRAWING) | self.is_in(Mode.ASKING)
+        has_live = Condition(lambda: bool(self.live))
         body = HSplit(
             [
-                ConditionalContainer(self._live_window, Condition(self._has_live)),
+                ConditionalContainer(self._live_window, has_live & ~is_asking),
                 ConditionalContainer(self._line_window, ~is_asking),
                 ConditionalContainer(self._reply_window, is_asking),
                 self._search,
@@ -209,7 +255,7 @@ class Panel:
                         dont_extend_height=True,
                         style="class:badge",
                     ),
-                    Condition(self._has_badge),
+                    Condition(lambda: bool(self.status and self.status.badges)),
                 ),
                 Window(FormattedTextControl(self._status_text), height=1, style="class:status"),
             ]
@@ -217,18 +263,6 @@ class Panel:
         menu = CompletionsMenu(max_height=_MENU_ROWS, scroll_offset=1)
         root = FloatContainer(body, [Float(menu, xcursor=True, ycursor=True)])
         return Layout(root, focused_element=self._line_window)
-
-    def _known(self) -> Vocabulary:
-        return self.vocabulary
-
-    def _is_asking(self) -> bool:
-        return self.mode in {Mode.DRAWING, Mode.ASKING}
-
-    def _has_live(self) -> bool:
-        return bool(self.live) and not self._is_asking()
-
-    def _has_badge(self) -> bool:
-        return self.status is not None and bool(self.status.badges)
 
     def _line_height(self) -> Dimension:
         # The menu is drawn over the panel's own rows, so there have to be some.
@@ -268,127 +302,36 @@ def _continue_line(number: int, wrapped: int) -> StyleAndTextTuples:
 def panel_keys(panel: Panel) -> KeyBindings:
     """The bindings. The strictest come as `eager`: nothing else sees the key then."""
     keys = KeyBindings()
-    _Reading(panel).bind(keys)
-    _Asking(panel).bind(keys)
-    _Working(panel).bind(keys)
+    reading, busy = panel.is_in(Mode.READING) & ~is_searching, panel.is_in(Mode.BUSY)
+    drawing, asking = panel.is_in(Mode.DRAWING), panel.is_in(Mode.ASKING)
+    is_empty = Condition(lambda: not panel.line.text)
+
+    keys.add("enter", filter=reading)(_at(panel.enter))
+    for newline in (("escape", "enter"), ("c-j",)):
+        keys.add(*newline, filter=reading)(_at(partial(panel.line.newline, copy_margin=False)))
+    keys.add("tab", filter=reading)(_at(panel.complete))
+    keys.add("c-d", filter=reading & is_empty)(_at(partial(panel.say, InputEnded())))
+
+    keys.add("enter", filter=asking, eager=True)(_at(lambda: panel.reply_with(panel.reply.text)))
+    # Threat: what is pasted was not typed as an answer to this question.
+    keys.add(Keys.BracketedPaste, filter=asking, eager=True)(_drop)
+    keys.add("c-d", filter=asking, eager=True)(_at(partial(panel.reply_with, "")))
+
+    for key in ("enter", Keys.ControlJ):
+        keys.add(key, filter=busy & ~is_searching, eager=True)(_drop)
+    keys.add("c-d", filter=busy & is_empty, eager=True)(_drop)
+    keys.add(Keys.Any, filter=drawing, eager=True)(_drop)
+    stops = ~is_searching | ~panel.is_in(Mode.READING)
+    for key in ("c-c", Keys.SIGINT):
+        keys.add(key, filter=stops, eager=True)(_at(panel.interrupt))
     return keys
 
 
-class _Reading:
-    def __init__(self, panel: Panel) -> None:
-        self._panel = panel
+def _at(act: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    def pressed(event: KeyPressEvent) -> None:
+        act()
 
-    def bind(self, keys: KeyBindings) -> None:
-        here = Condition(self._is_here) & ~is_searching
-        is_empty = Condition(self._is_empty)
-        keys.add("enter", filter=here)(self._enter)
-        keys.add("escape", "enter", filter=here)(self._new_line)
-        keys.add("c-j", filter=here)(self._new_line)
-        keys.add("tab", filter=here)(self._complete)
-        for key in ("c-c", Keys.SIGINT):
-            keys.add(key, filter=here, eager=True)(self._interrupt)
-        keys.add("c-d", filter=here & is_empty)(self._end)
-
-    def _is_here(self) -> bool:
-        return self._panel.mode is Mode.READING
-
-    def _is_empty(self) -> bool:
-        return not self._panel.line.text
-
-    def _enter(self, event: KeyPressEvent) -> None:
-        line = self._panel.line
-        if line.complete_state is not None and line.complete_state.current_completion is not None:
-            line.complete_state = None
-            return
-        if line.document.is_cursor_at_the_end and line.text.endswith("\\"):
-            line.delete_before_cursor()
-            line.newline(copy_margin=False)
-            return
-        text = line.text
-        if text.strip() and not text.startswith(" "):
-            line.append_to_history()
-        line.reset()
-        self._panel.begin_work()
-        self._panel.listener.said(Typed(text))
-
-    def _new_line(self, event: KeyPressEvent) -> None:
-        self._panel.line.newline(copy_margin=False)
-
-    def _complete(self, event: KeyPressEvent) -> None:
-        line = self._panel.line
-        if line.complete_state:
-            line.complete_next()
-        else:
-            line.start_completion(insert_common_part=True)
-
-    def _interrupt(self, event: KeyPressEvent) -> None:
-        if self._panel.line.text:
-            self._panel.line.reset()
-            return
-        self._panel.begin_work()
-        self._panel.listener.said(Interrupted())
-
-    def _end(self, event: KeyPressEvent) -> None:
-        self._panel.begin_work()
-        self._panel.listener.said(InputEnded())
-
-
-class _Asking:
-    def __init__(self, panel: Panel) -> None:
-        self._panel = panel
-
-    def bind(self, keys: KeyBindings) -> None:
-        here = Condition(self._is_here)
-        keys.add("enter", filter=here, eager=True)(self._enter)
-        # Threat: what is pasted was not typed as an answer to this question.
-        keys.add(Keys.BracketedPaste, filter=here, eager=True)(_drop)
-        keys.add("c-d", filter=here, eager=True)(self._refuse)
-        for key in ("c-c", Keys.SIGINT):
-            keys.add(key, filter=here, eager=True)(self._interrupt)
-
-    def _is_here(self) -> bool:
-        return self._panel.mode is Mode.ASKING
-
-    def _enter(self, event: KeyPressEvent) -> None:
-        question = self._panel.question
-        if question is not None:
-            choice = parse_choice(self._panel.reply.text, question.choices)
-            self._panel.give(PersonsAnswer(question.id, choice))
-
-    def _refuse(self, event: KeyPressEvent) -> None:
-        question = self._panel.question
-        if question is not None:
-            self._panel.give(PersonsAnswer(question.id, Choice.NO))
-
-    def _interrupt(self, event: KeyPressEvent) -> None:
-        self._panel.listener.interrupted()
-        self._refuse(event)
-
-
-class _Working:
-    def __init__(self, panel: Panel) -> None:
-        self._panel = panel
-
-    def bind(self, keys: KeyBindings) -> None:
-        busy, drawing = Condition(self._is_busy), Condition(self._is_drawing)
-        for key in ("enter", Keys.ControlJ):
-            keys.add(key, filter=busy & ~is_searching, eager=True)(_drop)
-        keys.add("c-d", filter=busy & Condition(self._is_empty), eager=True)(_drop)
-        keys.add(Keys.Any, filter=drawing, eager=True)(_drop)
-        for key in ("c-c", Keys.SIGINT):
-            keys.add(key, filter=busy | drawing, eager=True)(self._interrupt)
-
-    def _is_busy(self) -> bool:
-        return self._panel.mode is Mode.BUSY
-
-    def _is_drawing(self) -> bool:
-        return self._panel.mode is Mode.DRAWING
-
-    def _is_empty(self) -> bool:
-        return not self._panel.line.text
-
-    def _interrupt(self, event: KeyPressEvent) -> None:
-        self._panel.listener.interrupted()
+    return pressed
 
 
 def _drop(event: KeyPressEvent) -> None:

@@ -142,12 +142,15 @@ class Screen(Protocol):
         ...
 
     def live(self, text: str) -> None:
-        """What is not a whole line yet; it gives way to the next. "" is nothing."""
-        ...
+        """What is not a whole line yet; it gives way to the next. "" is nothing.
+
+        Nothing happens where a line that is written cannot be taken back.
+        """
 
     def status(self, status: StatusLine) -> None: ...
 
-    def answered(self, result: TurnResult) -> None: ...
+    def answered(self, result: TurnResult) -> None:
+        """The turn is over; its text stands there already, as a rule."""
 
 
 class Keyboard(Protocol):
@@ -186,7 +189,16 @@ _READ_BYTES: Final = 4096
 """As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
 
 
-class PlainScreen:
+class LineScreen(Screen, Protocol):
+    @property
+    def prompt(self) -> str:
+        return ""
+
+    def write(self, text: str) -> None:
+        """As it is: prompts, which hold nothing of anybody else's."""
+
+
+class PlainScreen(LineScreen):
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._drawing = PlainDrawing()
@@ -207,9 +219,6 @@ class PlainScreen:
                 self._out.write(f"{each}\n")
             self._out.flush()
 
-    def live(self, text: str) -> None:
-        """Nothing: a line that is written cannot be taken back."""
-
     def status(self, status: StatusLine) -> None:
         before, self._status = self._status, status
         if before is not None and _lasting(before) == _lasting(status):
@@ -219,11 +228,7 @@ class PlainScreen:
             for badge in status.badges:
                 self._out.write(f"*** {badge} ***\n")
 
-    def answered(self, result: TurnResult) -> None:
-        """Nothing: its text stands there."""
-
     def write(self, text: str) -> None:
-        """As it is: prompts, which hold nothing of anybody else's."""
         with self._lock:
             self._out.write(text)
             self._out.flush()
@@ -231,13 +236,6 @@ class PlainScreen:
 
 def _lasting(status: StatusLine) -> tuple[object, ...]:
     return status.agent, status.profile, status.model, status.badges
-
-
-class LineScreen(Screen, Protocol):
-    @property
-    def prompt(self) -> str: ...
-
-    def write(self, text: str) -> None: ...
 
 
 class PlainKeyboard:
@@ -260,7 +258,7 @@ class PlainKeyboard:
             reconfigure(encoding="utf-8", errors="surrogateescape")
         self._woken: int | None = None
         """Readable once Ctrl-C was pressed, while something runs."""
-        self._interrupt: _Interrupt | None = None
+        self._interrupt: Callable[[int, FrameType | None], None] | None = None
         self._is_reading = False
         self.ended_by: int | None = None
         """The signal that ended the shell: see `ending`."""
@@ -360,7 +358,15 @@ class PlainKeyboard:
             yield
             return
         self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._interrupt = interrupt = _Interrupt(stop, wake)
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            # A question that stands there ends with it; a pipe that is full is readable anyway.
+            with suppress(BlockingIOError):
+                os.write(wake, b"x")
+            # In a thread: the one that was interrupted may hold a lock that stopping needs.
+            threading.Thread(target=stop, name="paddock-cancel", daemon=True).start()
+
+        self._interrupt = interrupt
         before = signal.signal(signal.SIGINT, interrupt)
         try:
             if self.ended_by is not None:
@@ -376,19 +382,6 @@ class PlainKeyboard:
 
 class _EndedError(BaseException):
     """A signal ended the reading; no other place meets it."""
-
-
-class _Interrupt:
-    def __init__(self, stop: Callable[[], None], wake: int) -> None:
-        self._stop = stop
-        self._wake = wake
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        # A question that stands there ends with it; a pipe that is full is readable anyway.
-        with suppress(BlockingIOError):
-            os.write(self._wake, b"x")
-        # In a thread: the one that was interrupted may hold a lock that stopping needs.
-        threading.Thread(target=self._stop, name="paddock-cancel", daemon=True).start()
 
 
 def _read_line(descriptor: int, woken: int | None, timeout_s: float) -> bytes | None:
@@ -416,10 +409,8 @@ def _read_line(descriptor: int, woken: int | None, timeout_s: float) -> bytes | 
 # {"kind": "turn", "response": …, "outcome": …}  a turn's result, as `paddock run --json`
 
 
-class JsonScreen:
-    """See the module. ASCII only, so that no terminal can be misled."""
-
-    prompt = ""
+class JsonScreen(LineScreen):
+    """One object a line, in ASCII only, so that no terminal can be misled."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -428,9 +419,6 @@ class JsonScreen:
 
     def show(self, block: Block) -> None:
         self._line({"kind": "text", "lines": list(self._drawing.lines(block))})
-
-    def live(self, text: str) -> None:
-        """Nothing: it comes when it is whole."""
 
     def status(self, status: StatusLine) -> None:
         self._line(
@@ -450,9 +438,6 @@ class JsonScreen:
 
     def answered(self, result: TurnResult) -> None:
         self._line({"kind": "turn", **result.as_json()})
-
-    def write(self, text: str) -> None:
-        """Nothing: prompts are for people."""
 
     def _line(self, value: Json) -> None:
         with self._lock:

@@ -26,7 +26,6 @@ from paddock.apps.admin.plain import (
 )
 from paddock.apps.admin.question import TerminalApprover, WorkspacePreviews
 from paddock.apps.admin.show import Block, ShownText, TextLook, TextSpan, line, row
-from paddock.assembly.project import Project
 from paddock.errors import IntegrityError, PaddockError, UsageError
 from paddock.providers.failures import CancelToken
 from paddock.text.show import quote
@@ -152,16 +151,15 @@ class ShellStreams(Struct, frozen=True):
 
 
 def run_json(setting: Setting, streams: ShellStreams) -> int:
-    screen = JsonScreen(streams.out)
-    return _run_lines(setting, screen, PlainKeyboard(streams.source, screen))
+    return _run_lines(setting, JsonScreen(streams.out), streams.source)
 
 
 def run_plain(setting: Setting, streams: ShellStreams) -> int:
-    screen = PlainScreen(streams.out)
-    return _run_lines(setting, screen, PlainKeyboard(streams.source, screen))
+    return _run_lines(setting, PlainScreen(streams.out), streams.source)
 
 
-def _run_lines(setting: Setting, screen: Screen, keyboard: PlainKeyboard) -> int:
+def _run_lines(setting: Setting, screen: PlainScreen | JsonScreen, source: TextIO) -> int:
+    keyboard = PlainKeyboard(source, screen)
     with keyboard.ending():
         status = run_shell(setting, screen, keyboard)
     # As a shell reports it.
@@ -180,13 +178,7 @@ def run_admin(setting: Setting, streams: ShellStreams) -> int:
 
 
 def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
-    previews = WorkspacePreviews(_Workspaces(setting.project))
+    agents = setting.project.agents
+    previews = WorkspacePreviews(lambda agent: str(agents.read(agent).workspace))
     with Desk(setting, screen, keyboard, TerminalApprover(keyboard, previews)) as desk:
         return AdminShell(desk).run()
-
-
-class _Workspaces(Struct, frozen=True):
-    project: Project
-
-    def __call__(self, agent: str) -> str:
-        return str(self.project.agents.read(agent).workspace)

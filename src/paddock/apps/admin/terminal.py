@@ -24,7 +24,6 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from paddock.agent.results import TurnResult
 from paddock.apps.admin.history import HistoryFile
 from paddock.apps.admin.panel import Panel, panel_keys
 from paddock.apps.admin.plain import (
@@ -32,6 +31,7 @@ from paddock.apps.admin.plain import (
     PersonsAnswer,
     Question,
     Said,
+    Screen,
     Silence,
     Typed,
     Vocabulary,
@@ -43,7 +43,7 @@ from paddock.errors import PaddockError
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
-class Terminal:
+class Terminal(Screen):
     def __init__(self, source: TextIO, out: TextIO, history: HistoryFile, *, colours: bool) -> None:
         """What `history` holds can be typed again; without it, this shell's own lines can."""
         self._out = out
@@ -73,17 +73,22 @@ class Terminal:
 
     def run(self, shell: Callable[[], int]) -> int:
         """Run the shell in a thread that outlives the terminal, so that its session ends well."""
+        running: list[Future[int]] = []
         with ThreadPoolExecutor(1, thread_name_prefix="paddock-shell") as threads:
-            starting = _Starting(threads, shell, self._watch_signals, self._leave_app)
+
+            def start() -> None:
+                self._watch_signals()
+                running.append(threads.submit(shell))
+                running[0].add_done_callback(lambda _: self._in_loop(self._end_app))
+
             try:
-                self._app.run(pre_run=starting.start, set_exception_handler=False)
+                self._app.run(pre_run=start, set_exception_handler=False)
             except (EOFError, OSError):
                 self._is_gone = True
             # Also where the shell still waits for somebody.
             self.hang_up()
-            running = starting.running
         self._print_rest()
-        return 0 if running is None else running.result()
+        return running[0].result() if running else 0
 
     # Screen
 
@@ -100,9 +105,6 @@ class Terminal:
     def status(self, status: StatusLine) -> None:
         self._panel.status = status
         self._schedule()
-
-    def answered(self, result: TurnResult) -> None:
-        """Nothing: its text stands there."""
 
     # Keyboard
 
@@ -253,9 +255,6 @@ class Terminal:
         if self._app.is_running and not self._app.is_done:
             self._app.exit(exception=error or RuntimeError(str(context.get("message"))))
 
-    def _leave_app(self) -> None:
-        self._in_loop(self._end_app)
-
     def _end_app(self) -> None:
         try:
             self._draw()
@@ -263,30 +262,6 @@ class Terminal:
             self._is_gone = True
         if self._app.is_running and not self._app.is_done:
             self._app.exit()
-
-
-class _Starting:
-    def __init__(
-        self,
-        threads: ThreadPoolExecutor,
-        shell: Callable[[], int],
-        before: Callable[[], None],
-        after: Callable[[], None],
-    ) -> None:
-        self._threads = threads
-        self._shell = shell
-        self._before = before
-        self._after = after
-        self.running: Future[int] | None = None
-
-    def start(self) -> None:
-        """Called in the application's loop."""
-        self._before()
-        self.running = self._threads.submit(self._shell)
-        self.running.add_done_callback(self._done)
-
-    def _done(self, running: Future[int]) -> None:
-        self._after()
 
 
 def _size_of(descriptor: int) -> Size:
