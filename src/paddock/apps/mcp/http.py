@@ -21,6 +21,7 @@ from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAut
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.dispatcher import coerce_request_id
 from mcp_types import JSONRPCError, RequestId
 from msgspec import Struct, field
@@ -211,19 +212,19 @@ class Unambiguous(Struct, frozen=True):
     """Refuses what two readers could take for different things.
 
     That is no JSON, a name that is given twice (the SDK's readers take the last), and the
-    id of a request of the same session that runs still. It stands behind the token:
-    nobody else's body is held or parsed.
+    id of a request of the same session that runs still. It stands behind the token, so nobody
+    else's body is parsed, and behind the limit of its size, so it comes whole.
     """
 
     app: ASGIApp
     running: RunningRequests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or _says_too_large(scope):
+        if scope["type"] != "http" or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        pieces, body = await _read(receive)
-        value = None if body is None else read_content(body)
+        whole = [await receive()]
+        value = read_content(whole[0].get("body", b""))
         if isinstance(value, JSONRPCError):
             await _answer(value)(scope, receive, send)
             return
@@ -234,7 +235,7 @@ class Unambiguous(Struct, frozen=True):
             return
 
         async def again() -> Message:
-            return pieces.pop(0) if pieces else await receive()
+            return whole.pop() if whole else await receive()
 
         with self.running.held(key):
             await self.app(scope, again, send)
@@ -243,25 +244,6 @@ class Unambiguous(Struct, frozen=True):
 def _answer(error: JSONRPCError) -> Response:
     content = error.model_dump_json(by_alias=True, exclude_unset=True)
     return Response(content, 400, media_type="application/json")
-
-
-def _says_too_large(scope: Scope) -> bool:
-    """Such a body is refused before it comes; nobody may wait for it."""
-    said = Headers(scope=scope).get("content-length", "0")
-    return said.isascii() and said.isdigit() and int(said) > limits.mcp_body_bytes_max
-
-
-async def _read(receive: Receive) -> tuple[list[Message], bytes | None]:
-    """Read up to the limit, in pieces and whole; over it, nothing whole: the SDK refuses it."""
-    pieces: list[Message] = []
-    body = bytearray()
-    while len(body) <= limits.mcp_body_bytes_max:
-        piece = await receive()
-        pieces.append(piece)
-        body += piece.get("body", b"")
-        if not piece.get("more_body", False):
-            return pieces, bytes(body)
-    return pieces, None
 
 
 PATH: Final = "/mcp"
@@ -308,8 +290,9 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     )
     protocol = StreamableHTTPASGIApp(manager)
     verifier = TokenVerifier(project, only)
+    held = RequestBodyLimitMiddleware(Unambiguous(protocol, running), limits.mcp_body_bytes_max)
     app = Starlette(
-        routes=[Route(PATH, RequireAuthMiddleware(Unambiguous(protocol, running), []))],
+        routes=[Route(PATH, RequireAuthMiddleware(held, []))],
         middleware=[
             Middleware(
                 AuthenticationMiddleware,
