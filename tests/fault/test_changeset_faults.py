@@ -11,7 +11,7 @@ import pytest
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
-from paddock.testing.failing_disk import Death, FailingDisk, Moment, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.recover import RecoveredSet, recover
 from tests.support.changes import (
@@ -46,7 +46,7 @@ NEW = {
 }
 
 
-class FailingPlainDisk(FailingDisk):
+class FaultyPlainDisk(FaultyDisk):
     """One that knows no flag of renameat2: an exchange is two renames, each of two calls."""
 
     def exchange(self, dir_fd: int, name: str, other: str) -> bool:
@@ -56,7 +56,7 @@ class FailingPlainDisk(FailingDisk):
         self.move_new_by_link(from_fd, name, to_fd, to)
 
 
-DISKS = (FailingDisk, FailingPlainDisk)
+DISKS = (FaultyDisk, FaultyPlainDisk)
 
 
 @pytest.fixture
@@ -81,12 +81,12 @@ def settle(base: Path, disk: Disk | None = None):
         return recover(journal, used, detect_resolution())
 
 
-def steps_of(base: Path, disk_type: type[FailingDisk]) -> list[str]:
+def steps_of(base: Path, disk_type: type[FaultyDisk]) -> list[str]:
     lay_out(base / "ws", OLD)
     disk = disk_type()
     commit(base, disk)
     assert model_of(base / "ws") == NEW
-    return disk.steps
+    return disk.calls
 
 
 def require_settled(base: Path, where: str) -> dict:
@@ -100,11 +100,11 @@ def require_settled(base: Path, where: str) -> dict:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
 def test_a_failing_step_leaves_the_old_tree_or_comes_after_the_set(tmp_path, disk_type, code):
     steps = steps_of(tmp_path, disk_type)
-    for number, moment in itertools.product(range(len(steps)), Moment):
+    for number, moment in itertools.product(range(len(steps)), How):
         lay_out(tmp_path / "ws", OLD)
         where, told = f"step {number} ({steps[number]}) {moment}", None
         try:
-            commit(tmp_path, disk_type(StepFault(number, code, moment)))
+            commit(tmp_path, disk_type(Fault(number, moment, code)))
         except PaddockError as refusal:
             told = refusal
         found = model_of(tmp_path / "ws")
@@ -121,22 +121,25 @@ def test_a_failing_step_leaves_the_old_tree_or_comes_after_the_set(tmp_path, dis
 def test_death_at_any_step_leaves_one_of_the_two_trees_after_the_recovery(tmp_path, disk_type):
     steps = steps_of(tmp_path, disk_type)
     outcomes = set()
-    for number, moment in itertools.product(range(len(steps)), Moment):
+    for number, moment in itertools.product(range(len(steps)), How):
         lay_out(tmp_path / "ws", OLD)
         where = f"step {number} ({steps[number]}) {moment}"
-        death = disk_type(Death(number, moment))
+        death = disk_type(Fault(number, moment, "kill"))
         assert end_of(lambda death=death: commit(tmp_path, death)) == -signal.SIGKILL, where
         outcomes |= {recovered.settled for recovered in settle(tmp_path)}
         require_settled(tmp_path, where)
     assert outcomes == {RecoveredSet.NEVER_BEGUN, RecoveredSet.COMPLETED, RecoveredSet.ENDED}
 
 
-def killed_before_step(base: Path, name: str, which: int, disk_type=FailingDisk) -> None:
+def killed_before_step(base: Path, name: str, which: int, disk_type=FaultyDisk) -> None:
     """The tree as it is when the committer dies at the `which`-th call of that name."""
     steps = steps_of(base, disk_type)
     number = [at for at, step in enumerate(steps) if step == name][which]
     lay_out(base / "ws", OLD)
-    assert end_of(lambda: commit(base, disk_type(Death(number)))) == -signal.SIGKILL
+    assert (
+        end_of(lambda: commit(base, disk_type(Fault(number, How.BEFORE, "kill"))))
+        == -signal.SIGKILL
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,13 +153,13 @@ def killed_before_step(base: Path, name: str, which: int, disk_type=FailingDisk)
 )
 def test_a_recovery_that_dies_at_any_step_is_done_again(tmp_path, name, which, settled):
     killed_before_step(tmp_path, name, which)
-    counting = FailingDisk()
+    counting = FaultyDisk()
     assert [recovered.settled for recovered in settle(tmp_path, counting)] == [settled]
     expected = require_settled(tmp_path, "undisturbed")
-    for number, moment in itertools.product(range(len(counting.steps)), Moment):
-        where = f"step {number} ({counting.steps[number]}) {moment}"
+    for number, moment in itertools.product(range(len(counting.calls)), How):
+        where = f"step {number} ({counting.calls[number]}) {moment}"
         killed_before_step(tmp_path, name, which)
-        death = FailingDisk(Death(number, moment))
+        death = FaultyDisk(Fault(number, moment, "kill"))
         assert end_of(lambda death=death: settle(tmp_path, death)) == -signal.SIGKILL, where
         settle(tmp_path)
         assert require_settled(tmp_path, where) == expected, where
@@ -164,19 +167,19 @@ def test_a_recovery_that_dies_at_any_step_is_done_again(tmp_path, name, which, s
 
 def test_a_recovery_that_fails_at_any_step_says_so_or_is_done_and_succeeds_later(tmp_path):
     killed_before_step(tmp_path, "exchange", 1)
-    counting = FailingDisk()
+    counting = FaultyDisk()
     settle(tmp_path, counting)
-    for number, moment in itertools.product(range(len(counting.steps)), Moment):
-        where = f"step {number} ({counting.steps[number]}) {moment}"
+    for number, moment in itertools.product(range(len(counting.calls)), How):
+        where = f"step {number} ({counting.calls[number]}) {moment}"
         killed_before_step(tmp_path, "exchange", 1)
-        (recovered,) = settle(tmp_path, FailingDisk(StepFault(number, errno.EIO, moment)))
+        (recovered,) = settle(tmp_path, FaultyDisk(Fault(number, moment, errno.EIO)))
         if recovered.settled is RecoveredSet.WAITING:
             assert recovered.why, where
         settle(tmp_path)
         assert require_settled(tmp_path, where) == NEW, where
 
 
-class MeddledDisk(FailingDisk):
+class MeddledDisk(FaultyDisk):
     """A stranger replaces a file of the set before its exchange; then the committer dies."""
 
     def __init__(self, trouble, file: Path) -> None:
@@ -200,11 +203,11 @@ def test_death_while_a_refused_set_is_put_back_leaves_the_old_tree_and_theirs(tm
     with pytest.raises(FileChangedError):
         commit(tmp_path, counting)
     assert model_of(tmp_path / "ws") == expected
-    first = counting.steps.index("exchange")
-    for number, moment in itertools.product(range(first, len(counting.steps)), Moment):
-        where = f"step {number} ({counting.steps[number]}) {moment}"
+    first = counting.calls.index("exchange")
+    for number, moment in itertools.product(range(first, len(counting.calls)), How):
+        where = f"step {number} ({counting.calls[number]}) {moment}"
         lay_out(tmp_path / "ws", OLD)
-        disk = MeddledDisk(Death(number, moment), file)
+        disk = MeddledDisk(Fault(number, moment, "kill"), file)
         assert end_of(lambda disk=disk: commit(tmp_path, disk)) == -signal.SIGKILL, where
         settle(tmp_path)
         found = model_of(tmp_path / "ws")
@@ -215,7 +218,7 @@ def test_death_while_a_refused_set_is_put_back_leaves_the_old_tree_and_theirs(tm
 
 def test_whatever_part_of_the_renames_a_power_cut_keeps_the_set_is_completed(tmp_path):
     """The order in which renames reach the device is not promised: every subset can be there."""
-    steps = steps_of(tmp_path, FailingDisk)
+    steps = steps_of(tmp_path, FaultyDisk)
     first = next(at for at, step in enumerate(steps) if step in {"exchange", "move_new"})
     # Until the set is on the device; what follows moves what it displaced out of the way.
     last = len(steps) - 1 - steps[::-1].index("sync_file_system")
@@ -223,7 +226,10 @@ def test_whatever_part_of_the_renames_a_power_cut_keeps_the_set_is_completed(tmp
     assert count >= 5
     for subset in itertools.product([False, True], repeat=count):
         lay_out(tmp_path / "ws", OLD)
-        assert end_of(lambda: commit(tmp_path, FailingDisk(Death(first)))) == -signal.SIGKILL
+        assert (
+            end_of(lambda: commit(tmp_path, FaultyDisk(Fault(first, How.BEFORE, "kill"))))
+            == -signal.SIGKILL
+        )
         apply_some(tmp_path, subset)
         assert [recovered.settled for recovered in settle(tmp_path)] == [RecoveredSet.COMPLETED]
         assert require_settled(tmp_path, str(subset)) == NEW

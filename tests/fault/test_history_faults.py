@@ -18,13 +18,13 @@ from msgspec import Struct
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.storage.history import History
 from paddock.storage.notes import CallMark
-from paddock.testing.failing_disk import Death, FailingDisk, Moment, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
 from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
 from tests.support.children import end_of
-from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
+from tests.support.disks import FaultyNamedOnlyDisk, temporaries, tree
 
 SMALL, LARGE = b"old\n" * 1000, os.urandom(300_000)
 MARK = CallMark("CALL-1", "tool", "main", "SES-1")
@@ -68,10 +68,10 @@ CHANGES = (
 )
 EACH = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
 KINDS = pytest.mark.parametrize(
-    "disk_type", [FailingDisk, FailingNamedOnlyDisk], ids=["whole", "named-only"]
+    "disk_type", [FaultyDisk, FaultyNamedOnlyDisk], ids=["whole", "named-only"]
 )
 MOMENTS = pytest.mark.parametrize(
-    "moment", [Moment.BEFORE, Moment.AFTER], ids=lambda moment: moment.value
+    "moment", [How.BEFORE, How.AFTER], ids=lambda moment: moment.value
 )
 
 
@@ -93,7 +93,7 @@ def lay_out(base) -> dict[str, object]:
     return tree(root)
 
 
-def play(base, change: Change, disk: FailingDisk) -> None:
+def play(base, change: Change, disk: FaultyDisk) -> None:
     """The act of a call, as a dispatcher has it done, without the record of its result."""
     history = History(str(base / "objects"), bytes_max=1 << 30, disk=disk)
     try:
@@ -139,7 +139,7 @@ def rehearse(base, change: Change, disk_type):
     after = tree(base / "ws")
     assert after != before
     assert_nothing_lost(base, change, before, after)
-    return before, after, len(disk.steps)
+    return before, after, len(disk.calls)
 
 
 @EACH
@@ -149,7 +149,7 @@ def test_killed_at_any_step_nothing_is_lost(base, change, disk_type, moment):
     before, after, count = rehearse(base, change, disk_type)
     for index in range(count):
         lay_out(base)
-        disk = disk_type(Death(index, moment))
+        disk = disk_type(Fault(index, moment, "kill"))
         code = end_of(lambda disk=disk: play(base, change, disk))
         assert code == -signal.SIGKILL, index
         assert_nothing_lost(base, change, before, after)
@@ -164,13 +164,13 @@ def test_a_failing_step_changes_nothing_or_does_not_matter(base, change, disk_ty
     expected = StorageFullError if code == errno.ENOSPC else HostError
     for index in range(count):
         lay_out(base)
-        disk = disk_type(StepFault(index, code, moment))
+        disk = disk_type(Fault(index, moment, code))
         told = None
         try:
             play(base, change, disk)
         except PaddockError as error:
             told = error
-        step = disk.steps[index]
+        step = disk.calls[index]
         found = {n: w for n, w in tree(base / "ws").items() if ".paddock-" not in n}
         if told is None or (isinstance(told, HostError) and "close" in told.message):
             assert found == after, (index, step)

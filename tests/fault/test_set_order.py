@@ -6,7 +6,7 @@ import pytest
 
 from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk
-from paddock.testing.failing_disk import FailingDisk
+from paddock.testing.faulty_disk import FaultyDisk
 from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveFile, WriteFile
 from paddock.workspace.paths import unchecked_path as at
@@ -26,11 +26,11 @@ def changes(root: Path) -> list:
 
 def test_there_is_one_sync_before_the_commit_record_and_one_before_the_end(tmp_path):
     lay_out(tmp_path / "ws", OLD)
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with open_bench(tmp_path, disk) as bench:
         bench.commit(*changes(bench.root))
     record = ["write", "sync"]
-    assert disk.steps == [
+    assert disk.calls == [
         *("create", *record, "sync"),  # the entry, its intent, its name
         *("create", "set_mode", "write"),  # a/old
         *("make_directory", "create", "write"),  # made, made/file
@@ -47,7 +47,7 @@ def test_there_is_one_sync_before_the_commit_record_and_one_before_the_end(tmp_p
 def test_a_set_that_is_put_back_says_so_before_it_does_and_syncs_before_it_ends(tmp_path):
     lay_out(tmp_path / "ws", OLD)
 
-    class Meddled(FailingDisk):
+    class Meddled(FaultyDisk):
         def move_new(self, from_fd, name, to_fd, to):
             if name == "gone":
                 (tmp_path / "ws/gone").unlink()
@@ -58,8 +58,8 @@ def test_a_set_that_is_put_back_says_so_before_it_does_and_syncs_before_it_ends(
     with open_bench(tmp_path, disk) as bench, pytest.raises(FileChangedError):
         bench.commit(*changes(bench.root))
     record = ["write", "sync"]
-    changed = disk.steps.index("exchange")
-    assert disk.steps[changed:] == [
+    changed = disk.calls.index("exchange")
+    assert disk.calls[changed:] == [
         *("exchange", "move_new"),
         *record,  # the undo
         *("move_new", "exchange"),

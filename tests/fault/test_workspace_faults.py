@@ -9,12 +9,12 @@ import pytest
 from msgspec import Struct
 
 from paddock.errors import HostError, PaddockError, StorageFullError
-from paddock.testing.failing_disk import Death, FailingDisk, Moment, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace
 from paddock.workspace.read import Pieces
 from paddock.workspace.single import delete_entry, edit_file, move_entry, write_file
 from tests.support.children import end_of
-from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
+from tests.support.disks import FaultyNamedOnlyDisk, temporaries, tree
 
 
 class Shout:
@@ -68,7 +68,7 @@ CHANGES = (
     Change("delete", lambda w: delete_entry(w, w.resolve_entry("a/old.txt")), {}, ("a/old.txt",)),
     Change("delete link", lambda w: delete_entry(w, w.resolve_entry("link")), {}, ("link",)),
 )
-DISKS = (FailingDisk, FailingNamedOnlyDisk)
+DISKS = (FaultyDisk, FaultyNamedOnlyDisk)
 
 
 def after(change: Change) -> dict[str, object]:
@@ -88,13 +88,13 @@ def lay_out(root) -> None:
             (root / name).symlink_to(str(what).removeprefix("-> "))
 
 
-def steps_of(root, change: Change, disk_type: type[FailingDisk]) -> list[str]:
+def steps_of(root, change: Change, disk_type: type[FaultyDisk]) -> list[str]:
     lay_out(root)
     disk = disk_type()
     with Workspace.open(str(root), disk=disk) as workspace:
         change.act(workspace)
     assert tree(root) == after(change)
-    return disk.steps
+    return disk.calls
 
 
 def only_new_directories(found: dict[str, object], change: Change) -> bool:
@@ -114,9 +114,9 @@ def test_a_failing_step_leaves_the_old_content_or_does_not_matter(
     root = tmp_path / "ws"
     steps = steps_of(root, change, disk_type)
     for step in range(len(steps)):
-        for moment in Moment:
+        for moment in How:
             lay_out(root)
-            disk = disk_type(StepFault(step, code, moment))
+            disk = disk_type(Fault(step, moment, code))
             told = None
             with Workspace.open(str(root), disk=disk) as workspace:
                 try:
@@ -135,7 +135,7 @@ def test_a_failing_step_leaves_the_old_content_or_does_not_matter(
                 assert isinstance(told, expected), where
 
 
-def die_at(root: str, change: Change, disk: FailingDisk) -> int:
+def die_at(root: str, change: Change, disk: FaultyDisk) -> int:
     return end_of(lambda: change.act(Workspace.open(root, disk=disk)))
 
 
@@ -148,9 +148,9 @@ def test_death_at_any_step_leaves_old_or_new_and_nothing_else_after_the_next_ope
     steps = steps_of(root, change, disk_type)
     seen_left = 0
     for step in range(len(steps)):
-        for moment in Moment:
+        for moment in How:
             lay_out(root)
-            killed = die_at(str(root), change, disk_type(Death(step, moment)))
+            killed = die_at(str(root), change, disk_type(Fault(step, moment, "kill")))
             where = f"step {step} ({steps[step]}) {moment}"
             assert killed == -signal.SIGKILL, where
             seen_left += len(temporaries(root))
@@ -164,11 +164,11 @@ def test_death_at_any_step_leaves_old_or_new_and_nothing_else_after_the_next_ope
 def test_a_write_whose_directory_cannot_be_synced_is_taken_back(tmp_path):
     root = tmp_path / "ws"
     overwrite = CHANGES[2]
-    steps = steps_of(root, overwrite, FailingDisk)
+    steps = steps_of(root, overwrite, FaultyDisk)
     last_sync = len(steps) - 1 - steps[::-1].index("sync")
     assert "exchange" in steps[:last_sync]
     lay_out(root)
-    disk = FailingDisk(StepFault(last_sync, errno.EIO))
+    disk = FaultyDisk(Fault(last_sync, How.BEFORE, errno.EIO))
     with Workspace.open(str(root), disk=disk) as workspace:
         with pytest.raises(HostError):
             overwrite.act(workspace)

@@ -6,10 +6,10 @@ import pytest
 
 from paddock.errors import FileChangedError
 from paddock.storage.disk import Disk
-from paddock.testing.failing_disk import FailingDisk
+from paddock.testing.faulty_disk import FaultyDisk
 from paddock.workspace import Workspace
 from paddock.workspace.single import write_file
-from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
+from tests.support.disks import FaultyNamedOnlyDisk, temporaries, tree
 
 NAMING = {"link_open", "move_new", "exchange", "replace"}
 
@@ -30,17 +30,17 @@ class VisitedDisk(Disk):
         return super().exchange(dir_fd, name, other)
 
 
-@pytest.mark.parametrize("disk_type", [FailingDisk, FailingNamedOnlyDisk])
+@pytest.mark.parametrize("disk_type", [FaultyDisk, FaultyNamedOnlyDisk])
 @pytest.mark.parametrize("name", ["old.txt", "new.txt"])
 def test_content_is_synced_before_it_has_a_name_and_the_name_before_success(
-    tmp_path: Path, disk_type: type[FailingDisk], name: str
+    tmp_path: Path, disk_type: type[FaultyDisk], name: str
 ):
     (tmp_path / "old.txt").write_bytes(b"old")
     disk = disk_type()
     with Workspace.open(str(tmp_path), disk=disk) as workspace:
         write_file(workspace, workspace.resolve_write(name), b"new")
 
-    steps = [step for step in disk.steps if step in NAMING | {"write", "sync"}]
+    steps = [step for step in disk.calls if step in NAMING | {"write", "sync"}]
     named = [at for at, step in enumerate(steps) if step in NAMING]
     assert (tmp_path / name).read_bytes() == b"new"
     assert steps[: named[0]] == ["write", "sync"]

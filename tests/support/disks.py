@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paddock.storage.disk import Disk
-from paddock.testing.failing_disk import FailingDisk
+from paddock.testing.faulty_disk import FaultyDisk
 
 
 class NamedOnlyDisk(Disk):
@@ -30,7 +30,7 @@ class PlainRenameDisk(NamedOnlyDisk):
         self.move_new_by_link(from_fd, name, to_fd, to)
 
 
-class FailingNamedOnlyDisk(FailingDisk):
+class FaultyNamedOnlyDisk(FaultyDisk):
     """A failing disk without O_TMPFILE."""
 
     def open_unnamed(self, dir_fd: int, mode: int = 0o600) -> int | None:

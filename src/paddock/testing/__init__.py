@@ -2,7 +2,7 @@
 
     scripted_model     a model that says what a script says
     memory_ledger, memory_collector   without a disk, without a database
-    failing_disk, faulty_disk   disks of which a chosen call fails
+    faulty_disk        a disk of which a chosen call fails
 
 They keep the ports of the real things and pass the same suites.
 """

@@ -1,6 +1,10 @@
 """A disk that fails at one call, in one way, and says what it was asked.
 
-It stands where `paddock.storage.disk.Disk` stands and acts on real files.
+    disk = FaultyDisk()                                    # counts: `disk.calls` are their names
+    disk = FaultyDisk(Fault(3, How.BEFORE, errno.ENOSPC))  # the fourth call fails
+    disk = FaultyDisk(Fault(3, How.HALF, "kill"))          # the process dies by SIGKILL there
+
+It stands where `paddock.storage.disk.Disk` stands and acts on real files; for one thread.
 `Fault` names the call, by its number or as the next of its kind, and how it
 fails: not done, done all the same, or done by half. A `SimulatedCrash` ends
 every later call too, as a dead process makes none; `bury` then closes what it
@@ -9,9 +13,10 @@ had open, which frees its locks.
 
 import functools
 import os
+import signal
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -37,13 +42,13 @@ class Fault(Struct, frozen=True):
     """Which call fails, and how.
 
     `call` is its number, from 0, or the name of the next one to fail. `error`
-    is the errno; None is a crash. With `is_silent` a half-done write reports the
-    bytes it wrote instead of failing, as write(2) may.
+    is the errno, or "kill" for SIGKILL; None is a simulated crash. With `is_silent` a half-done
+    write reports the bytes it wrote instead of failing, as write(2) may.
     """
 
     call: int | str
-    how: How
-    error: int | None = None
+    how: How = How.BEFORE
+    error: int | Literal["kill"] | None = None
     is_silent: bool = False
 
 
@@ -72,7 +77,9 @@ class FaultyDisk(Disk):
             self.held.remove(fd)
             os.close(fd)
 
-    def make(self, name: str, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def make(
+        self, name: str, call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
         """Do one call, or let it fail."""
         if self._is_dead:
             raise SimulatedCrash
@@ -80,30 +87,41 @@ class FaultyDisk(Disk):
         self.calls.append(name)
         fault = self.fault
         if fault is None or fault.call not in {number, name}:
-            return call(self, *arguments)
+            return call(self, *given, **named)
         self.fault = None
         is_half = fault.how is How.HALF and name in {"write", "pwrite"}
         if is_half:
-            fd, content, *place = arguments
+            fd, content, *place = given
             half = len(content) // 2
             written = call(self, fd, content[:half], *place)
             if fault.is_silent:
                 # `write` goes on by itself with what is left.
                 return written if place else written + call(self, fd, content[half:])
         elif fault.is_silent:
-            return call(self, *arguments)
-        elif fault.how is How.AFTER:
-            call(self, *arguments)
-        if fault.error is None:
-            self._is_dead = True
-            raise SimulatedCrash
-        raise OSError(fault.error, os.strerror(fault.error))
+            return call(self, *given, **named)
+        try:
+            if fault.how is How.AFTER:
+                done = call(self, *given, **named)
+                if name in {"open_unnamed", "create"} and done is not None:
+                    os.close(done)
+        finally:
+            # Also where nothing stood that was to be removed, which is how most names end.
+            self._strike(fault)
+        return None
+
+    def _strike(self, fault: Fault) -> None:
+        if fault.error == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault.error is not None:
+            raise OSError(fault.error, os.strerror(fault.error))
+        self._is_dead = True
+        raise SimulatedCrash
 
 
 def _failing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
-    def made(disk: FaultyDisk, *arguments: Any) -> Any:
-        return disk.make(name, call, arguments)
+    def made(disk: FaultyDisk, *given: Any, **named: Any) -> Any:
+        return disk.make(name, call, given, named)
 
     return made
 
@@ -114,6 +132,9 @@ def _open(disk: FaultyDisk, path: str, flags: int, mode: int = 0o600) -> int:
     return descriptor
 
 
+_OF_OTHERS: Final = frozenset({"move_new_by_link", "sync_all", "take"})
+"""What they do are other calls, each counted."""
+
 for _name, _call in {**vars(Disk), "open": _open}.items():
-    if callable(_call) and not _name.startswith("_") and _name != "close":
+    if callable(_call) and not _name.startswith("_") and _name not in {"close", *_OF_OTHERS}:
         setattr(FaultyDisk, _name, _failing(_name, _call))

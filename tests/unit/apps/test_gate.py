@@ -19,7 +19,7 @@ from paddock.plane.layout import plane_name
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
 from paddock.storage.objects import ObjectStore
-from paddock.testing.failing_disk import FailingDisk, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import AtVersion, BytesContent, WriteFile
@@ -473,11 +473,11 @@ def replace_a_file(plane: Path, disk: Disk) -> None:
 def test_what_a_set_left_in_the_tree_when_the_disk_failed_is_no_file_of_the_plane(
     dev, steps_left, asks
 ):
-    counting = FailingDisk()
+    counting = FaultyDisk()
     replace_a_file(dev.plane, counting)
     # The end of the record, its wait, and the removal of what was displaced.
-    step = len(counting.steps) - steps_left
-    replace_a_file(dev.plane, FailingDisk(StepFault(step, errno.EIO)))
+    step = len(counting.calls) - steps_left
+    replace_a_file(dev.plane, FaultyDisk(Fault(step, How.BEFORE, errno.EIO)))
     left = list(dev.plane.rglob(".paddock-*.set"))
     assert len(left) == 1
     if asks == "operator":

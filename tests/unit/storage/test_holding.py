@@ -6,7 +6,7 @@ import pytest
 
 from paddock.errors import FileChangedError
 from paddock.storage.objects import HELD_BYTES_MIN, ObjectStore
-from paddock.testing.failing_disk import FailingDisk, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import digest_of
 from tests.support.stores import objects_in
 from tests.support.users import plain_ids
@@ -148,24 +148,24 @@ def test_what_a_living_process_holds_is_not_swept(store, place, fd):
 
 
 def test_another_file_system_is_no_reason_to_fail(tmp_path, file, fd):
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with ObjectStore.open(str(tmp_path / "objects"), bytes_max=1 << 20, disk=disk) as store:
-        disk.trouble = StepFault(len(disk.steps), errno.EXDEV)
+        disk.fault = Fault(len(disk.calls), How.BEFORE, errno.EXDEV)
         assert store.hold_file(fd, DIGEST) is None
-        assert disk.steps[-1] == "link_open"
+        assert disk.calls[-1] == "link_open"
 
 
 def test_whatever_fails_in_the_end_the_content_is_kept(tmp_path, file, fd):
     for index in range(4):
         place = tmp_path / f"objects{index}"
-        disk = FailingDisk()
+        disk = FaultyDisk()
         with ObjectStore.open(str(place), bytes_max=1 << 20, disk=disk) as store:
             held = store.hold_file(fd, DIGEST)
-            disk.trouble = StepFault(len(disk.steps) + index, errno.EIO)
+            disk.fault = Fault(len(disk.calls) + index, How.BEFORE, errno.EIO)
             held.settle()
         with ObjectStore.open(str(place), bytes_max=1 << 20) as after:
             after.recover()
-            assert after.read(DIGEST) == LARGE, disk.steps[disk.trouble.step]
+            assert after.read(DIGEST) == LARGE, (index, disk.calls)
         file.unlink(missing_ok=True)
         file.write_bytes(LARGE)
         os.dup2(os.open(file, os.O_RDONLY), fd)

@@ -8,7 +8,7 @@ import pytest
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
 from paddock.storage.disk import Disk
 from paddock.storage.journal import EntryMark, Intent, Journal, MarkKind, Records, SwapStep
-from paddock.testing.failing_disk import FailingDisk, Moment, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 INTENT = Intent("/root", 1, "a" * 24, (".",), "C-1")
@@ -93,22 +93,22 @@ def test_a_claimed_entry_is_synced_before_it_is_relied_on(directory):
         entry = journal.new_entry()
         entry.begin(INTENT)
         entry.release()
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with open_journal(directory, disk) as journal:
         for claimed in journal.claim_dead():
             claimed.load()
-    assert disk.steps == ["sync"]
+    assert disk.calls == ["sync"]
 
 
 def test_the_order_is_write_sync_and_the_directory_before_anything_is_done(directory):
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with open_journal(directory, disk) as journal:
         entry = journal.new_entry()
         entry.begin(INTENT)
         entry.commit(STEPS)
         entry.end()
         entry.forget()
-    assert disk.steps == [
+    assert disk.calls == [
         "create",
         *("write", "sync", "sync"),
         *("write", "sync"),
@@ -119,19 +119,19 @@ def test_the_order_is_write_sync_and_the_directory_before_anything_is_done(direc
 
 
 def test_an_entry_that_was_not_committed_goes_durably(directory):
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with open_journal(directory, disk) as journal:
         entry = journal.new_entry()
         entry.begin(INTENT)
         entry.abandon()
-    assert disk.steps[-2:] == ["unlink", "sync"]
+    assert disk.calls[-2:] == ["unlink", "sync"]
     assert os.listdir(directory) == []
 
 
-@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("moment", How)
 @pytest.mark.parametrize("step", [4, 5])
 def test_a_commit_that_fails_is_not_found_by_anybody(directory, step, moment):
-    with open_journal(directory, FailingDisk(StepFault(step, errno.ENOSPC, moment))) as journal:
+    with open_journal(directory, FaultyDisk(Fault(step, moment, errno.ENOSPC))) as journal:
         entry = journal.new_entry()
         entry.begin(INTENT)
         with pytest.raises(StorageFullError):
@@ -153,8 +153,8 @@ def test_ending_needs_no_space(directory):
 
 
 def test_a_record_that_failed_is_written_over_by_the_next(directory):
-    for moment in Moment:
-        with open_journal(directory, FailingDisk(StepFault(6, errno.EIO, moment))) as journal:
+    for moment in How:
+        with open_journal(directory, FaultyDisk(Fault(6, moment, errno.EIO))) as journal:
             entry = journal.new_entry()
             entry.begin(INTENT)
             entry.commit(STEPS)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from paddock.storage.prune import mark_newest, newest
-from paddock.testing.failing_disk import FailingDisk, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import digest_of
 from tests.support.stores import objects_in
 
@@ -36,13 +36,13 @@ def test_whoever_writes_late_takes_nothing_from_a_newer_call(store, place):
 def test_what_cannot_be_written_leaves_what_was_the_newest(place, store):
     mark_newest(store.shelf, [ONE])
     for step in (0, 1):
-        disk = FailingDisk(StepFault(step, errno.ENOSPC))
+        disk = FaultyDisk(Fault(step, How.BEFORE, errno.ENOSPC))
         with (
             type(store).open(str(place), bytes_max=1, disk=disk) as failing,
             pytest.raises(OSError, match="No space"),
         ):
             mark_newest(failing.shelf, [TWO])
-        assert disk.steps == ["create", "write"][: step + 1]
+        assert disk.calls == ["create", "write"][: step + 1]
         assert newest(store.shelf) == names(ONE)
 
 

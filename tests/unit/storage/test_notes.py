@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from paddock.errors import StorageFullError
 from paddock.storage.notes import CallMark, Doing, Notes
 from paddock.storage.objects import ObjectStore
-from paddock.testing.failing_disk import FailingDisk, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.children import end_of
 
 CALL = CallMark("CALL-1", "str_replace", "main", "SES-1")
@@ -132,15 +132,15 @@ def test_a_file_is_removed_once_its_process_is_gone_and_not_before(store, notes,
 
 
 def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_path):
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with ObjectStore.open(str(tmp_path / "objects"), bytes_max=10, disk=disk) as store:
         notes = Notes(store.shelf)
         notes.write(CALL, EDIT)
         for step, name in enumerate(["write", "sync"]):
-            disk.trouble = StepFault(len(disk.steps) + step, errno.ENOSPC)
+            disk.fault = Fault(len(disk.calls) + step, How.BEFORE, errno.ENOSPC)
             with pytest.raises(StorageFullError):
                 notes.write(OTHER, DELETE)
-            assert disk.steps[-1] == name
+            assert disk.calls[-1] == name
         notes.write(OTHER, CREATE)
         assert [note.doing for note in notes.read_all()] == [EDIT, CREATE]
         notes.close()

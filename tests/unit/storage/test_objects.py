@@ -11,7 +11,7 @@ import pytest
 from paddock.errors import ConfigError, HostError, IntegrityError, StorageFullError
 from paddock.storage.objects import ObjectStore
 from paddock.storage.shelf import pack
-from paddock.testing.failing_disk import FailingDisk, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.stores import objects_in
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
@@ -283,12 +283,12 @@ def test_threads_share_one_store(store):
 
 
 def steps_of_a_put(place) -> list[str]:
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with ObjectStore.open(str(place), bytes_max=1000, disk=disk) as store:
-        disk.steps.clear()
+        disk.calls.clear()
         store.put_bytes(b"content")
         store.sync()
-    return disk.steps
+    return disk.calls
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
@@ -297,9 +297,9 @@ def test_a_put_that_fails_at_any_step_leaves_nothing_and_is_told(tmp_path, code)
     assert steps == ["open_unnamed", "write", "sync", "link_open", "sync"]
     for index in range(len(steps)):
         place = tmp_path / f"objects{index}"
-        disk = FailingDisk()
+        disk = FaultyDisk()
         with ObjectStore.open(str(place), bytes_max=1000, disk=disk) as store:
-            disk.trouble = StepFault(len(disk.steps) + index, code)
+            disk.fault = Fault(len(disk.calls) + index, How.BEFORE, code)
             expected = StorageFullError if code == errno.ENOSPC else HostError
             with pytest.raises(expected):
                 put(store, b"content")
@@ -309,12 +309,12 @@ def test_a_put_that_fails_at_any_step_leaves_nothing_and_is_told(tmp_path, code)
 
 
 def test_the_content_is_on_the_device_before_it_has_a_name(place):
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with ObjectStore.open(str(place), bytes_max=1000, disk=disk) as store:
-        disk.steps.clear()
+        disk.calls.clear()
         put(store, b"content")
-    assert disk.steps.index("sync") < disk.steps.index("link_open")
-    assert disk.steps[-1] == "sync"
+    assert disk.calls.index("sync") < disk.calls.index("link_open")
+    assert disk.calls[-1] == "sync"
 
 
 @pytest.mark.needs("root")

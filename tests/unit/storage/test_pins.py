@@ -7,7 +7,7 @@ import pytest
 
 from paddock.errors import IntegrityError, InternalError, StorageFullError
 from paddock.storage.objects import ObjectStore
-from paddock.testing.failing_disk import FailingDisk, StepFault
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.stores import objects_in
 
 
@@ -97,18 +97,18 @@ def test_a_pin_with_rubbish_in_it_pins_what_it_names(full, place):
 
 
 def test_a_pin_that_cannot_be_written_is_told_and_leaves_the_old_one(place):
-    disk = FailingDisk()
+    disk = FaultyDisk()
     with ObjectStore.open(str(place), bytes_max=0, disk=disk) as store:
         one, two = put(store, b"one"), put(store, b"two")
         store.pin("a", [one])
-        done = len(disk.steps)
+        done = len(disk.calls)
         store.pin("a", [one])
-        steps = disk.steps[done:]
+        steps = disk.calls[done:]
         assert steps == ["create", "write", "sync", "replace", "sync"]
         for step in range(4):
-            disk.trouble = StepFault(len(disk.steps) + step, errno.ENOSPC)
+            disk.fault = Fault(len(disk.calls) + step, How.BEFORE, errno.ENOSPC)
             with pytest.raises(StorageFullError):
                 store.pin("a", [two])
-            disk.trouble = None
+            disk.fault = None
         store.prune([])
         assert [store.has(one), store.has(two)] == [True, False]

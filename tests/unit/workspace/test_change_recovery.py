@@ -9,7 +9,7 @@ import pytest
 
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
-from paddock.testing.failing_disk import Death, FailingDisk
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace, detect_resolution
 from paddock.workspace.changes import Absent, RemoveFile, WriteFile
 from paddock.workspace.listing import list_directory
@@ -51,11 +51,11 @@ def crash(tmp_path):
 
     def run(step: str) -> None:
         lay_out(tmp_path / "ws", OLD)
-        counting = FailingDisk()
+        counting = FaultyDisk()
         with open_bench(tmp_path, counting) as bench:
             bench.become(NEW)
-        exchanges = [at for at, name in enumerate(counting.steps) if name == "exchange"]
-        last_sync = len(counting.steps) - 1 - counting.steps[::-1].index("sync_file_system")
+        exchanges = [at for at, name in enumerate(counting.calls) if name == "exchange"]
+        last_sync = len(counting.calls) - 1 - counting.calls[::-1].index("sync_file_system")
         number = {
             BEFORE_ALL: exchanges[0],
             AFTER_ONE: exchanges[1],
@@ -64,7 +64,7 @@ def crash(tmp_path):
         lay_out(tmp_path / "ws", OLD)
 
         def die() -> None:
-            with open_bench(tmp_path, FailingDisk(Death(number))) as bench:
+            with open_bench(tmp_path, FaultyDisk(Fault(number, How.BEFORE, "kill"))) as bench:
                 bench.become(NEW)
 
         assert end_of(die) == -signal.SIGKILL

@@ -13,7 +13,7 @@ from paddock.storage.disk import Disk
 from paddock.storage.history import History, Kept
 from paddock.storage.journal import Journal
 from paddock.storage.notes import Doing
-from paddock.testing.failing_disk import Death, FailingDisk
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.workspace import Workspace
 from paddock.workspace.apply import commit_changes
 from paddock.workspace.changes import Absent, MakeDirectory, RemoveDirectory, RemoveFile, WriteFile
@@ -214,13 +214,13 @@ def remove_all(base: Path, disk: Disk) -> None:
 
 
 def test_a_directory_that_was_half_removed_when_the_process_was_killed_goes_later(tmp_path):
-    steps = FailingDisk()
+    steps = FaultyDisk()
     lay_out(tmp_path / "ws", OLD)
     remove_all(tmp_path, steps)
-    last = [n for n, name in enumerate(steps.steps) if name == "remove_directory"][-1]
+    last = [n for n, name in enumerate(steps.calls) if name == "remove_directory"][-1]
     for step in range(last - 3, last + 1):
         lay_out(tmp_path / "ws", OLD)
-        dying = FailingDisk(Death(step))
+        dying = FaultyDisk(Fault(step, How.BEFORE, "kill"))
         assert end_of(lambda dying=dying: remove_all(tmp_path, dying)) == -signal.SIGKILL
         with open_bench(tmp_path) as bench:
             bench.commit(MakeDirectory(at("x"), Absent(), 0o755))
