@@ -35,6 +35,9 @@ class NoSyncDisk(Disk):
     def sync(self, fd: int) -> None:
         pass
 
+    def fdatasync(self, fd: int) -> None:
+        pass
+
 
 class Swap:
     """The one place replaced; which way round shows the content."""

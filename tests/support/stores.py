@@ -11,6 +11,9 @@ class NoSyncDisk(Disk):
     def sync(self, fd: int) -> None:
         pass
 
+    def fdatasync(self, fd: int) -> None:
+        pass
+
     def sync_all(self, dir_fd: int, fds: list[int]) -> None:
         pass
 

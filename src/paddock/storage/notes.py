@@ -5,7 +5,9 @@ and undo a change whose call was killed before the ledger had its result. Once t
 has it the note means nothing any more: the ledger is the index.
 
 Each process writes one file in `notes/`, a line a note, and holds its flock(2). One write and one
-sync make a note. A file whose lock is free belongs to a process that was killed.
+sync make a note. The lines are written over NULs that are on the device by then: so neither the
+file's size nor its blocks change, and a sync waits for the line alone, not for the journal of the
+file system. A file whose lock is free belongs to a process that was killed.
 """
 
 import contextlib
@@ -15,11 +17,13 @@ import os
 import threading
 import time
 from collections.abc import Collection, Sequence
-from typing import Final, Literal, Self, TypeAlias, cast
+from itertools import repeat
+from typing import Final, Literal, TypeAlias, cast
 
 from msgspec import Struct, ValidationError, convert, field, to_builtins
 
-from paddock.storage.disk import DIRECTORY, READ, Disk, converting, read_bytes
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import DIRECTORY, READ, converting, read_bytes
 from paddock.storage.locks import call_after_fork, open_locked
 from paddock.storage.shelf import Shelf, names_in, open_directory
 from paddock.values.calls import Json
@@ -29,6 +33,8 @@ _SUFFIX: Final = ".notes"
 _FILE_BYTES_MAX: Final = 16_000_000
 """Of one process. So much of its end is read: what is at work stands there."""
 _CUT_AT_BYTES: Final = 65_536
+_ROOM_BYTES: Final = 4096
+"""So many NULs are written with a line that has no room."""
 _RUNNING_S_MAX: Final = 86_400
 """No call runs for a day; an older note holds nothing back from being pruned."""
 
@@ -86,43 +92,86 @@ class Note(Struct, frozen=True):
 class Notes:
     """The notes beside one store: those of this process, and what others left."""
 
-    __slots__ = ("__weakref__", "_dir_fd", "_disk", "_file", "_mutex")
+    __slots__ = ("__weakref__", "_dir_fd", "_disk", "_mutex", "_own")
 
     def __init__(self, shelf: Shelf) -> None:
         self._disk = shelf.disk
         self._mutex = threading.Lock()
-        self._file: _OwnFile | None = None
+        self._own: _OwnFile | None = None
         with converting("open the history"):
             self._dir_fd = open_directory(shelf.disk, shelf.fd, _NOTES)
         call_after_fork(self, Notes._after_fork)
 
     def _after_fork(self) -> None:
         self._mutex = threading.Lock()
-        own, self._file = self._file, None
+        own, self._own = self._own, None
         if own is not None:
             os.close(own.fd)
 
     def close(self) -> None:
         with self._mutex:
-            if self._file is not None:
-                self._file.end()
-            self._file = None
+            own, self._own = self._own, None
+            if own is not None and not own.needed:
+                with contextlib.suppress(OSError):
+                    self._disk.unlink(self._dir_fd, own.name)
+            if own is not None:
+                os.close(own.fd)
             os.close(self._dir_fd)
 
     def write(self, call: CallMark, *doings: Doing) -> list[int]:
         """Note what is about to be done, durably; the notes' numbers, for `over`."""
         with self._mutex, converting("note a call in the history"):
-            own = self._file
-            if own is None:
-                own = self._file = _OwnFile.begin(self._disk, self._dir_fd)
-            return own.write(call, doings)
+            own = self._own or self._begin()
+            numbers = list(range(own.last_number + 1, own.last_number + 1 + len(doings)))
+            lines = map(_Line, numbers, repeat(time.time()), repeat(call), doings)
+            self._append(own, "".join(f"{_encode(to_builtins(line))}\n" for line in lines))
+            own.last_number += len(doings)
+            own.needed.update(numbers)
+            return numbers
 
     def over(self, numbers: Sequence[int]) -> None:
         """These notes mean nothing any more: undone, or on record in the ledger."""
         with self._mutex, contextlib.suppress(OSError):
-            # Not waited for. What stands there after a crash is held against the ledger.
-            if self._file is not None and numbers:
-                self._file.over(numbers)
+            own = self._own
+            if own is None or not numbers:
+                return
+            own.needed.difference_update(numbers)
+            if own.needed or own.end_bytes <= _CUT_AT_BYTES:
+                # Not waited for. What stands there after a crash is held against the ledger.
+                line = f'{{"over":[{",".join(map(str, numbers))}]}}\n'
+                self._append(own, line, is_waited_for=False)
+            else:
+                own.cut(0)
+
+    def _begin(self) -> "_OwnFile":
+        name = os.urandom(16).hex() + _SUFFIX
+        fd = self._disk.create(self._dir_fd, name)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._disk.sync(self._dir_fd)
+        except BaseException:
+            os.close(fd)
+            self._disk.unlink(self._dir_fd, name)
+            raise
+        self._own = _OwnFile(name, fd)
+        return self._own
+
+    def _append(self, own: "_OwnFile", text: str, *, is_waited_for: bool = True) -> None:
+        # ASCII only, so that names that are not UTF-8 come back as they were.
+        lines = text.encode("ascii")
+        end_bytes = own.end_bytes + len(lines)
+        room = bytes(_ROOM_BYTES) if end_bytes > own.size_bytes else b""
+        try:
+            os.lseek(own.fd, own.end_bytes, os.SEEK_SET)
+            self._disk.write(own.fd, lines + room)
+            if is_waited_for:
+                self._disk.fdatasync(own.fd)
+        except BaseException:
+            # A torn line would swallow the next one. Cutting a file needs no space.
+            own.cut(own.end_bytes)
+            raise
+        own.size_bytes = max(own.size_bytes, end_bytes + len(room))
+        own.end_bytes = end_bytes
 
     def read_all(self) -> tuple[Note, ...]:
         """Every note that is not over, oldest first. What is no note is passed over."""
@@ -134,108 +183,45 @@ class Notes:
         """As `read_all`, of a store that is only looked at. Raises: HostError."""
         with converting("read the history"):
             try:
-                dir_fd = os.open(_NOTES, DIRECTORY, dir_fd=shelf.fd)
+                with held_open(os.open(_NOTES, DIRECTORY, dir_fd=shelf.fd)) as dir_fd:
+                    return _read_all(dir_fd)
             except FileNotFoundError:
                 return ()
-            try:
-                return _read_all(dir_fd)
-            finally:
-                os.close(dir_fd)
 
     def needed(self) -> frozenset[str]:
         """The digests that notes of calls at work name: not to be pruned."""
-        now_s = time.time()
-        return frozenset(
-            note.doing.before
-            for note in self.read_all()
-            if note.doing.before is not None and note.written_s > now_s - _RUNNING_S_MAX
-        )
+        since_s = time.time() - _RUNNING_S_MAX
+        notes = [note for note in self.read_all() if note.written_s > since_s]
+        return frozenset(note.doing.before for note in notes if note.doing.before is not None)
 
     def tidy(self, ended: Collection[Note]) -> None:
         """Remove the files of processes that are gone, and hold no note but these."""
         with converting("read the history"):
-            names = [name for name in names_in(self._dir_fd) if name.endswith(_SUFFIX)]
-        for name in names:
-            with contextlib.suppress(OSError):
-                self._remove_if_ended(name, ended)
+            for name in _files_in(self._dir_fd):
+                with contextlib.suppress(OSError):
+                    self._remove_if_ended(name, ended)
 
     def _remove_if_ended(self, name: str, ended: Collection[Note]) -> None:
         fd = open_locked(self._dir_fd, name, READ)
-        if fd is None:
-            return
-        try:
-            # Read under the lock: its process may have noted more before it went.
-            if all(note in ended for note in _read(self._dir_fd, name)):
-                self._disk.unlink(self._dir_fd, name)
-        finally:
-            os.close(fd)
+        if fd is not None:
+            with held_open(fd):
+                # Read under the lock: its process may have noted more before it went.
+                if all(note in ended for note in _read(self._dir_fd, name)):
+                    self._disk.unlink(self._dir_fd, name)
 
 
 class _OwnFile(Struct):
-    disk: Disk
-    dir_fd: int
     name: str
     fd: int
     last_number: int = 0
     needed: set[int] = field(default_factory=set[int])
+    end_bytes: int = 0
+    """Of the lines; NULs follow, up to the size."""
     size_bytes: int = 0
 
-    @classmethod
-    def begin(cls, disk: Disk, dir_fd: int) -> Self:
-        name = os.urandom(16).hex() + _SUFFIX
-        fd = disk.create(dir_fd, name)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            disk.sync(dir_fd)
-        except BaseException:
-            os.close(fd)
-            disk.unlink(dir_fd, name)
-            raise
-        return cls(disk, dir_fd, name, fd)
-
-    def write(self, call: CallMark, doings: Sequence[Doing]) -> list[int]:
-        first = self.last_number + 1
-        lines = [
-            _Line(number, time.time(), call, doing) for number, doing in enumerate(doings, first)
-        ]
-        # ASCII only, so that names that are not UTF-8 come back as they were.
-        text = "".join(f"{_encode(to_builtins(line))}\n" for line in lines).encode("ascii")
-        try:
-            self.disk.write(self.fd, text)
-            self.disk.sync(self.fd)
-        except BaseException:
-            # A torn line would swallow the next one. Cutting a file needs no space.
-            self._cut(self.size_bytes)
-            raise
-        self.last_number += len(doings)
-        self.size_bytes += len(text)
-        numbers = list(range(first, first + len(doings)))
-        self.needed.update(numbers)
-        return numbers
-
-    def over(self, numbers: Sequence[int]) -> None:
-        self.needed.difference_update(numbers)
-        if not self.needed and self.size_bytes > _CUT_AT_BYTES:
-            self._cut(0)
-            return
-        line = f'{{"over":[{",".join(map(str, numbers))}]}}\n'.encode("ascii")
-        try:
-            self.disk.write(self.fd, line)
-        except OSError:
-            self._cut(self.size_bytes)
-            raise
-        self.size_bytes += len(line)
-
-    def _cut(self, size_bytes: int) -> None:
+    def cut(self, size_bytes: int) -> None:
         os.ftruncate(self.fd, size_bytes)
-        os.lseek(self.fd, size_bytes, os.SEEK_SET)
-        self.size_bytes = size_bytes
-
-    def end(self) -> None:
-        if not self.needed:
-            with contextlib.suppress(OSError):
-                self.disk.unlink(self.dir_fd, self.name)
-        os.close(self.fd)
+        self.end_bytes = self.size_bytes = size_bytes
 
 
 class _Line(Struct, frozen=True):
@@ -250,21 +236,21 @@ _DOING_MEMBERS_MIN: Final = 10
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
+def _files_in(dir_fd: int) -> list[str]:
+    return [name for name in names_in(dir_fd) if name.endswith(_SUFFIX)]
+
+
 def _read_all(dir_fd: int) -> tuple[Note, ...]:
-    names = [name for name in names_in(dir_fd) if name.endswith(_SUFFIX)]
-    found = [note for name in names for note in _read(dir_fd, name)]
+    found = [note for name in _files_in(dir_fd) for note in _read(dir_fd, name)]
     return tuple(sorted(found, key=lambda note: note.written_s))
 
 
 def _read(dir_fd: int, name: str) -> list[Note]:
     try:
-        fd = os.open(name, READ, dir_fd=dir_fd)
+        with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
+            text = _end_of(fd)
     except FileNotFoundError:
         return []  # its process has just ended
-    try:
-        text = _end_of(fd)
-    finally:
-        os.close(fd)
     notes: dict[int, Note] = {}
     for text_line in text.splitlines():
         try:
@@ -283,8 +269,10 @@ def _read(dir_fd: int, name: str) -> list[Note]:
 def _end_of(fd: int) -> bytes:
     """The newest lines: of too many, it is the calls at work that are to be found."""
     size_bytes = os.fstat(fd).st_size
-    if size_bytes <= _FILE_BYTES_MAX:
-        return read_bytes(fd, size_bytes)
     # One byte more: it tells whether the first line is whole.
-    text = read_bytes(fd, _FILE_BYTES_MAX + 1, size_bytes - _FILE_BYTES_MAX - 1)
+    start = max(0, size_bytes - _FILE_BYTES_MAX - _ROOM_BYTES - 1)
+    text = read_bytes(fd, size_bytes - start, start).rstrip(b"\0")
+    if len(text) <= _FILE_BYTES_MAX:
+        return text
+    text = text[-_FILE_BYTES_MAX - 1 :]
     return text[text.find(b"\n") + 1 :]

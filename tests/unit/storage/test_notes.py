@@ -136,7 +136,7 @@ def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_pat
     with ObjectStore.open(str(tmp_path / "objects"), bytes_max=10, disk=disk) as store:
         notes = Notes(store.shelf)
         notes.write(CALL, EDIT)
-        for step, name in enumerate(["write", "sync"]):
+        for step, name in enumerate(["write", "fdatasync"]):
             disk.fault = Fault(len(disk.calls) + step, How.BEFORE, errno.ENOSPC)
             with pytest.raises(StorageFullError):
                 notes.write(OTHER, DELETE)
@@ -146,17 +146,36 @@ def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_pat
         notes.close()
 
 
+def lines_in(place) -> int:
+    """How many bytes of lines stand in the one file, without the room behind them."""
+    return len((place / "notes" / files(place)[0]).read_bytes().rstrip(b"\0"))
+
+
 def test_of_too_many_notes_the_newest_are_read(notes, place, monkeypatch):
     numbers = notes.write(CALL, EDIT)
     numbers += notes.write(OTHER, CREATE)
-    last = os.stat(place / "notes" / files(place)[0]).st_size
+    last = lines_in(place)
     numbers += notes.write(OTHER, DELETE)
-    size = os.stat(place / "notes" / files(place)[0]).st_size
+    size = lines_in(place)
     for read, found in ((size - last, [DELETE]), (size - last + 1, [DELETE])):
         monkeypatch.setattr("paddock.storage.notes._FILE_BYTES_MAX", read)
         assert [note.doing for note in notes.read_all()] == found
     monkeypatch.setattr("paddock.storage.notes._FILE_BYTES_MAX", size)
     assert [note.doing for note in notes.read_all()] == [EDIT, CREATE, DELETE]
+    notes.over(numbers)
+
+
+def test_a_line_is_written_into_room_that_is_there(notes, place):
+    """So that its sync waits for no change of the file's size."""
+    notes.over(notes.write(CALL, EDIT))
+    file = place / "notes" / files(place)[0]
+    size = file.stat().st_size
+    for _ in range(5):
+        notes.over(notes.write(CALL, EDIT))
+    assert file.stat().st_size == size > lines_in(place)
+    numbers = notes.write(CALL, *[replace(EDIT, path="x" * 400)] * 50)
+    assert file.stat().st_size > size
+    assert len(notes.read_all()) == 50
     notes.over(numbers)
 
 
