@@ -312,6 +312,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/workspace/test_keeping.py",
                 "tests/unit/storage/test_keeping.py",
                 "tests/fault/test_history_faults.py",
+                "tests/fault/test_history_power_cut.py",
             ),
             mutants=(
                 "held-file-is-swept-away.toml",
@@ -325,6 +326,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/storage/test_holding.py",
             ),
             mutants=(
+                "first-name-is-not-looked-for.toml",
+                "first-name-is-not-synced.toml",
                 "object-is-named-before-its-bytes.toml",
                 "object-is-not-checked.toml",
                 "open-writers-are-ignored.toml",
@@ -460,6 +463,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/runtime/test_contents.py",
             ),
             mutants=(
+                "erased-content-comes-back.toml",
                 "erased-content-stays.toml",
                 "named-content-is-pruned.toml",
                 "salt-stands-in-the-entry.toml",

@@ -7,76 +7,62 @@ the object it is gone, and nobody can try contents against the digest any more.
 Nothing here is pruned. Contents come and go with no lock that the history holds.
 """
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from paddock.errors import IntegrityError
 from paddock.storage.atomic import make_directories
-from paddock.storage.locks import call_after_fork
+from paddock.storage.locks import OpenedOnce
 from paddock.storage.objects import ObjectStore
 from paddock.values.entries import DIGEST_PREFIX
 
 SALT_BYTES: Final = 16
 """128 bits: nobody tries them all."""
-_UNBOUNDED: Final = 1 << 62
 
 
 class BlobStore:
     """The contents of one plane's ledgers, opened when first needed; any thread may use it."""
 
-    __slots__ = ("__weakref__", "_directory", "_mutex", "_opened", "_randomness")
+    __slots__ = ("_directory", "_opened", "_randomness")
 
     def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
         self._directory = directory
         self._randomness = randomness
-        self._mutex = threading.Lock()
-        self._opened: ObjectStore | None = None
-        call_after_fork(self, BlobStore._after_fork)
+        self._opened = OpenedOnce(self._open)
 
-    def _after_fork(self) -> None:
-        self._mutex = threading.Lock()
+    def _open(self) -> ObjectStore:
+        make_directories(self._directory.parent)
+        return ObjectStore.open(str(self._directory), bytes_max=None)
 
     def put(self, content: bytes) -> str:
         """Keep a content under a new salt, with the next `sync`; its salted digest."""
-        digest = self._open().put_bytes(self._randomness(SALT_BYTES) + content)
+        digest = self._opened.get().put_bytes(self._randomness(SALT_BYTES) + content)
         return digest.removeprefix(DIGEST_PREFIX)
 
     def sync(self) -> None:
-        self._open().sync()
+        self._opened.get().sync()
 
     def read(self, digest: str) -> bytes | None:
         """The content of a salted digest; None where it is not there (any more)."""
-        if not self._is_made():
+        if not self.has(digest):
             return None
-        store, name = self._open(), DIGEST_PREFIX + digest
-        if not store.has(name):
-            return None
-        kept = store.read(name)
+        kept = self._opened.get().read(DIGEST_PREFIX + digest)
         if len(kept) < SALT_BYTES:
             raise IntegrityError(f"the content {digest} has no salt")
         return kept[SALT_BYTES:]
 
     def has(self, digest: str) -> bool:
-        return self._is_made() and self._open().has(DIGEST_PREFIX + digest)
+        return self._is_made() and self._opened.get().has(DIGEST_PREFIX + digest)
 
     def erase(self, digest: str) -> bool:
-        return self._is_made() and self._open().forget(DIGEST_PREFIX + digest)
+        return self._is_made() and self._opened.get().forget(DIGEST_PREFIX + digest)
 
     def close(self) -> None:
-        with self._mutex:
-            opened, self._opened = self._opened, None
+        opened = self._opened.take()
         if opened is not None:
             opened.close()
 
     def _is_made(self) -> bool:
         # Whoever only asks makes nothing.
-        return self._opened is not None or self._directory.is_dir()
-
-    def _open(self) -> ObjectStore:
-        with self._mutex:
-            if self._opened is None:
-                make_directories(self._directory.parent)
-                self._opened = ObjectStore.open(str(self._directory), bytes_max=_UNBOUNDED)
-            return self._opened
+        return self._opened.is_open or self._directory.is_dir()

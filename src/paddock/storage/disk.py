@@ -5,6 +5,7 @@ so that a reader sees at one glance what a write can do to a file system. No met
 a path, only a descriptor and a name under it; but for `take`, and where no agent can move it.
 """
 
+import contextlib
 import errno
 import fcntl
 import functools
@@ -36,6 +37,7 @@ CHUNK_BYTES: Final = 1 << 19
 _READ_BYTES_MAX: Final = 65_536
 """What is read and written costs less than a copy by the kernel up to here."""
 _SYNCED_ONE_BY_ONE_MAX: Final = 4
+_BEGUN_BYTES_MAX: Final = 1 << 18
 
 
 @functools.cache
@@ -115,8 +117,23 @@ class Disk:
         if len(fds) > _SYNCED_ONE_BY_ONE_MAX:
             self.sync_file_system(dir_fd)  # one wait for all of them
             return
+        for fd in fds[1:]:
+            self.begin_sync(fd)
         for fd in fds:
             self.sync(fd)
+
+    def begin_sync(self, fd: int) -> None:
+        """Let the system write a small file while something else is waited for; no promise.
+
+        A file system that keeps a journal commits at once what was given to it by then, so that
+        of several files the first fsync(2) waits, and the others find little left to do. No call
+        but sync_file_range(2) says just that, which Python lacks; this one begins the writing of
+        what is dirty before it drops what is not (posix_fadvise(2)).
+        """
+        with contextlib.suppress(OSError, AttributeError):  # not on macOS
+            # Of a large file the writing itself is what takes long, and it is read again.
+            if os.fstat(fd).st_size <= _BEGUN_BYTES_MAX:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def link_open(self, fd: int, dir_fd: int, name: str) -> None:
         """Give an open file, unnamed or not, a name; EEXIST if anything has it.
@@ -166,14 +183,6 @@ class Disk:
                 return False
             raise
         return True
-
-    def move_directory(self, dir_fd: int, name: str, to: str) -> None:
-        """Rename a directory where the file system knows no flag of renameat2.
-
-        Never over a file and never over a directory that holds something (rename(2)); one
-        that is empty and appeared in this moment would be replaced.
-        """
-        os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def replace(self, from_fd: int | None, name: str, to_fd: int | None, over: str) -> None:
         os.rename(name, over, src_dir_fd=from_fd, dst_dir_fd=to_fd)

@@ -7,9 +7,7 @@
 A write whose old content cannot be kept does not happen: keeping comes first and raises.
 """
 
-import contextlib
 import os
-import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -20,50 +18,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from paddock.errors import HostError, StorageFullError
-from paddock.storage.atomic import held_open, require_private
+from paddock.storage.atomic import require_private
 from paddock.storage.disk import READ, Disk, converting, digest_of_file
-from paddock.storage.locks import call_after_fork
+from paddock.storage.locks import OpenedOnce
 from paddock.storage.notes import CallMark, Doing, Note, Notes
 from paddock.storage.objects import HeldFile, ObjectStore
 from paddock.storage.prune import mark_newest
 from paddock.storage.shelf import OpenObject, Shelf
-
-
-class Kept:
-    """What was kept for an act that is about to happen. End it by `settle` or `release`."""
-
-    __slots__ = ()
-
-    def require_untouched(self) -> None:
-        """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
-
-    def settle(self) -> None:
-        """The act took place. FileChangedError: what lost its place was written to; put it back."""
-
-    def release(self) -> None:
-        """The act did not take place, or was undone. A second time does nothing."""
-
-
-NOTHING_KEPT: Final = Kept()
-
-
-class Keeper:
-    """Keeps what is about to be replaced; this one, of a workspace without a history, nothing.
-
-    Where it raises (StorageFullError, HostError), the act must not happen.
-    """
-
-    __slots__ = ()
-
-    def keep_file(self, doing: Doing, fd: int) -> Kept:
-        return NOTHING_KEPT
-
-    def keep_link(self, doing: Doing, text: bytes) -> Kept:
-        return NOTHING_KEPT
-
-    def note(self, doing: Doing) -> Kept:
-        """An act that replaces no content: creating, moving, deleting an empty directory."""
-        return NOTHING_KEPT
 
 
 class Running(Struct):
@@ -95,24 +56,29 @@ def current_call() -> Running | None:
     return _RUNNING.get()
 
 
-class _KeptChange(Struct, Kept):
-    history: "History"
-    running: Running | None
-    note: int | None
+class Kept(Struct):
+    """What was kept for an act that is about to happen. End it by `settle` or `release`."""
+
+    history: "History | None" = None
+    running: Running | None = None
+    note: int | None = None
     held: HeldFile | None = None
 
     def require_untouched(self) -> None:
+        """Asked last before the act. FileChangedError: somebody wrote to it since it was kept."""
         if self.held is not None:
             self.held.require_untouched()
 
     def settle(self) -> None:
+        """The act took place. FileChangedError: what lost its place was written to; put it back."""
         if self.held is not None:
             self.held.settle()
 
     def release(self) -> None:
+        """The act did not take place, or was undone. A second time does nothing."""
         if self.held is not None:
             self.held.release()
-        if self.note is not None and self.running is not None:
+        if self.note is not None and self.running is not None and self.history is not None:
             self.running.notes.remove(self.note)
             self.history.notes.over((self.note,))
             self.note = None
@@ -124,31 +90,17 @@ class History(CallHistory):
     Opened when it is first needed: a call that only reads pays nothing for it.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_bytes_max",
-        "_directory",
-        "_disk",
-        "_kept_last",
-        "_mutex",
-        "_opened",
-    )
+    __slots__ = ("_bytes_max", "_directory", "_disk", "_kept_last", "_opened")
 
     def __init__(self, directory: str, *, bytes_max: int, disk: Disk | None = None) -> None:
         self._directory = directory
         self._bytes_max = bytes_max
         self._disk = disk
-        self._mutex = threading.Lock()
-        self._opened: tuple[ObjectStore, Notes] | None = None
+        self._opened = OpenedOnce(self._open)
         self._kept_last: set[str] = set()
-        call_after_fork(self, History._after_fork)
-
-    def _after_fork(self) -> None:
-        self._mutex = threading.Lock()
 
     def close(self) -> None:
-        with self._mutex:
-            opened, self._opened = self._opened, None
+        opened = self._opened.take()
         if opened is None:
             return
         store, notes = opened
@@ -163,24 +115,19 @@ class History(CallHistory):
 
     @property
     def store(self) -> ObjectStore:
-        return self._open()[0]
+        return self._opened.get()[0]
 
     @property
     def notes(self) -> Notes:
-        return self._open()[1]
+        return self._opened.get()[1]
 
     def _open(self) -> tuple[ObjectStore, Notes]:
-        with self._mutex:
-            if self._opened is None:
-                store = ObjectStore.open(
-                    self._directory, bytes_max=self._bytes_max, disk=self._disk
-                )
-                try:
-                    self._opened = store, Notes(store.shelf)
-                except BaseException:
-                    store.close()
-                    raise
-            return self._opened
+        store = ObjectStore.open(self._directory, bytes_max=self._bytes_max, disk=self._disk)
+        try:
+            return store, Notes(store.shelf)
+        except BaseException:
+            store.close()
+            raise
 
     @contextmanager
     def running(self, mark: CallMark) -> Generator[Running]:
@@ -201,7 +148,7 @@ class History(CallHistory):
         if not running.notes:
             return
         try:
-            store, notes = self._open()
+            store, notes = self._opened.get()
             kept = {digest for digest in running.kept if store.has(digest)}
             self._kept_last = kept or self._kept_last
             # Where the store is not too large now, it becomes so by a newer call.
@@ -236,17 +183,22 @@ class History(CallHistory):
             store.pin(f"{_LEDGER_PIN}{digest.partition(':')[2]}", (digest,))
         return digest
 
-    def keeper(self, is_exempt: Callable[[str], bool] | None = None) -> "HistoryKeeper":
+    def keeper(self, is_exempt: Callable[[str], bool] | None = None) -> "Keeper":
         """`is_exempt`: of what only commands write, and can make again, nothing is kept."""
-        return HistoryKeeper(self, is_exempt)
+        return Keeper(self, is_exempt)
 
 
-class HistoryKeeper(Struct, Keeper, frozen=True):
-    history: History
+class Keeper(Struct, frozen=True):
+    """Keeps what is about to be replaced; that of a workspace without a history, nothing.
+
+    Where it raises (StorageFullError, HostError), the act must not happen.
+    """
+
+    history: History | None = None
     is_exempt: Callable[[str], bool] | None = None
 
     def keep_file(self, doing: Doing, fd: int) -> Kept:
-        if doing.before is None or self._is_exempt(doing):
+        if self.history is None or doing.before is None or self._is_exempt(doing):
             return self.note(replace(doing, is_kept=False))
         store = self.history.store
         with store.held():
@@ -254,29 +206,31 @@ class HistoryKeeper(Struct, Keeper, frozen=True):
             if held is None:
                 store.put_file(fd, digest=doing.before)
                 store.sync()
-            return self._noted(doing, held)
+            return self._noted(self.history, doing, held)
 
     def keep_link(self, doing: Doing, text: bytes) -> Kept:
-        if self._is_exempt(doing):
+        if self.history is None or self._is_exempt(doing):
             return self.note(replace(doing, is_kept=False))
         store = self.history.store
         with store.held():
             store.put_bytes(text)
             store.sync()
-            return self._noted(doing, None)
+            return self._noted(self.history, doing)
 
     def note(self, doing: Doing) -> Kept:
-        return self._noted(doing, None)
+        """An act that replaces no content: creating, moving, deleting an empty directory."""
+        return Kept() if self.history is None else self._noted(self.history, doing)
 
     def _is_exempt(self, doing: Doing) -> bool:
         return self.is_exempt is not None and self.is_exempt(doing.path)
 
-    def _noted(self, doing: Doing, held: HeldFile | None) -> Kept:
+    @staticmethod
+    def _noted(history: History, doing: Doing, held: HeldFile | None = None) -> Kept:
         running = current_call()
         if running is None:  # no call's work: nothing would ever ask for a note
-            return _KeptChange(self.history, None, None, held)
+            return Kept(history, held=held)
         try:
-            number = self.history.notes.write(running.mark, doing)[0]
+            number = history.notes.write(running.mark, doing)[0]
         except BaseException:
             if held is not None:
                 held.release()
@@ -284,7 +238,7 @@ class HistoryKeeper(Struct, Keeper, frozen=True):
         running.notes.append(number)
         if doing.before is not None:
             running.kept.add(doing.before)
-        return _KeptChange(self.history, running, number, held)
+        return Kept(history, running, number, held)
 
 
 # So what lies on a file system that is full, or that is read-only, can be looked at as it is:
@@ -302,8 +256,9 @@ class SeenStore(ObjectStore):
 
     __slots__ = ("_held",)
 
-    def __init__(self, shelf: Shelf, bytes_max: int) -> None:
+    def __init__(self, shelf: Shelf, bytes_max: int | None) -> None:
         super().__init__(shelf, bytes_max)
+        self._swept = True
         self._held: dict[str, str] | None = None
 
     @classmethod
@@ -311,34 +266,21 @@ class SeenStore(ObjectStore):
         """Look at the store in `directory`; where none is, there is nothing in it."""
         require_private(Path(directory))
         with converting("read the history"):
-            return cls(Shelf.look(Disk(), directory, _NOWHERE), 0)
+            return cls(Shelf.look(Disk(), directory, _NOWHERE), None)
 
     def notes(self) -> tuple[Note, ...]:
         return Notes.look(self.shelf)
 
     def _find(self, digest: str) -> OpenObject | None:
-        found = super()._find(digest)
-        if found is not None:
-            return found
+        # The last: its process lived, and has made it an object.
+        return super()._find(digest) or self._find_held(digest) or super()._find(digest)
+
+    def _find_held(self, digest: str) -> OpenObject | None:
         with self._mutex:
             if self._held is None:
-                self._held = _held_by_digest(self.shelf)
-        name = self._held.get(digest)
-        if name is None:
-            return None
-        try:
-            fd = os.open(name, READ, dir_fd=self.shelf.incoming_fd)
-        except FileNotFoundError:
-            return super()._find(digest)  # its process lived, and has made it an object
-        return OpenObject(digest, fd, is_packed=False)
-
-
-def _held_by_digest(shelf: Shelf) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name in shelf.held_names():
-        with (
-            contextlib.suppress(FileNotFoundError),
-            held_open(os.open(name, READ, dir_fd=shelf.incoming_fd)) as fd,
-        ):
-            found[digest_of_file(fd, os.fstat(fd).st_size)] = name
-    return found
+                held = self.shelf.held()
+                self._held = {digest_of_file(fd, status.st_size): name for name, fd, status in held}
+        with suppress(KeyError, FileNotFoundError):
+            fd = os.open(self._held[digest], READ, dir_fd=self.shelf.incoming_fd)
+            return OpenObject(digest, fd, is_packed=False)
+        return None

@@ -6,12 +6,13 @@ a stopped holder must not stop everybody.
 
 import fcntl
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from paddock import limits
 from paddock.errors import HostError
@@ -87,28 +88,10 @@ def unlock(fd: int) -> None:
         os.close(fd)
 
 
-def locked(directory: Path) -> AbstractContextManager[None]:
-    """Hold the exclusive lock of `directory`. HostError: not in path_lock_timeout_s."""
-    return _waited(directory, fcntl.LOCK_EX)
-
-
-def shared(directory: Path) -> AbstractContextManager[None]:
-    return _waited(directory, fcntl.LOCK_SH)
-
-
-def try_locked(directory: Path) -> AbstractContextManager[bool]:
-    return _tried(directory, fcntl.LOCK_EX)
-
-
-def try_shared(directory: Path) -> AbstractContextManager[bool]:
-    return _tried(directory, fcntl.LOCK_SH)
-
-
 @contextmanager
-def _waited(directory: Path, kind: int) -> Generator[None]:
-    with held_open(_open(directory)) as fd:
-        with host_errors("locking", directory):
-            is_ours = wait_for_lock(fd, kind)
+def locked(directory: Path, kind: int = fcntl.LOCK_EX) -> Generator[None]:
+    """Hold the exclusive lock of `directory`. HostError: not in path_lock_timeout_s."""
+    with try_locked(directory, kind, limits.path_lock_timeout_s) as is_ours:
         if not is_ours:
             raise HostError(
                 f"{quote(str(directory))} was locked by another process"
@@ -119,17 +102,22 @@ def _waited(directory: Path, kind: int) -> Generator[None]:
         yield
 
 
+def shared(directory: Path) -> AbstractContextManager[None]:
+    return locked(directory, fcntl.LOCK_SH)
+
+
 @contextmanager
-def _tried(directory: Path, kind: int) -> Generator[bool]:
-    with held_open(_open(directory)) as fd:
+def try_locked(directory: Path, kind: int = fcntl.LOCK_EX, wait_s: float = 0.0) -> Generator[bool]:
+    with host_errors("locking", directory):
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with held_open(fd):
         with host_errors("locking", directory):
-            is_ours = try_lock(fd, kind)
+            is_ours = wait_for_lock(fd, kind, wait_s)
         yield is_ours
 
 
-def _open(directory: Path) -> int:
-    with host_errors("locking", directory):
-        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def try_shared(directory: Path) -> AbstractContextManager[bool]:
+    return try_locked(directory, fcntl.LOCK_SH)
 
 
 _anew: Final[weakref.WeakKeyDictionary[Any, Callable[[Any], None]]] = weakref.WeakKeyDictionary()
@@ -141,6 +129,37 @@ def call_after_fork(thing: T, anew: Callable[[T], None]) -> None:
     Only the forking thread goes on there: what others hold stays taken, what they began unended.
     """
     _anew[thing] = anew
+
+
+class OpenedOnce(Generic[T]):
+    """A thing that is opened when it is first needed, by whichever thread."""
+
+    __slots__ = ("__weakref__", "_mutex", "_open", "_opened")
+
+    def __init__(self, open_it: Callable[[], T]) -> None:
+        self._open = open_it
+        self._mutex = threading.Lock()
+        self._opened: T | None = None
+        call_after_fork(self, OpenedOnce[T].renew)
+
+    def renew(self) -> None:
+        self._mutex = threading.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    def get(self) -> T:
+        with self._mutex:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def take(self) -> T | None:
+        """What was opened, to be closed; None where nothing was."""
+        with self._mutex:
+            opened, self._opened = self._opened, None
+            return opened
 
 
 def _in_child() -> None:

@@ -1,15 +1,20 @@
 """The store of contents: each one once, under the digest of its bytes.
 
-Durability, step by step (open(2), fsync(2), link(2)):
+Durability, step by step (open(2), fsync(2), rename(2)):
 
-  put    unnamed file → write            nobody sees it, a killed process leaves nothing
-  sync   fsync of the file → link to its digest → fsync of the directory
+  put    a file in `incoming/` → write             nobody takes it for an object
+  sync   fsync of the file → fsync of `incoming/`  ← from here on it is kept
+         → rename to its digest                    nobody waits for that to be on the device
 
-A name therefore never leads to less than the whole content. Two processes that keep the
-same content end with one object. What is there already is not relied on: it is replaced by
-what was put, which costs less than checking it.
+After a power cut it stands under the one name or the other. So the first who puts, or misses a
+digest, makes objects of all that dead processes left in `incoming/`. That saves a wait for one
+directory, and most often the other: names in `incoming/` are made ahead, empty, several with one
+sync, and a put into one of them waits for its bytes alone.
 
-Where a file system lacks O_TMPFILE the file has a name in `incoming/` meanwhile.
+A digest never leads to less than the whole content. What a kill or a power cut left half-written
+becomes an object too, of the digest of what is there: nothing ever names it. Two processes that
+keep the same content end with one object. What is there already is not relied on: it is replaced
+by what was put, which costs less than checking it.
 
 Threat: whoever can write to the store can forge what undo brings back, so every object is checked
 against its name when it is read.
@@ -21,9 +26,8 @@ import os
 import signal
 import stat
 import threading
-import time
-from collections.abc import Collection, Generator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Generator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -33,21 +37,21 @@ from paddock.errors import FileChangedError, HostError, StorageFullError
 from paddock.storage.atomic import held_open, require_private
 from paddock.storage.disk import PRIVATE_MODE, READ, Disk, converting, digest_of_file
 from paddock.storage.locks import call_after_fork
-from paddock.storage.prune import pinned, prune, remove, remove_pin, write_pin
+from paddock.storage.prune import prune, remove, remove_pin, write_pin
 from paddock.storage.shelf import (
     OpenObject,
     Shelf,
-    Staged,
     StoreLock,
     add_usage,
+    held_name,
     name_of,
     open_object,
 )
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
 
-#     link to incoming/ → fsync → (the writer exchanges the files) → nobody has it open for
-#     writing → rename to its digest → fsync of the directory
+#     link to incoming/ → fsync of the file → fsync of incoming/ → (the writer exchanges the
+#     files) → nobody has it open for writing → rename to its digest
 #
 # From before the exchange on it has a name in the store, so whenever a process is killed
 # the old content is found: `Shelf.sweep` makes an object of it.
@@ -57,6 +61,7 @@ from paddock.values.entries import digest_of
 # (fcntl(2), F_SETLEASE) is refused exactly while somebody has the file open for writing, or
 # mapped so. Else, and where there are no leases, it is copied after all.
 
+_FILL: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 HELD_BYTES_MIN: Final = 4096
 """Smaller files are copied: a new file and the removal of the old one cost less there than
 the steps above."""
@@ -86,7 +91,7 @@ class HeldFile(Struct):
             raise _changed()
 
     def settle(self) -> None:
-        """The file has lost its place: it becomes the object, durably.
+        """The file has lost its place: it becomes the object.
 
         Where that fails, whoever sweeps next makes it one. FileChangedError: it was written to.
         """
@@ -109,13 +114,11 @@ class HeldFile(Struct):
             if self.store.put_file(fd) != self.digest:
                 raise _changed()
             self.store.sync()
-            shelf.disk.unlink(shelf.incoming_fd, held)
+            shelf.discard(held)
 
     def _rename(self, held: str, fd: int) -> None:
         shelf, name = self.store.shelf, name_of(self.digest)
-        more = os.fstat(fd).st_size - shelf.size_of(name)
-        shelf.disk.replace(shelf.incoming_fd, held, shelf.fd, name)
-        shelf.disk.sync(shelf.fd)
+        more = shelf.place(held, name, os.fstat(fd).st_size)
         # Its age is that of the file that it was, and its mode may let others in.
         shelf.disk.touch(shelf.fd, name)
         shelf.disk.set_mode(fd, PRIVATE_MODE)
@@ -156,7 +159,19 @@ def _nobody_writes(fd: int) -> bool:
 
 _STAGED_MAX: Final = 64
 """Puts that wait for `sync` at most, each holding a descriptor."""
+_AHEAD_MAX: Final = 16
+"""Names that are made ahead. Who puts once makes none, and who goes on twice as many each time."""
 _KEEP: Final = "keep what is about to be replaced"
+
+
+class _Staged(Struct):
+    """A content that was put and not synced."""
+
+    fd: int
+    name: str
+    """In `incoming/`."""
+    is_named: bool
+    """Whether its name is on the device."""
 
 
 class ObjectStore:
@@ -168,8 +183,10 @@ class ObjectStore:
 
     __slots__ = (
         "__weakref__",
+        "_ahead",
         "_bytes_max",
         "_mutex",
+        "_ready",
         "_share",
         "_staged",
         "_swept",
@@ -178,12 +195,14 @@ class ObjectStore:
         "shelf",
     )
 
-    def __init__(self, shelf: Shelf, bytes_max: int) -> None:
+    def __init__(self, shelf: Shelf, bytes_max: int | None) -> None:
         self.shelf = shelf
         self._bytes_max = bytes_max
         self.lock = StoreLock(shelf.fd)
         self._mutex = threading.RLock()
-        self._staged: dict[str, Staged] = {}
+        self._staged: dict[str, _Staged] = {}
+        self._ready: list[str] = []
+        self._ahead = 0
         self._swept = False
         self._share: int | None = None
         self._usage_bytes = 0
@@ -192,14 +211,17 @@ class ObjectStore:
     def _after_fork(self) -> None:
         """Leave to the parent what its threads had put and not synced, or not told yet."""
         self._mutex = threading.RLock()
-        staged, self._staged = self._staged, {}
+        staged, self._staged, self._ready = self._staged, {}, []
         for draft in staged.values():
             os.close(draft.fd)
         self._share = None
 
     @classmethod
-    def open(cls, directory: str, *, bytes_max: int, disk: Disk | None = None) -> Self:
-        """Open the store in `directory`, made if it is missing; its parent is there."""
+    def open(cls, directory: str, *, bytes_max: int | None, disk: Disk | None = None) -> Self:
+        """Open the store in `directory`, made if it is missing; its parent is there.
+
+        `bytes_max`: what `prune` keeps it to; None: it is never pruned, and not counted.
+        """
         require_private(Path(directory))
         with converting("open the history"):
             return cls(Shelf.open(disk or Disk(), directory), bytes_max)
@@ -213,6 +235,8 @@ class ObjectStore:
     def close(self) -> None:
         with self._mutex, converting("close the history"):
             self._drop()
+            while self._ready:
+                self.shelf.discard(self._ready.pop())
             self.lock.close()
             self.shelf.close()
 
@@ -220,16 +244,7 @@ class ObjectStore:
 
     def put_bytes(self, content: bytes) -> str:
         digest = digest_of(content)
-        with converting(_KEEP), self._mutex:
-            if digest not in self._staged:
-                draft = self._new_draft()
-                try:
-                    self.shelf.disk.write(draft.fd, content)
-                except BaseException:
-                    self._abandon(draft)
-                    raise
-                draft.size_bytes = len(content)
-                self._staged[digest] = draft
+        self._stage(digest, lambda fd: self.shelf.disk.write(fd, content))
         return digest
 
     def put_file(self, fd: int, *, digest: str | None = None) -> str:
@@ -240,17 +255,12 @@ class ObjectStore:
         with converting(_KEEP):
             size_bytes = os.fstat(fd).st_size
             known = digest or digest_of_file(fd, size_bytes)
-            with self._mutex:
-                if known not in self._staged:
-                    draft = self._new_draft()
-                    try:
-                        draft.size_bytes = self.shelf.disk.copy(fd, draft.fd, size_bytes)
-                        if draft.size_bytes != size_bytes:
-                            raise HostError("a file became shorter while the history kept it")
-                    except BaseException:
-                        self._abandon(draft)
-                        raise
-                    self._staged[known] = draft
+
+        def copy(to_fd: int) -> None:
+            if self.shelf.disk.copy(fd, to_fd, size_bytes) != size_bytes:
+                raise HostError("a file became shorter while the history kept it")
+
+        self._stage(known, copy)
         return known
 
     def open_draft(self) -> int | None:
@@ -260,32 +270,43 @@ class ObjectStore:
 
     def adopt(self, fd: int, digest: str) -> None:
         """Keep a filled draft of `open_draft`, which nobody writes to any more, without a copy."""
+        self._stage(digest, lambda _: None, fd)
+
+    def _stage(self, digest: str, fill: Callable[[int], object], draft: int | None = None) -> None:
         with converting(_KEEP), self._mutex:
             if digest in self._staged:
                 return
-            self._begin_draft()
+            if len(self._staged) >= _STAGED_MAX:
+                self.sync()
+            self._begin()
             try:
-                self._staged[digest] = Staged(os.dup(fd), None, os.fstat(fd).st_size)
+                staged = self._staged[digest] = self._incoming(draft)
+                fill(staged.fd)
             except BaseException:
+                self._discard(digest)
                 self._end()
                 raise
 
-    def _begin_draft(self) -> None:
-        if len(self._staged) >= _STAGED_MAX:
-            self.sync()
-        self._begin()
+    def _incoming(self, draft: int | None) -> _Staged:
+        shelf = self.shelf
+        if draft is not None:
+            name = held_name()
+            shelf.disk.link_open(draft, shelf.incoming_fd, name)
+            return _Staged(os.dup(draft), name, is_named=False)
+        while self._ready:
+            name = self._ready.pop()
+            # It could not be made, or another process has swept it while nothing was put here.
+            with suppress(FileNotFoundError):
+                fd = os.open(name, _FILL, dir_fd=shelf.incoming_fd)
+                return _Staged(fd, name, is_named=True)
+        name = held_name()
+        return _Staged(shelf.disk.create(shelf.incoming_fd, name), name, is_named=False)
 
-    def _new_draft(self) -> Staged:
-        self._begin_draft()
-        try:
-            return self.shelf.draft()
-        except BaseException:
-            self._end()
-            raise
-
-    def _abandon(self, draft: Staged) -> None:
-        self.shelf.discard(draft)
-        self._end()
+    def _discard(self, digest: str) -> None:
+        staged = self._staged.pop(digest, None)
+        if staged is not None:
+            os.close(staged.fd)
+            self.shelf.discard(staged.name)
 
     def hold_file(self, fd: int, digest: str) -> HeldFile | None:
         """Keep a large file that is about to lose its only name, without copying it.
@@ -300,7 +321,7 @@ class ObjectStore:
             with self._mutex:
                 self._begin()
                 try:
-                    name, changed_ns = self.shelf.hold(fd)
+                    name, changed_ns = self._hold(fd)
                     share = self.lock.acquire()
                 except OSError as failure:
                     if failure.errno in _NOT_HERE:
@@ -310,13 +331,24 @@ class ObjectStore:
                     self._end()
             return HeldFile(self, share, digest, name, changed_ns)
 
+    def _hold(self, fd: int) -> tuple[str, int]:
+        disk, name = self.shelf.disk, held_name()
+        disk.link_open(fd, self.shelf.incoming_fd, name)
+        changed_ns = os.fstat(fd).st_ctime_ns
+        disk.sync(fd)
+        disk.sync(self.shelf.incoming_fd)
+        return name, changed_ns
+
     def recover(self) -> None:
-        """Keep what killed processes were about to. The first put does it."""
-        with self._mutex, converting("keep what a killed process left"):
-            self._swept = True
-            with self.lock.alone() as is_alone:
-                if is_alone:
-                    self.count(self.shelf.sweep())
+        """Keep what killed processes were about to. The first put does it, where nobody else puts.
+
+        StorageFullError: there is no room for it.
+        """
+        left = "keep what a killed process left"
+        with self._mutex, converting(left), self.lock.alone() as is_alone:
+            if is_alone:
+                self.count(self.shelf.sweep())
+                self._swept = True
 
     def _begin(self) -> None:
         """Share the lock from the first put on until `sync`."""
@@ -335,21 +367,39 @@ class ObjectStore:
         shelf = self.shelf
         with self._mutex, converting(_KEEP):
             try:
-                if self._staged:
-                    shelf.disk.sync_all(shelf.fd, [draft.fd for draft in self._staged.values()])
-                    placed = self._staged.items()
-                    more = sum(shelf.place(draft, name_of(digest)) for digest, draft in placed)
-                    shelf.disk.sync(shelf.fd)
-                    self.count(more)
+                staged = self._staged
+                if staged:
+                    shelf.disk.sync_all(shelf.fd, [each.fd for each in staged.values()])
+                    if not all(each.is_named for each in staged.values()):
+                        self._sync_names()
+                    self.count(sum(map(self._place, list(staged))))
             finally:
                 self._drop()
 
+    def _sync_names(self) -> None:
+        """With more of them, for those who put next."""
+        shelf, names = self.shelf, [held_name() for _ in range(self._ahead)]
+        try:
+            with suppress(OSError):  # where there is no room for more, the next makes its own
+                for name in names:
+                    os.close(shelf.disk.create(shelf.incoming_fd, name))
+            shelf.disk.sync(shelf.incoming_fd)
+        except BaseException:
+            for name in names:
+                shelf.discard(name)
+            raise
+        self._ready += names
+        self._ahead = min(max(1, self._ahead * 2), _AHEAD_MAX)
+
+    def _place(self, digest: str) -> int:
+        staged = self._staged[digest]
+        more = self.shelf.place(staged.name, name_of(digest), os.fstat(staged.fd).st_size)
+        os.close(self._staged.pop(digest).fd)
+        return more
+
     def _drop(self) -> None:
-        if self._staged:
-            drafts = list(self._staged.values())
-            self._staged.clear()
-            for draft in drafts:
-                self.shelf.discard(draft)
+        for digest in list(self._staged):
+            self._discard(digest)
         self._end()
 
     def held(self) -> AbstractContextManager[None]:
@@ -361,23 +411,13 @@ class ObjectStore:
     def has(self, digest: str) -> bool:
         if digest in self._staged:
             return True
-        with converting("read the history"):
-            found = self._find(digest)
-        if found is None:
-            return False
-        os.close(found.fd)
-        return True
+        with self._opened(digest) as found:
+            return found is not None
 
     def stored_bytes(self, digest: str) -> int:
         """What the content takes on the disk, packed or not; 0 where it is not there."""
-        with converting("read the history"):
-            found = self._find(digest)
-            if found is None:
-                return 0
-            try:
-                return os.fstat(found.fd).st_size
-            finally:
-                os.close(found.fd)
+        with self._opened(digest) as found:
+            return 0 if found is None else os.fstat(found.fd).st_size
 
     def read(self, digest: str) -> bytes:
         return b"".join(self._content(digest))
@@ -392,27 +432,38 @@ class ObjectStore:
             self.shelf.disk.write(fd, piece)
 
     def _find(self, digest: str) -> OpenObject | None:
-        return open_object(self.shelf.fd, digest)
+        found = open_object(self.shelf.fd, digest)
+        if found is None and not self._swept:
+            # The power went, or its process was killed, before it had its digest for a name.
+            self.recover()
+            found = open_object(self.shelf.fd, digest)
+        return found
 
     def _content(self, digest: str) -> Generator[bytes]:
         if digest in self._staged:
             self.sync()
-        with converting("read the history"):
-            found = self._find(digest)
+        with self._opened(digest) as found:
             if found is None:
                 raise HostError(
                     f"the history does not keep the content {quote(digest)} any more",
                     hint="it was pruned to keep to [history] bytes_max",
                 )
+            yield from found.content()
+
+    @contextmanager
+    def _opened(self, digest: str) -> Generator[OpenObject | None]:
+        with converting("read the history"):
+            found = self._find(digest)
             try:
-                yield from found.content()
+                yield found
             finally:
-                os.close(found.fd)
+                if found is not None:
+                    os.close(found.fd)
 
     # Size
 
     def count(self, size_bytes: int) -> None:
-        if size_bytes:
+        if size_bytes and self._bytes_max is not None:
             self._usage_bytes = add_usage(self.shelf.fd, size_bytes)
 
     def usage_bytes(self) -> int:
@@ -421,7 +472,7 @@ class ObjectStore:
 
     def is_over(self) -> bool:
         """Whether `prune` would do something, by what was known when it was told last."""
-        return self._usage_bytes > self._bytes_max
+        return self._bytes_max is not None and self._usage_bytes > self._bytes_max
 
     def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
         """Keep these contents from being pruned, durably; the same name pins anew.
@@ -454,9 +505,8 @@ class ObjectStore:
         Does nothing while anybody else is putting.
         """
         with self._mutex, converting("prune the history"), self.lock.alone() as is_alone:
-            if not is_alone:
+            if not is_alone or self._bytes_max is None:
                 return 0
-            spared = pinned(self.shelf, time.time())
-            freed = prune(self.shelf, self._bytes_max, keep, spared)
+            freed = prune(self.shelf, self._bytes_max, keep)
             self._usage_bytes = add_usage(self.shelf.fd, 0)
             return freed

@@ -1,5 +1,8 @@
 """Keeping the store to its size: pack what is raw, then forget the oldest.
 
+An object is put as it is: packing costs more than an edit. It is packed when the store
+needs room, and only where that saves something.
+
 Rules kept here:
   * alone under the store's lock: nobody who found an object loses it before it is named;
   * what is to be kept stays, even if the store is larger than it should be then, and so
@@ -12,21 +15,22 @@ write whose old content cannot be brought back would be worse.
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import time
-from collections.abc import Collection
+import zlib
+from collections.abc import Collection, Generator
 from operator import attrgetter
 from typing import Final
 
 from paddock.errors import InternalError
 from paddock.pattern import lazy_pattern
 from paddock.storage.atomic import held_open
-from paddock.storage.disk import READ, read_bytes
+from paddock.storage.disk import DIRECTORY, READ, Disk, chunks_of, digest_of_file, read_bytes
 from paddock.storage.shelf import (
     PACKED,
     PACKED_BYTES_MAX,
-    PACKED_BYTES_MIN,
     ObjectRow,
     Shelf,
     add_usage,
@@ -34,64 +38,26 @@ from paddock.storage.shelf import (
     name_of,
     names_in,
     open_directory,
-    pack,
-    pays,
 )
 from paddock.text.show import quote
-
-#     newest/<nanoseconds since 1970, in 20 digits>-<random>      a digest a line
-#
-# Whoever records a call that kept something, and finds the store over its bound, writes a
-# file of its own and then removes those before it. So of several processes at once none takes
-# away what a newer call replaced: at worst two files stand until the next call. Where the
-# clock was set back, the older one stays too until its time has passed again.
-#
-# A file is written while the store's lock is shared, and read by whoever has it alone. Nobody
-# waits for it to be on the device: after a crash no process is left that recorded an older
-# call, and whoever records one later is the newest itself.
-
-_NEWEST: Final = "newest"
-_TIME_DIGITS: Final = 20
-_FILE_BYTES_MAX: Final = 64_000_000
-"""A call replaces fewer contents than would fit. More is somebody else's."""
-
-
-def mark_newest(shelf: Shelf, digests: Collection[str]) -> None:
-    """Say that the newest call replaced these. Raises: OSError; then what stood there stays."""
-    content = "".join(f"{name_of(digest)}\n" for digest in sorted(digests)).encode("ascii")
-    own = f"{time.time_ns():0{_TIME_DIGITS}d}-{os.urandom(8).hex()}"
-    with held_open(open_directory(shelf.disk, shelf.fd, _NEWEST)) as dir_fd:
-        with held_open(shelf.disk.create(dir_fd, own)) as fd:
-            shelf.disk.write(fd, content)
-        for name in names_in(dir_fd):
-            if name < own:
-                with contextlib.suppress(FileNotFoundError):
-                    shelf.disk.unlink(dir_fd, name)
-
-
-def newest(shelf: Shelf) -> set[str]:
-    """The names of the objects that stay. Raises: OSError: then nothing may be pruned."""
-    with held_open(open_directory(shelf.disk, shelf.fd, _NEWEST)) as dir_fd:
-        return {line for name in names_in(dir_fd) for line in _lines(dir_fd, name)}
-
-
-def _lines(dir_fd: int, name: str) -> list[str]:
-    with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
-        text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
-    return text.decode("ascii", "replace").splitlines()
-
+from paddock.values.entries import DIGEST_PREFIX
 
 _PACKED_PER_RUN_BYTES: Final = 64_000_000
-_SAMPLED_BYTES: Final = 65_536
+_PACKED_BYTES_MIN: Final = 8192
+"""Two blocks of most file systems: below that nothing is saved."""
+_SAMPLE_BYTES: Final = 65_536
+_PAYS_BELOW: Final = 0.8
+_LEVEL: Final = 6
 _ROOM_PART: Final = 16
 """So much less than the bound is left, that the next write does not prune again: a sixteenth."""
 
 
-def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collection[str] = ()) -> int:
-    """Bring the store under `bytes_max`; how many bytes that freed.
+def prune(shelf: Shelf, bytes_max: int, keep: Collection[str]) -> int:
+    """Bring the store under `bytes_max`, but for `keep` and what is pinned; the bytes freed.
 
-    The caller has the store's lock alone. `keep`: digests; `pinned`: names of objects.
+    The caller has the store's lock alone.
     """
+    spared = {*map(name_of, keep), *_pinned(shelf, time.time())}
     rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
     before = total = sum(row.size_bytes for row in rows)
     if total > bytes_max:
@@ -99,7 +65,6 @@ def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collectio
         total -= _pack_oldest(shelf, rows, total - goal)
         if total > bytes_max:
             rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
-            spared = {*map(name_of, keep), *pinned, *newest(shelf)}
             total -= _forget_oldest(shelf, rows, total - goal, spared)
         shelf.disk.sync(shelf.fd)
     add_usage(shelf.fd, 0, total)
@@ -114,9 +79,31 @@ def remove(shelf: Shelf, digest: str) -> int | None:
             size_bytes = os.stat(stands, dir_fd=shelf.fd, follow_symlinks=False).st_size
             shelf.disk.unlink(shelf.fd, stands)
             freed = (freed or 0) + size_bytes
+    # Nobody waited for its name: it must not come back under the one that it had before.
+    for held, fd, status in shelf.held():
+        if digest_of_file(fd, status.st_size) == digest:
+            shelf.disk.unlink(shelf.incoming_fd, held)
+            freed = freed or 0
     # Also where it was gone: whoever removed it may have been killed before this.
     shelf.disk.sync(shelf.fd)
+    shelf.disk.sync(shelf.incoming_fd)
     return freed
+
+
+def pays(fd: int) -> bool:
+    sample = os.pread(fd, _SAMPLE_BYTES, 0)
+    return len(zlib.compress(sample, 1)) < len(sample) * _PAYS_BELOW
+
+
+def pack(disk: Disk, from_fd: int, to_fd: int, size_bytes: int) -> str:
+    """Write the packed content; return the digest of what was packed."""
+    packer = zlib.compressobj(_LEVEL)
+    digest = hashlib.sha256()
+    for chunk in chunks_of(from_fd, size_bytes):
+        digest.update(chunk)
+        disk.write(to_fd, packer.compress(chunk))
+    disk.write(to_fd, packer.flush())
+    return DIGEST_PREFIX + digest.hexdigest()
 
 
 def _pack_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int) -> int:
@@ -125,11 +112,11 @@ def _pack_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int) -> int:
         if freed >= wanted_bytes or left <= 0:
             break
         if row.name.endswith(PACKED) or not (
-            PACKED_BYTES_MIN <= row.size_bytes <= PACKED_BYTES_MAX
+            _PACKED_BYTES_MIN <= row.size_bytes <= PACKED_BYTES_MAX
         ):
             continue
         with held_open(os.open(row.name, READ, dir_fd=shelf.fd)) as fd:
-            left -= _SAMPLED_BYTES
+            left -= _SAMPLE_BYTES
             if pays(fd):
                 left -= row.size_bytes
                 freed += _packed(shelf, row, fd)
@@ -141,21 +128,17 @@ def _packed(shelf: Shelf, row: ObjectRow, fd: int) -> int:
 
     Sequence: packed file → fsync → its name → fsync of the directory → unlink the raw one.
     """
-    staged = shelf.draft()
-    try:
-        digest = pack(shelf.disk, fd, staged.fd, row.size_bytes)
+    with shelf.part() as (part, to_fd):
+        digest = pack(shelf.disk, fd, to_fd, row.size_bytes)
         if name_of(digest) != row.name:
             return 0  # damaged: whoever reads it is told; it is not made to look whole
-        staged.size_bytes = os.fstat(staged.fd).st_size
-        shelf.disk.sync(staged.fd)
-        more = shelf.place(staged, row.name + PACKED)
+        shelf.disk.sync(to_fd)
+        more = shelf.place(part, row.name + PACKED, os.fstat(to_fd).st_size)
         # It is not kept anew: its age stays.
         shelf.disk.touch(shelf.fd, row.name + PACKED, row.touched_ns)
         shelf.disk.sync(shelf.fd)
         shelf.disk.unlink(shelf.fd, row.name)
         return row.size_bytes - more
-    finally:
-        shelf.discard(staged)
 
 
 def _forget_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int, keep: set[str]) -> int:
@@ -174,20 +157,31 @@ def _forget_oldest(shelf: Shelf, rows: list[ObjectRow], wanted_bytes: int, keep:
 #                      digest a line
 # Durability: file under another name → fsync → rename → fsync of the directory. A pin is
 # written while the store's lock is shared, so that its contents are there when it counts.
+#
+#     pins/newest-<nanoseconds since 1970, in 20 digits>-<random>      what the newest call replaced
+#
+# Whoever records a call that kept something, and finds the store over its bound, writes one
+# of its own and then removes those before it. So of several processes at once none takes
+# away what a newer call replaced: at worst two stand until the next call. Where the clock was
+# set back, the older one stays too until its time has passed again. Nobody waits for it to be on
+# the device: after a crash no process is left that recorded an older call, and whoever records
+# one later is the newest itself. Earlier versions wrote them into `newest/`, without a first line.
 
 _PINS: Final = "pins"
 _NAME: Final = lazy_pattern(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
 _DRAFT: Final = ".part"
 _FOR_EVER: Final = "-"
 """Until when a pin holds: until somebody removes it."""
+_NEWEST: Final = "newest-"
+_EARLIER_NEWEST: Final = "newest"
+_TIME_DIGITS: Final = 20
+_FILE_BYTES_MAX: Final = 64_000_000
+"""A call replaces fewer contents than would fit. More is somebody else's."""
 
 
 def write_pin(shelf: Shelf, name: str, digests: Collection[str], until_s: float | None) -> None:
     _require_name(name)
-    for digest in digests:
-        name_of(digest)  # IntegrityError where it is none
-    until = _FOR_EVER if until_s is None else str(int(until_s) + 1)
-    content = "".join(f"{line}\n" for line in (until, *sorted(digests))).encode("ascii")
+    content = _text_of(digests, until_s)
     with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
         draft = os.urandom(16).hex() + _DRAFT
         try:
@@ -202,6 +196,22 @@ def write_pin(shelf: Shelf, name: str, digests: Collection[str], until_s: float 
         shelf.disk.sync(dir_fd)
 
 
+def mark_newest(shelf: Shelf, digests: Collection[str]) -> None:
+    """Say that the newest call replaced these. Raises: OSError; then what stood there stays."""
+    own = f"{_NEWEST}{time.time_ns():0{_TIME_DIGITS}d}-{os.urandom(8).hex()}"
+    with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
+        with held_open(shelf.disk.create(dir_fd, own)) as fd:
+            shelf.disk.write(fd, _text_of(digests, None))
+        for name in names_in(dir_fd):
+            if name.startswith(_NEWEST) and name < own:
+                with contextlib.suppress(FileNotFoundError):
+                    shelf.disk.unlink(dir_fd, name)
+    with _earlier_newest(shelf) as (dir_fd, names):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                shelf.disk.unlink(dir_fd, name)
+
+
 def remove_pin(shelf: Shelf, name: str) -> None:
     _require_name(name)
     pins = held_open(open_directory(shelf.disk, shelf.fd, _PINS))
@@ -209,28 +219,48 @@ def remove_pin(shelf: Shelf, name: str) -> None:
         shelf.disk.unlink(dir_fd, name)
 
 
-def pinned(shelf: Shelf, now_s: float) -> set[str]:
+def _text_of(digests: Collection[str], until_s: float | None) -> bytes:
+    for digest in digests:
+        name_of(digest)  # IntegrityError where it is none
+    until = _FOR_EVER if until_s is None else str(int(until_s) + 1)
+    return "".join(f"{line}\n" for line in (until, *sorted(digests))).encode("ascii")
+
+
+def _pinned(shelf: Shelf, now_s: float) -> set[str]:
     """The names of the objects that are pinned now; pins whose time is over go.
 
-    To be called by whoever has the store's lock alone: a draft is a dead process's then.
+    A draft is a dead process's, since we have the store's lock alone.
     """
+    found: set[str] = set()
     with held_open(open_directory(shelf.disk, shelf.fd, _PINS)) as dir_fd:
-        found: set[str] = set()
         for name in names_in(dir_fd):
-            kept = None if name.endswith(_DRAFT) else _read(dir_fd, name, now_s)
-            if kept is None:
+            lines = [] if name.endswith(_DRAFT) else _lines(dir_fd, name)
+            if name.endswith(_DRAFT) or (lines and lines[0].isdecimal() and int(lines[0]) <= now_s):
                 shelf.disk.unlink(dir_fd, name)
             else:
-                found |= kept
-        return found
+                found.update(lines)
+    with _earlier_newest(shelf) as (dir_fd, names):
+        for name in names:
+            found.update(_lines(dir_fd, name))
+    # What is no digest in them pins nothing.
+    return {line.rpartition(":")[2] for line in found}
 
 
-def _read(dir_fd: int, name: str, now_s: float) -> set[str] | None:
-    """Of one pin; None where its time is over. What is no digest in it pins nothing."""
-    until, *digests = _lines(dir_fd, name) or [_FOR_EVER]
-    if until.isdecimal() and int(until) <= now_s:
-        return None
-    return {digest.partition(":")[2] for digest in digests}
+@contextlib.contextmanager
+def _earlier_newest(shelf: Shelf) -> Generator[tuple[int, list[str]]]:
+    try:
+        fd = os.open(_EARLIER_NEWEST, DIRECTORY, dir_fd=shelf.fd)
+    except FileNotFoundError:
+        yield -1, []
+        return
+    with held_open(fd):
+        yield fd, names_in(fd)
+
+
+def _lines(dir_fd: int, name: str) -> list[str]:
+    with held_open(os.open(name, READ, dir_fd=dir_fd)) as fd:
+        text = read_bytes(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX))
+    return text.decode("ascii", "replace").splitlines()
 
 
 def _require_name(name: str) -> None:

@@ -1,12 +1,13 @@
-"""The store's directories, and contents on their way to their names.
+"""The store's directories, its lock and its size.
 
 What stands there:
 
     <64 hex digits>          an object, as it is
     <64 hex digits>.z        an object, packed
     usage, notes/, pins/     see there
-    incoming/<random>.part   a draft, where the file system lacks O_TMPFILE
-    incoming/<random>.held   a second name of a large file that is about to be replaced
+    incoming/<random>.held   a content that has no digest for a name yet: put, or a second name
+                             of a large file that is about to be replaced; empty, a name for later
+    incoming/<random>.part   a copy that is being made of an object, or of what was held
 """
 
 import contextlib
@@ -38,19 +39,14 @@ from paddock.storage.locks import call_after_fork, try_lock, unlock, wait_for_lo
 from paddock.text.show import quote
 from paddock.values.entries import DIGEST_PREFIX
 
-# An object is put as it is: packing costs more than an edit. It is packed when the store
-# needs room, and only where that saves something.
-
 PACKED: Final = ".z"
-_DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
-OBJECT_NAME: Final = lazy_pattern(r"([0-9a-f]{64})(\.z)?")
-PACKED_BYTES_MIN: Final = 8192
-"""Two blocks of most file systems: below that nothing is saved."""
 PACKED_BYTES_MAX: Final = 64_000_000
 """Of the content. A packed object that holds more is a forgery."""
-_SAMPLE_BYTES: Final = 65_536
-_PAYS_BELOW: Final = 0.8
-_LEVEL: Final = 6
+_DIGEST: Final = lazy_pattern(r"sha256:([0-9a-f]{64})")
+_OBJECT_NAME: Final = lazy_pattern(r"([0-9a-f]{64})(\.z)?")
+_INCOMING: Final = "incoming"
+_PART: Final = ".part"
+_HELD: Final = ".held"
 
 
 def name_of(digest: str) -> str:
@@ -62,53 +58,8 @@ def name_of(digest: str) -> str:
     return found[1]
 
 
-def pays(fd: int) -> bool:
-    sample = os.pread(fd, _SAMPLE_BYTES, 0)
-    return len(zlib.compress(sample, 1)) < len(sample) * _PAYS_BELOW
-
-
-def pack(disk: Disk, from_fd: int, to_fd: int, size_bytes: int) -> str:
-    """Write the packed content; return the digest of what was packed."""
-    packer = zlib.compressobj(_LEVEL)
-    digest = hashlib.sha256()
-    for chunk in chunks_of(from_fd, size_bytes):
-        digest.update(chunk)
-        disk.write(to_fd, packer.compress(chunk))
-    disk.write(to_fd, packer.flush())
-    return DIGEST_PREFIX + digest.hexdigest()
-
-
-def unpacked(fd: int) -> Generator[bytes]:
-    unpacker = zlib.decompressobj()
-    total = 0
-    for chunk in chunks_of(fd, os.fstat(fd).st_size):
-        rest = chunk
-        while rest and not unpacker.eof:
-            try:
-                piece = unpacker.decompress(rest, CHUNK_BYTES)
-            except zlib.error as failure:
-                raise ValueError(str(failure)) from failure
-            total += len(piece)
-            if total > PACKED_BYTES_MAX:
-                raise ValueError(f"it holds more than {PACKED_BYTES_MAX} bytes")
-            yield piece
-            rest = unpacker.unconsumed_tail
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("it is cut, or something stands behind it")
-
-
-_INCOMING: Final = "incoming"
-_DRAFT: Final = ".part"
-_HELD: Final = ".held"
-
-
-class Staged(Struct):
-    """A content that has no digest for a name yet."""
-
-    fd: int
-    name: str | None
-    """In `incoming/`, where the file system lacks O_TMPFILE."""
-    size_bytes: int = 0
+def held_name() -> str:
+    return os.urandom(16).hex() + _HELD
 
 
 class Shelf(Struct, frozen=True):
@@ -141,33 +92,10 @@ class Shelf(Struct, frozen=True):
         os.close(self.incoming_fd)
         os.close(self.fd)
 
-    def draft(self) -> Staged:
-        fd = self.disk.open_unnamed(self.fd)
-        if fd is not None:
-            return Staged(fd, None)
-        name = os.urandom(16).hex() + _DRAFT
-        return Staged(self.disk.create(self.incoming_fd, name), name)
-
-    def discard(self, staged: Staged) -> None:
-        """Forget a draft, placed or not. A name that cannot be removed is swept later."""
-        os.close(staged.fd)
-        if staged.name is not None:
-            with contextlib.suppress(OSError):
-                self.disk.unlink(self.incoming_fd, staged.name)
-
-    def place(self, staged: Staged, name: str) -> int:
-        """Let a synced draft replace what stands there; how many bytes more the store has."""
-        if staged.name is None:
-            try:
-                self.disk.link_open(staged.fd, self.fd, name)
-            except FileExistsError:
-                staged.name = os.urandom(16).hex() + _DRAFT
-                self.disk.link_open(staged.fd, self.incoming_fd, staged.name)
-            else:
-                return staged.size_bytes
-        more = staged.size_bytes - self.size_of(name)
-        self.disk.replace(self.incoming_fd, staged.name, self.fd, name)
-        staged.name = None
+    def place(self, incoming: str, name: str, size_bytes: int) -> int:
+        """Let a content replace what stands there; how many bytes more the store has."""
+        more = size_bytes - self.size_of(name)
+        self.disk.replace(self.incoming_fd, incoming, self.fd, name)
         return more
 
     def size_of(self, name: str) -> int:
@@ -176,20 +104,23 @@ class Shelf(Struct, frozen=True):
         except FileNotFoundError:
             return 0
 
-    def hold(self, fd: int) -> tuple[str, int]:
-        """Give an open file a second name in `incoming/`, durably; the name.
+    def discard(self, incoming: str) -> None:
+        """Remove a name, where it is there. One that cannot be removed is swept later."""
+        with contextlib.suppress(OSError):
+            self.disk.unlink(self.incoming_fd, incoming)
 
-        And the file's change time, in nanoseconds, which the second name has just moved.
-        """
-        name = os.urandom(16).hex() + _HELD
-        self.disk.link_open(fd, self.incoming_fd, name)
-        changed_ns = os.fstat(fd).st_ctime_ns
-        self.disk.sync(fd)
-        self.disk.sync(self.incoming_fd)
-        return name, changed_ns
-
-    def held_names(self) -> list[str]:
-        return [name for name in names_in(self.incoming_fd) if name.endswith(_HELD)]
+    def held(self) -> Generator[tuple[str, int, os.stat_result]]:
+        """Contents that wait for their digest, with a descriptor while it is asked for the next."""
+        for name in names_in(self.incoming_fd):
+            if not name.endswith(_HELD):
+                continue
+            with (
+                contextlib.suppress(FileNotFoundError),  # it has become an object, or was let go
+                held_open(os.open(name, READ, dir_fd=self.incoming_fd)) as fd,
+            ):
+                status = os.fstat(fd)
+                if status.st_size:
+                    yield name, fd, status
 
     def sweep(self) -> int:
         """Deal with what killed processes left; how many bytes more the store has then.
@@ -198,25 +129,30 @@ class Shelf(Struct, frozen=True):
         content: it becomes an object, as a copy, for its other name may be in use.
         """
         more = 0
+        for name, fd, status in self.held():
+            more += self._keep_held(fd, status.st_size)
+            self.disk.unlink(self.incoming_fd, name)
         for name in names_in(self.incoming_fd):
-            if name.endswith(_HELD):
-                more += self._keep_held(name)
             self.disk.unlink(self.incoming_fd, name)
         return more
 
-    def _keep_held(self, name: str) -> int:
-        with held_open(os.open(name, READ, dir_fd=self.incoming_fd)) as fd:
-            size_bytes = os.fstat(fd).st_size
-            staged = self.draft()
-            try:
-                digest = write_chunks(chunks_of(fd, size_bytes), self.disk, staged.fd)
-                staged.size_bytes = size_bytes
-                self.disk.sync(staged.fd)
-                more = self.place(staged, name_of(digest))
-                self.disk.sync(self.fd)
-                return more
-            finally:
-                self.discard(staged)
+    def _keep_held(self, fd: int, size_bytes: int) -> int:
+        with self.part() as (part, to_fd):
+            digest = write_chunks(chunks_of(fd, size_bytes), self.disk, to_fd)
+            self.disk.sync(to_fd)
+            more = self.place(part, name_of(digest), size_bytes)
+            self.disk.sync(self.fd)
+            return more
+
+    @contextmanager
+    def part(self) -> Generator[tuple[str, int]]:
+        """A file in `incoming/` that is removed where it was not placed."""
+        name = os.urandom(16).hex() + _PART
+        try:
+            with held_open(self.disk.create(self.incoming_fd, name)) as fd:
+                yield name, fd
+        finally:
+            self.discard(name)
 
 
 def _open_or(nowhere: str, directory: str, dir_fd: int | None) -> int:
@@ -248,6 +184,25 @@ def open_directory(disk: Disk, dir_fd: int | None, name: str) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def unpacked(fd: int) -> Generator[bytes]:
+    unpacker = zlib.decompressobj()
+    total = 0
+    for chunk in chunks_of(fd, os.fstat(fd).st_size):
+        rest = chunk
+        while rest and not unpacker.eof:
+            try:
+                piece = unpacker.decompress(rest, CHUNK_BYTES)
+            except zlib.error as failure:
+                raise ValueError(str(failure)) from failure
+            total += len(piece)
+            if total > PACKED_BYTES_MAX:
+                raise ValueError(f"it holds more than {PACKED_BYTES_MAX} bytes")
+            yield piece
+            rest = unpacker.unconsumed_tail
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("it is cut, or something stands behind it")
 
 
 class OpenObject(Struct, frozen=True):
@@ -307,8 +262,8 @@ class StoreLock:
             os.close(self._shares.pop())
 
     def close(self) -> None:
-        while self._shares:
-            unlock(self._shares.pop())
+        for share in list(self._shares):
+            self.release(share)
 
     @contextmanager
     def shared(self) -> Generator[None]:
@@ -321,13 +276,13 @@ class StoreLock:
 
     def acquire(self) -> int:
         """Share the lock until what is returned is released. Raises: HostError, not in time."""
-        with converting("lock the history"):
-            fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
-            try:
+        fd = self._open()
+        try:
+            with converting("lock the history"):
                 wait_for_store(fd, fcntl.LOCK_SH)
-            except BaseException:
-                os.close(fd)
-                raise
+        except BaseException:
+            os.close(fd)
+            raise
         self._shares.add(fd)
         return fd
 
@@ -340,12 +295,15 @@ class StoreLock:
     @contextmanager
     def alone(self) -> Generator[bool]:
         """The lock for ourselves if it is free right now: whether it was."""
-        with converting("lock the history"):
-            fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
+        fd = self._open()
         try:
             yield try_lock(fd)
         finally:
             unlock(fd)
+
+    def _open(self) -> int:
+        with converting("lock the history"):
+            return os.open(".", DIRECTORY, dir_fd=self._dir_fd)
 
 
 def wait_for_store(fd: int, kind: int) -> None:
@@ -390,7 +348,7 @@ class ObjectRow(Struct, frozen=True):
 
 
 def list_objects(dir_fd: int) -> list[ObjectRow]:
-    found = [name for name in names_in(dir_fd) if OBJECT_NAME.fullmatch(name)]
+    found = [name for name in names_in(dir_fd) if _OBJECT_NAME.fullmatch(name)]
     rows: list[ObjectRow] = []
     for name in found:
         try:

@@ -55,6 +55,22 @@ def test_what_is_erased_is_gone_whole_and_no_other_is(tmp_path: Path) -> None:
     blobs.close()
 
 
+def test_what_is_erased_does_not_come_back_under_the_name_that_it_had_first(tmp_path: Path) -> None:
+    blobs = store(tmp_path)
+    digest = blobs.put(b"erased")
+    blobs.sync()
+    place = tmp_path / "objects" / "blobs"
+    # As a power cut may leave it: the rename to its digest half on the device.
+    first = place / "incoming" / ("0" * 32 + ".held")
+    os.link(place / digest, first)
+    assert blobs.erase(digest) is True
+    assert (first.exists(), blobs.read(digest)) == (False, None)
+    first.write_bytes(b"another")
+    assert blobs.erase(digest) is False
+    assert first.read_bytes() == b"another"
+    blobs.close()
+
+
 def test_who_only_asks_makes_nothing(tmp_path: Path) -> None:
     blobs = store(tmp_path)
     assert (blobs.read("0" * 64), blobs.has("0" * 64), blobs.erase("0" * 64)) == (

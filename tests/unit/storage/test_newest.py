@@ -4,33 +4,67 @@ import time
 
 import pytest
 
-from paddock.storage.prune import mark_newest, newest
+from paddock.storage.objects import ObjectStore
+from paddock.storage.prune import mark_newest
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import digest_of
 from tests.support.stores import objects_in
 
-ONE, TWO = digest_of(b"one"), digest_of(b"two")
+CONTENTS = [os.urandom(600_000) for _ in range(3)]
+ONE, TWO, THREE = map(digest_of, CONTENTS)
+
+
+@pytest.fixture(autouse=True)
+def full(store):
+    """Over its bound, whichever of the three stays."""
+    for content in CONTENTS:
+        store.put_bytes(content)
+    store.sync()
 
 
 def names(*digests: str) -> set[str]:
     return {digest.removeprefix("sha256:") for digest in digests}
 
 
-def test_of_calls_one_after_the_other_the_last_is_the_newest(store, place):
-    assert newest(store.shelf) == set()
+def left(place) -> set[str]:
+    """What a pruning leaves of a store that may hold nothing."""
+    with ObjectStore.open(str(place), bytes_max=0) as store:
+        store.prune([])
+    return set(objects_in(place))
+
+
+def marks(place) -> list[str]:
+    return os.listdir(place / "pins")
+
+
+def test_pruning_spares_the_newest_though_the_store_is_over_its_bound(store, place):
     mark_newest(store.shelf, [ONE, TWO])
-    assert newest(store.shelf) == names(ONE, TWO)
+    assert left(place) == names(ONE, TWO)
     mark_newest(store.shelf, [TWO])
-    assert (newest(store.shelf), len(os.listdir(place / "newest"))) == (names(TWO), 1)
+    assert left(place) == names(TWO)
+    assert len(marks(place)) == 1
+
+
+def test_without_one_everything_goes(place):
+    assert left(place) == set()
 
 
 def test_whoever_writes_late_takes_nothing_from_a_newer_call(store, place):
     mark_newest(store.shelf, [ONE])
-    (own,) = os.listdir(place / "newest")
-    newer = f"{time.time_ns() + 3_600_000_000_000:020d}-{own.partition('-')[2]}"
-    os.rename(place / "newest" / own, place / "newest" / newer)
+    (own,) = marks(place)
+    newer = f"newest-{time.time_ns() + 3_600_000_000_000:020d}-{own.rpartition('-')[2]}"
+    os.rename(place / "pins" / own, place / "pins" / newer)
     mark_newest(store.shelf, [TWO])
-    assert newest(store.shelf) == names(ONE, TWO)
+    assert left(place) == names(ONE, TWO)
+
+
+def test_what_an_earlier_version_marked_is_spared_until_the_next_call(store, place):
+    (place / "newest").mkdir()
+    mark = place / "newest" / f"{time.time_ns():020d}-{'0' * 16}"
+    mark.write_text(f"{ONE.removeprefix('sha256:')}\n{TWO.removeprefix('sha256:')}\n")
+    assert left(place) == names(ONE, TWO)
+    mark_newest(store.shelf, [TWO])
+    assert (left(place), mark.exists()) == (names(TWO), False)
 
 
 def test_what_cannot_be_written_leaves_what_was_the_newest(place, store):
@@ -43,16 +77,4 @@ def test_what_cannot_be_written_leaves_what_was_the_newest(place, store):
         ):
             mark_newest(failing.shelf, [TWO])
         assert disk.calls == ["create", "write"][: step + 1]
-        assert newest(store.shelf) == names(ONE)
-
-
-def test_pruning_spares_the_newest_though_the_store_is_over_its_bound(place, disk, store):
-    contents = [os.urandom(600_000) for _ in range(3)]
-    digests = [store.put_bytes(content) for content in contents]
-    store.sync()
-    mark_newest(store.shelf, digests[:2])
-    store.prune([])
-    assert set(objects_in(place)) == names(*digests[:2])
-    mark_newest(store.shelf, digests[1:2])
-    store.prune([])
-    assert set(objects_in(place)) == names(digests[1])
+    assert left(place) == names(ONE)
