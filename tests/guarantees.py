@@ -161,7 +161,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/fault/test_full_disk.py",
                 "tests/fault/test_parallel_edits.py",
             ),
-            mutants=("displaced-file-is-not-compared.toml", "draft-is-not-synced.toml"),
+            mutants=(
+                "displaced-file-is-not-compared.toml",
+                "draft-is-not-synced.toml",
+                "replacement-is-not-synced.toml",
+            ),
         ),
         "G13": Guarantee(
             tests=(

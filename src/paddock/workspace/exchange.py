@@ -229,7 +229,9 @@ class BoundSwap(Struct, frozen=True):
         except PermissionError:
             if one is None or not one.is_directory or other is not None:
                 raise
-            self.disk.move_directory(self.dir_fd, name, to)
+            # No flag of renameat2 here: a directory that is empty and appeared in this moment
+            # would be replaced, and nothing else (rename(2)).
+            self.disk.replace(self.dir_fd, name, self.dir_fd, to)
 
     def _moved_back(self, displaced: str) -> bool:
         try:

@@ -289,10 +289,11 @@ class Draft(Struct, frozen=True):
         disk = self.place.workspace.disk
         for piece in pieces:
             disk.write(self.fd, piece)
-        disk.sync(self.fd)
+        disk.begin_sync(self.fd)  # while what it replaces is kept
 
     def appear(self) -> None:
         disk, dir_fd = self.place.workspace.disk, self.place.dir_fd
+        disk.sync(self.fd)
         # link(2) never replaces, so a file that appeared meanwhile is not lost.
         if self.name is None:
             disk.link_open(self.fd, dir_fd, self.place.name)

@@ -5,10 +5,10 @@
 
 One rename is atomic, so the journal has no record of it. Durability (open(2), rename(2)):
 
-  new file     unnamed file → write → fsync → link to its name → fsync of the directory
-  replacement  unnamed file → owner, mode, attributes → write → fsync → keep the old content
-               → link to a temporary name → exchange with the old file → look at what came
-               out → fsync of the directory → unlink what came out
+  new file     unnamed file → write → note → fsync → link to its name → fsync of the directory
+  replacement  unnamed file → owner, mode, attributes → write → keep the old content, note
+               → fsync → link to a temporary name → exchange with the old file → look at what
+               came out → fsync of the directory → unlink what came out
 
 Each call is whole and on the device when it returns, or it did nothing. Rules kept here:
   * what is replaced is what was judged, and it is kept first: a surprise at the place, before or
@@ -510,14 +510,16 @@ def _give_way(
     disk, dir_fd = place.workspace.disk, place.dir_fd
     drafted = None if draft is None else draft.name
     with place.temporary() if drafted is None else nullcontext(drafted) as name:
-        if draft is not None and drafted is None:
-            disk.link_open(draft.fd, dir_fd, name)
         new = None if draft is None else mark_of(status_of(draft.fd))
         step = SwapStep(place.path.parent.relative, place.name, 0, mark_of(old), new)
         swap = BoundSwap(disk, dir_fd, place.path, step, name)
         kept = keep()
 
         def do() -> None:
+            if draft is not None:
+                disk.sync(draft.fd)
+                if drafted is None:
+                    disk.link_open(draft.fd, dir_fd, name)
             if old.is_regular:
                 _require_untouched(place, old, kept)
             swap.do()
