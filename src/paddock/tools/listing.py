@@ -73,7 +73,7 @@ class ShownEntries(EntryFilter):
 
 def without_remark(shown: str) -> str:
     """Threat: a file called `a (link to nothing)` would be listed like a link called `a`."""
-    return _LIKE_A_REMARK.sub(r"\\x28", shown)
+    return _LIKE_A_REMARK.sub(r"\\x28", shown) if "(" in shown else shown
 
 
 def without_arrow(shown: str) -> str:
@@ -112,7 +112,7 @@ class Ls:
 
     def run(self, plan: LsPlan, ports: Ports) -> ToolOutput:
         try:
-            page = first_entries(ports.workspace, plan.path, plan.limit, ShownEntries(ports.shown))
+            page = first_entries(ports.workspace, plan.path, plan.limit, ports.shown.is_shown)
         except PathNotADirectoryError:
             raise PathNotADirectoryError(
                 f"Not a directory: {quote(plan.path.asked.relative)}", hint="use view for a file"

@@ -12,7 +12,7 @@ Rules kept here:
 import heapq
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Final
 
@@ -129,21 +129,36 @@ def list_directory(
 
 
 def first_entries(
-    workspace: Workspace, path: ReadPath | WorkspacePath, entries_max: int, about: EntryFilter
+    workspace: Workspace,
+    path: ReadPath | WorkspacePath,
+    entries_max: int,
+    is_shown: Callable[[str], bool],
 ) -> Page:
     """The first entries of a directory, without regard to case; at most `entries_max`.
 
-    Names alone are read of what is not shown: any directory costs one pass. An entry
-    that goes away leaves its place empty.
+    Only links are looked at closely: any directory costs one pass, and no entry has a size.
 
     Raises: PathNotFoundError, PathNotADirectoryError; PathError: not readable.
     """
     directory = path.real if isinstance(path, ReadPath) else path
-    with converting(directory, "list"):
-        with held_open(_open_directory(workspace, directory)) as fd:
-            names = os.listdir(fd)
-        wanted, has_more = _first_shown(names, directory, entries_max, about)
-        return Page(_look_at(workspace, wanted), has_more)
+    with converting(directory, "list"), held_open(_open_directory(workspace, directory)) as fd:
+        with os.scandir(fd) as listed:
+            found = list(listed)
+        wanted, has_more = _first_shown(found, directory, entries_max, is_shown)
+        entries = tuple(_told(workspace, directory, entry) for entry in wanted)
+    return Page(entries, has_more)
+
+
+def _told(
+    workspace: Workspace, directory: WorkspacePath, entry: os.DirEntry[str]
+) -> DirectoryEntry:
+    """What a directory itself tells of an entry; where a link leads, it does not."""
+    path = child_of(directory, entry.name)
+    if entry.is_file(follow_symlinks=False):
+        return DirectoryEntry(path, EntryKind.FILE)
+    if entry.is_dir(follow_symlinks=False):
+        return DirectoryEntry(path, EntryKind.DIRECTORY)
+    return _link(workspace, path) if entry.is_symlink() else DirectoryEntry(path, EntryKind.SPECIAL)
 
 
 def _open_directory(workspace: Workspace, directory: WorkspacePath) -> int:
@@ -166,24 +181,27 @@ def _require_search(fd: int) -> None:
 
 
 def _first_shown(
-    names: list[str], directory: WorkspacePath, entries_max: int, about: EntryFilter
-) -> tuple[list[WorkspacePath], bool]:
-    # Folded names first: the names themselves only tell those apart that fold alike.
-    keyed = zip(map(str.casefold, names), names, strict=True)
+    entries: list[os.DirEntry[str]],
+    directory: WorkspacePath,
+    entries_max: int,
+    is_shown: Callable[[str], bool],
+) -> tuple[list[os.DirEntry[str]], bool]:
+    prefix = "" if directory.is_root else f"{directory.relative}/"
+    names = [entry.name for entry in entries]
     taken = entries_max + _HIDDEN_LIKELY
     while True:
-        candidates = sorted(keyed) if taken >= len(names) else heapq.nsmallest(taken, keyed)
+        # Folded names first: the names themselves only tell those apart that fold alike.
+        keyed = zip(map(str.casefold, names), names, entries, strict=True)
+        candidates = sorted(keyed) if taken >= len(entries) else heapq.nsmallest(taken, keyed)
         shown = [
-            path
-            for _, name in candidates
-            if not is_temporary_name(name)
-            and about.shows(path := child_of(directory, name), is_directory=False)
+            entry
+            for _, name, entry in candidates
+            if not is_temporary_name(name) and is_shown(prefix + name)
         ]
-        if len(shown) > entries_max or taken >= len(names):
+        if len(shown) > entries_max or taken >= len(entries):
             return shown[:entries_max], len(shown) > entries_max
         # More of them may not be shown than was guessed.
         taken *= 4
-        keyed = zip(map(str.casefold, names), names, strict=True)
 
 
 def _byte_order(path: WorkspacePath) -> bytes:
