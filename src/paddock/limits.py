@@ -257,8 +257,6 @@ search_context_max: Final = 10
 grep_matches_max: Final = 500
 find_entries_max: Final = 5_000
 ls_entries_max: Final = 2_000
-search_walked_entries_max: Final = 2_048
-"""Entries that we walk through ourselves before the rest of a tree is left to ripgrep."""
 search_pipe_bytes: Final = 1_048_576
 """What ripgrep may be ahead of us."""
 search_row_bytes_max: Final = 65_536

@@ -28,7 +28,6 @@ from msgspec.structs import asdict
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
-from paddock import limits
 from paddock.errors import PaddockError
 from paddock.kernel.files import RENAME_EXCHANGE, renameat2
 from paddock.tools.grep import grep_dev_tool, grep_tool
@@ -36,8 +35,7 @@ from paddock.tools.listing import find_tool, ls_tool
 from paddock.tools.spec import Ports
 from paddock.workspace import Workspace
 from paddock.workspace.resolve import Openat2Resolution, WalkResolution
-from paddock.workspace.search import names
-from paddock.workspace.search.program import ripgrep
+from paddock.workspace.search.ripgrep import ripgrep
 from tests.support.shown import Shows
 from tests.support.users import become_plain_user, give_to_plain_user
 
@@ -55,7 +53,6 @@ CALLS = {
     "grep_below": {"pattern": WORD, "path": "d"},
     "find": {"pattern": "*"},
     "find_below": {"pattern": "*", "path": "e"},
-    "find_listed": {"pattern": "*"},
     "ls": {"path": "d"},
     "grep_dev": {"pattern": WORD, "context_lines": 1},
 }
@@ -111,9 +108,6 @@ class Fenced:
 
     def __call__(self, name: str) -> str:
         tool = TOOLS[name.partition("_")[0] if name != "grep_dev" else name]
-        # A tree over this is left to ripgrep to list.
-        limits.search_walked_entries_max = 1 if name == "find_listed" else 2_048
-        names._WORTH_WALKING_ENTRIES = 1 if name == "find_listed" else 16_384
         arguments, _ = tool.binder.bind(CALLS[name])
         output = tool.handler.run(tool.handler.resolve(arguments, self.ports), self.ports)
         assert isinstance(output.details["count" if name != "grep_dev" else "match_count"], int)

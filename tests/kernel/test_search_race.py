@@ -14,7 +14,6 @@ SEARCHES = {
     "grep_dev",
     "find",
     "find_below",
-    "find_listed",
     "ls",
 }
 

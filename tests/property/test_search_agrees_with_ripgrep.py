@@ -13,14 +13,11 @@ from paddock import limits
 from paddock.errors import InvalidPatternError
 from paddock.workspace import Workspace
 from paddock.workspace.paths import ROOT
-from paddock.workspace.search import names
-from paddock.workspace.search.asked import Regex, Wanted
-from paddock.workspace.search.content import search_content
+from paddock.workspace.search.asked import NamesFound, Regex, Until, Wanted
 from paddock.workspace.search.globs import EVERYTHING, compile_glob
-from paddock.workspace.search.names import search_names
-from paddock.workspace.search.program import NEVER, ripgrep
-from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import Walk, WalkTerms
+from paddock.workspace.search.grep import search_content
+from paddock.workspace.search.ripgrep import ripgrep
+from paddock.workspace.search.walk import Walk, WalkTerms, search_names
 from tests.support.shown import Shows
 
 NAMES = ("a", "b", "ab", "a.py", "b.py", "x.log", "a-b", "A", ".h", "foo", "f oo", "a.b.c")
@@ -82,7 +79,7 @@ class Tree:
         shutil.rmtree(self.root)
 
     def walked(self):
-        terms = WalkTerms(NEVER, honours_ignore=True, glob=EVERYTHING)
+        terms = WalkTerms(EVERYTHING)
         walk = Walk(self.workspace, ROOT, terms, Until())
         try:
             return list(walk.paths())
@@ -130,16 +127,38 @@ def test_a_glob_means_the_files_that_ripgrep_takes_it_to_mean(files, glob):
         assert ours == tree.ripgrep("-g", glob)
 
 
-@given(tree=TREES, glob=GLOBS)
-def test_names_are_the_same_whether_we_walk_or_ripgrep_does(tree, glob):
+def named(paths, glob):
+    """What a glob means of a tree that has these files: some of them, and of the directories."""
+    found = set()
+    for path in paths:
+        *above, name = parts = path.split("/")
+        directories = ["/".join(parts[: at + 1]) for at in range(len(above))]
+        meant = [
+            glob.matches(*each, is_directory=True) for each in zip(above, directories, strict=True)
+        ]
+        if glob.negated and not all(meant):
+            continue  # a walk does not come there
+        found.update(
+            f"{each}/" for each, is_meant in zip(directories, meant, strict=True) if is_meant
+        )
+        if glob.matches(name, path, is_directory=False):
+            found.add(path)
+    return sorted(found, key=os.fsencode)
+
+
+@given(tree=TREES, glob=st.builds("{}{}".format, st.sampled_from(["", "", "!"]), GLOBS))
+def test_names_are_those_of_the_files_that_ripgrep_sees_and_of_what_they_stand_in(tree, glob):
     try:
         compiled = compile_glob(glob)
     except InvalidPatternError:
         return
     with tree:
-        walked = search_names(tree.workspace, Shows(), ROOT, compiled, 5_000)
-        listed = names._Listed(tree.workspace, ROOT, compiled, Until())
-        assert listed.first(Shows(), 5_000) == walked
+        files = [os.fsdecode(path) for path in tree.ripgrep()]
+        found = search_names(tree.workspace, Shows(), ROOT, compiled, 5_000)
+        assert found == NamesFound(named(files, compiled))
+        for count in {1, len(found.paths) // 2} - {0}:
+            first = search_names(tree.workspace, Shows(), ROOT, compiled, count)
+            assert first == NamesFound(found.paths[:count], has_more=count < len(found.paths))
 
 
 @given(tree=TREES)

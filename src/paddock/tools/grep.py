@@ -41,12 +41,11 @@ from paddock.tools.view import shown_for, viewing_actions
 from paddock.values.calls import Json
 from paddock.values.decisions import Action
 from paddock.workspace import ReadPath
-from paddock.workspace.search.asked import ContentFound, FileLines, Regex, Wanted
+from paddock.workspace.search.asked import ContentFound, FileLines, Regex, Until, Wanted
 from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
-from paddock.workspace.search.until import Until
 
 if TYPE_CHECKING:
-    from paddock.workspace.search.counted import CountedFound, Skipped
+    from paddock.workspace.search.grep import CountedFound, Skipped
 
 
 _DEFAULT_MATCHES: Final = 100
@@ -99,7 +98,7 @@ class Grep:
         )
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
-        from paddock.workspace.search.content import (  # noqa: PLC0415 - starting programs is costly to import
+        from paddock.workspace.search.grep import (  # noqa: PLC0415 - starting programs is costly to import
             search_content,
         )
 
@@ -259,7 +258,7 @@ class GrepDev:
         )
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
-        from paddock.workspace.search.counted import (  # noqa: PLC0415 - starting programs is costly to import
+        from paddock.workspace.search.grep import (  # noqa: PLC0415 - starting programs is costly to import
             search_counted,
         )
 

@@ -40,8 +40,8 @@ from paddock.workspace.listing import (
     first_entries,
     list_directory,
 )
+from paddock.workspace.search.asked import Until
 from paddock.workspace.search.globs import SearchGlob, compile_glob
-from paddock.workspace.search.until import Until
 
 TO_NOTHING: Final = "(link to nothing)"
 TO_HIDDEN: Final = "(link to what is not shown)"
@@ -441,7 +441,7 @@ class Find:
         return FindPlan(path, glob, arguments.limit, path_actions("search", "find", path))
 
     def run(self, plan: FindPlan, ports: Ports) -> ToolOutput:
-        from paddock.workspace.search.names import (  # noqa: PLC0415 - starting programs is costly to import
+        from paddock.workspace.search.walk import (  # noqa: PLC0415 - most that import this search no names
             search_names,
         )
 

@@ -226,15 +226,9 @@ def test_an_action_names_the_resolved_path(desk):
     ]
 
 
-@pytest.mark.parametrize("is_large", [False, True])
-def test_a_turned_round_glob_leaves_out_a_directory_with_all_in_it_in_any_tree(
-    desk, monkeypatch, is_large
-):
+def test_a_turned_round_glob_leaves_out_a_directory_with_all_in_it(desk):
     for name in ("b.py", "d/src/x.py", "d/y.py", "e/src/x.py", "src/a.py"):
         desk.write(name, b"")
-    if is_large:
-        monkeypatch.setattr("paddock.limits.search_walked_entries_max", 1)
-        monkeypatch.setattr("paddock.workspace.search.names._WORTH_WALKING_ENTRIES", 1)
     # Of e nothing is left, so it is not there.
     assert rows(desk, pattern="!src") == ["b.py", "d/", "d/y.py"]
     assert rows(desk, pattern="!/src") == [
@@ -243,16 +237,10 @@ def test_a_turned_round_glob_leaves_out_a_directory_with_all_in_it_in_any_tree(
     ]
 
 
-@pytest.mark.parametrize("is_large", [False, True])
-def test_a_file_is_found_as_deep_as_a_path_may_be_and_no_deeper_in_any_tree(
-    desk, monkeypatch, is_large
-):
+def test_a_file_is_found_as_deep_as_a_path_may_be_and_no_deeper(desk):
     deepest = "/".join("d" * (limits.path_depth_max - 1))
     for name in ("f", f"{deepest}/f", f"{deepest}/d/f", f"{deepest}/d/d/d/f", f"{deepest}/e/g"):
         desk.write(name, b"needle\n")
-    if is_large:
-        monkeypatch.setattr("paddock.limits.search_walked_entries_max", 1)
-        monkeypatch.setattr("paddock.workspace.search.names._WORTH_WALKING_ENTRIES", 1)
     notice = "[Not looked into, being 256 directories deep: {}.]"
     below = notice.format(quote(f"{deepest}/d"))
     both = notice.format(f"{quote(f'{deepest}/d')}, {quote(f'{deepest}/e')}")

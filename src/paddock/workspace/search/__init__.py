@@ -1,21 +1,15 @@
 """Searching contents and names. ripgrep proposes, the workspace disposes.
 
-    asked       what a search is asked for, and what it answers
-    content     the first lines that match, the same ones every time
-    names       the first entries that a glob means
-    counted     lines that match with a count of what was passed by
-    ordered     files in a given order, until there are enough matches
-    binaries    what ripgrep would read for nothing
-    engine      runs of ripgrep, and what becomes of what they propose
-    program     which program that is, and its command lines
-    child       one run of it
-    proposals   its output taken apart
+    asked       what a search is asked for, what it answers, how long it may go on
+    grep        the first lines that match, the same ones every time; and with an account
+    ripgrep     which program that is, how it is asked, one run of it, its output taken apart
     confirm     reading again what it proposed
-    walk        a walk of our own, in byte order
-    until       how long a search may go on
+    walk        a walk of our own, in byte order; the first entries that a glob means
     globs       what a glob means           ignore      what .gitignore leaves out
 The face is `search_content`, `search_names` and `search_counted`; they are not imported here: who
-searches nothing shall not pay for starting programs.
+searches no content shall not pay for starting programs.
+
+Names are found by the walk alone: for a few thousand files it is over before a program has begun.
 
 Threat: ripgrep opens names, and a name can be swapped for a link while it runs. So a row is a
 claim: the workspace opens that file by its own descriptors, finds that line, and shows its bytes.

@@ -12,6 +12,7 @@ is what the expressions of `policy.globs` need to be free of backtracking.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -20,11 +21,16 @@ from msgspec import Struct
 from paddock import limits
 from paddock.errors import InvalidPatternError
 from paddock.pattern import lazy_pattern
-from paddock.policy.globs import Glob, parse_glob, regex_of
+from paddock.policy.globs import DEPTH, Glob, parse_glob, regex_of
 from paddock.policy.places import PatternError
 from paddock.text.show import quote
 
+Matches = Callable[[str], re.Match[str] | None]
+
 _NOTHING_SPECIAL: Final = lazy_pattern(r"[\w.+*-]+", re.ASCII)
+_PIECE: Final = lazy_pattern(r"(?:\\.|\[[!^]?+.[^]]*\]|[^{},])+|[{},]", re.DOTALL)
+"""A brace, a comma, or what stands between them; escaped or in brackets they are neither. The first
+`]` behind `[`, `[!` or `[^` is a member."""
 _PLACE: Final = lazy_pattern(r"(?:^|/)\.\.?(?:/|$)|//|^~|^[A-Za-z]:[/\\]")
 """What a path from elsewhere may hold, and no path below the searched directory."""
 _FROM_THERE: Final = (
@@ -34,28 +40,24 @@ _FROM_THERE: Final = (
 
 
 class SearchGlob(Struct, frozen=True):
-    """A compiled glob. One of `names` and `paths` is None, or both where all is meant."""
+    """A compiled glob: what the last component and what the path of a match have to be."""
 
     text: str
     negated: bool
-    names: re.Pattern[str] | None
-    paths: re.Pattern[str] | None
+    name_matches: Matches | None
+    """None where that is any."""
+    path_matches: Matches | None
     directory_only: bool
     name_globs: tuple[str, ...]
     """Globs one of which the last component of every match has; none where that is not known."""
 
     def matches(self, name: str, below: str, *, is_directory: bool) -> bool:
-        if self.directory_only and not is_directory:
-            found = False
-        elif self.names is not None:
-            found = self.names.fullmatch(name) is not None
-        else:
-            found = self.paths is None or self.paths.fullmatch(below) is not None
+        found = (
+            (is_directory or not self.directory_only)
+            and (self.name_matches is None or self.name_matches(name) is not None)
+            and (self.path_matches is None or self.path_matches(below) is not None)
+        )
         return found is not self.negated
-
-    @property
-    def is_everything(self) -> bool:
-        return self.names is None and self.paths is None and not self.negated
 
     def below(self, directory: str) -> str:
         """What is left of a glob that begins with the searched directory; else nothing.
@@ -68,32 +70,6 @@ class SearchGlob(Struct, frozen=True):
 
 
 EVERYTHING: Final = SearchGlob("*", False, None, None, False, ())
-
-
-class Entered:
-    """Which directories a walk enters: what a `!` leaves out is left out with all that is in it."""
-
-    __slots__ = ("_glob", "_known")
-
-    def __init__(self, glob: SearchGlob) -> None:
-        self._glob = glob
-        self._known = {"": True}
-
-    def holds(self, below: str) -> bool:
-        """Whether a walk comes to an entry, by its path from the searched directory."""
-        if not self._glob.negated:
-            return True
-        new: list[str] = []
-        directory = below.rpartition("/")[0]
-        while directory not in self._known:
-            new.append(directory)
-            directory = directory.rpartition("/")[0]
-        entered = self._known[directory]
-        for directory in reversed(new):
-            name = directory.rpartition("/")[2]
-            entered = entered and self._glob.matches(name, directory, is_directory=True)
-            self._known[directory] = entered
-        return entered
 
 
 @lru_cache(maxsize=64)
@@ -120,14 +96,16 @@ def compile_glob(text: str, roots: tuple[str, ...] = ()) -> SearchGlob:
     directory_only = all(glob.directory_only for glob in globs)
     if any(glob.directory_only for glob in globs) and not directory_only:
         raise _unusable(text, "a trailing slash belongs behind all of it or nothing")
-    if all(glob.anywhere for glob in globs):
-        names, paths = _either(globs), None
-    else:
-        names, paths = None, _either(globs)
+    negated = text.startswith("!")
     last = tuple(glob.text.rstrip("/").rpartition("/")[2] for glob in globs)
     plain = all(map(_NOTHING_SPECIAL.fullmatch, last)) and "**" not in last
-    known = last if plain and not directory_only else ()
-    return SearchGlob(text, text.startswith("!"), names, paths, directory_only, known)
+    known = last if plain and not directory_only and not negated else ()
+    is_name = all(map(_is_name, globs))
+    names = None
+    if not any(glob.segments[-1] == DEPTH for glob in globs):
+        names = _either(regex_of(glob.segments[-1:]) for glob in globs)
+    paths = None if is_name else _either(map(_path_regex, globs))
+    return SearchGlob(text, negated, names, paths, directory_only, known)
 
 
 def _is_inside(part: str, roots: tuple[str, ...]) -> bool:
@@ -148,18 +126,17 @@ def _unusable(text: str, hint: str) -> InvalidPatternError:
     )
 
 
-def _either(globs: list[Glob]) -> re.Pattern[str]:
-    sources = [
-        # A name at any depth, where another of the alternatives is about paths.
-        regex_of(glob.segments) if glob.anywhere == globs[0].anywhere else _anywhere(glob)
-        for glob in globs
-    ]
-    return re.compile("|".join(f"(?:{source})" for source in sources), re.DOTALL)
+def _is_name(glob: Glob) -> bool:
+    """Whether a glob is about names at any depth."""
+    return glob.anywhere or (len(glob.segments) == 2 and glob.segments[0] == DEPTH)
 
 
-def _anywhere(glob: Glob) -> str:
-    source = regex_of(glob.segments)
-    return f"(?:[^/]+/)*{source}" if glob.anywhere else source
+def _path_regex(glob: Glob) -> str:
+    return regex_of((DEPTH, *glob.segments) if glob.anywhere else glob.segments)
+
+
+def _either(sources: Iterable[str]) -> Matches:
+    return re.compile("|".join(f"(?:{source})" for source in sources), re.DOTALL).fullmatch
 
 
 def expand_braces(text: str) -> list[str]:
@@ -174,8 +151,14 @@ def expand_braces(text: str) -> list[str]:
         return [text]
     found, alternatives = [""], list[str]()
     outer: list[tuple[list[str], list[str]]] = []
-    for piece in _pieces(text):
+    opened = 0
+    for piece in _PIECE.findall(text):
         if piece == "{":
+            opened += 1
+            # Each pair that leaves a choice is one more alternative at least.
+            _refuse_many(opened)
+            if len(outer) == limits.glob_nesting_max:
+                raise PatternError("", f"braces at most {limits.glob_nesting_max} deep")
             outer.append((found, alternatives))
             found, alternatives = [""], []
         elif outer and piece in (",", "}"):
@@ -188,48 +171,15 @@ def expand_braces(text: str) -> list[str]:
                 _refuse_many(len(heads) * len(inner))
                 found = [head + tail for head in heads for tail in inner]
             _refuse_many(len(alternatives))
+        elif piece == "}":
+            raise PatternError("", "a } without its {; write \\} for the character")
         else:
             found = [head + piece for head in found]
+    if outer:
+        raise PatternError("", "a { without its }; write \\{ for the character")
     return found
 
 
 def _refuse_many(texts: int) -> None:
     if texts > limits.glob_alternatives_max:
         raise PatternError("", f"at most {limits.glob_alternatives_max} alternatives")
-
-
-def _pieces(text: str) -> list[str]:
-    pieces: list[str] = []
-    begin = at = depth = opened = 0
-    while at < len(text):
-        char = text[at]
-        if char not in "{}" and (char != "," or depth == 0):
-            at += _piece_length(text, at)
-            continue
-        depth += {"{": 1, "}": -1}.get(char, 0)
-        opened += char == "{"
-        if depth < 0:
-            raise PatternError("", "a } without its {; write \\} for the character")
-        if depth > limits.glob_nesting_max:
-            raise PatternError("", f"braces at most {limits.glob_nesting_max} deep")
-        pieces += [text[begin:at], char] if begin < at else [char]
-        at += 1
-        begin = at
-    if depth:
-        raise PatternError("", "a { without its }; write \\{ for the character")
-    # Each pair that leaves a choice is one more alternative at least.
-    _refuse_many(opened)
-    return [*pieces, text[begin:]]
-
-
-def _piece_length(text: str, at: int) -> int:
-    """The length of what stands at `at`: a character, an escaped one, a bracket."""
-    if text[at] == "\\":
-        return 2
-    if text[at] == "[":
-        # The first ] behind [, [! or [^ is a member.
-        first = at + 2 if text[at + 1 : at + 2] in ("!", "^") else at + 1
-        end = text.find("]", first + 1)
-        if end > 0:
-            return end + 1 - at
-    return 1

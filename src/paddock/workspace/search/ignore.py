@@ -15,49 +15,92 @@ Most rules are plain names or endings: those are found by hash, and what is left
 file is one expression whose first alternative is the last rule.
 """
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from paddock import limits
 from paddock.policy.globs import RUN, Glob, literal_of, parse_glob, regex_of
 from paddock.policy.places import PatternError
+from paddock.storage.atomic import held_open
+from paddock.storage.disk import read_bytes
+from paddock.workspace.paths import WorkspacePath, unchecked_path
+from paddock.workspace.resolve import READ_DIRECTORY, READ_FILE
 from paddock.workspace.search.globs import expand_braces
+from paddock.workspace.workspace import Workspace
 
 IGNORE_FILE: Final = ".gitignore"
+_OPEN_RULES: Final = READ_FILE | os.O_NOFOLLOW
 _BOM: Final = "\ufeff"
 _KEPT_CHARS_MAX: Final = 8_192
 _TOGETHER: Final = 64
 """Rules in one expression; with many, each alternative costs as much as there are groups."""
 
+_Rule = tuple[int, Glob]
 _Part = tuple[Callable[[str], re.Match[str] | None], list[int]]
 """An expression of some rules, and their numbers: `lastindex - 1` of a match stands for one."""
 
 
-class _Rule(NamedTuple):
-    number: int
-    glob: Glob
+class _Table:
+    """The rules of a file that are about directories, or those about files."""
+
+    __slots__ = ("_by_name", "_by_path", "_endings", "_names", "_paths")
+
+    def __init__(self, rules: list[_Rule]) -> None:
+        self._names: dict[str, int] = {}
+        self._paths: dict[str, int] = {}
+        self._endings: dict[str, int] = {}
+        by_name: list[_Rule] = []
+        by_path: list[_Rule] = []
+        for number, glob in rules:
+            if (literal := _literal(glob)) is not None:
+                (self._names if glob.anywhere else self._paths)[literal] = number
+            elif ending := _ending(glob):
+                self._endings[ending] = number
+            else:
+                (by_name if glob.anywhere else by_path).append((number, glob))
+        self._by_name = _parts(by_name)
+        self._by_path = _parts(by_path)
+
+    def last(self, name: str, below: str) -> int:
+        """The number of the last rule about an entry; -1 for none."""
+        # Once for every entry of a walk: each branch here is worth its line.
+        last = self._names.get(name, -1)
+        if self._endings and (dot := name.rfind(".")) >= 0:
+            last = max(last, self._endings.get(name[dot:], -1))
+        if self._paths:
+            last = max(last, self._paths.get(below, -1))
+        for match, numbers in self._by_name:
+            if (found := match(name)) is not None:
+                last = max(last, numbers[(found.lastindex or 0) - 1])
+                break
+        for match, numbers in self._by_path:
+            if (found := match(below)) is not None:
+                last = max(last, numbers[(found.lastindex or 0) - 1])
+                break
+        return last
 
 
-class _Last:
-    """For each key the number of the last rule, of all and of those that mean files too."""
+def _literal(glob: Glob) -> str | None:
+    """The one name or path that a rule means."""
+    texts = [literal_of(segment) for segment in glob.segments]
+    return None if None in texts else "/".join(filter(None, texts))
 
-    __slots__ = ("directories", "files")
 
-    def __init__(self) -> None:
-        self.directories: dict[str, int] = {}
-        self.files: dict[str, int] = {}
-
-    def put(self, key: str, rule: _Rule) -> None:
-        self.directories[key] = rule.number
-        if not rule.glob.directory_only:
-            self.files[key] = rule.number
+def _ending(glob: Glob) -> str:
+    """The ending that a rule means, such as `.log` for `*.log`."""
+    segment = glob.segments[0]
+    if not glob.anywhere or len(segment) != 2 or segment[0] is not RUN[0]:
+        return ""
+    ending = segment[1]
+    return ending if isinstance(ending, str) and ending.rfind(".") == 0 else ""
 
 
 def _parts(rules: list[_Rule]) -> list[_Part]:
     # Of rules that say the same, the last one counts.
-    numbers = {regex_of(rule.glob.segments): rule.number for rule in rules}
+    numbers = {regex_of(glob.segments): number for number, glob in rules}
     last_first = sorted(numbers.items(), key=lambda item: -item[1])
     return [_part(last_first[at : at + _TOGETHER]) for at in range(0, len(last_first), _TOGETHER)]
 
@@ -67,78 +110,20 @@ def _part(rules: list[tuple[str, int]]) -> _Part:
     return re.compile(source, re.DOTALL).fullmatch, [number for _, number in rules]
 
 
-class _Rules:
-    __slots__ = ("by_name", "by_path", "endings", "names", "path_names")
-
-    def __init__(self, rules: list[_Rule], literal: "_Literal", *, for_directories: bool) -> None:
-        def chosen(last: _Last) -> dict[str, int]:
-            return last.directories if for_directories else last.files
-
-        self.names = chosen(literal.names)
-        self.endings = chosen(literal.endings)
-        self.path_names = chosen(literal.paths)
-        meant = [rule for rule in rules if for_directories or not rule.glob.directory_only]
-        self.by_name = _parts([rule for rule in meant if rule.glob.anywhere])
-        self.by_path = _parts([rule for rule in meant if not rule.glob.anywhere])
-
-    def last(self, name: str, below: str) -> int:
-        """The number of the last rule about an entry; -1 for none."""
-        # Once for every entry of a walk: each branch here is worth its line.
-        last = self.names.get(name, -1)
-        if self.endings:
-            # Without a dot it is the last character, which is no ending.
-            last = max(last, self.endings.get(name[name.rfind(".") :], -1))
-        if self.path_names:
-            last = max(last, self.path_names.get(below, -1))
-        for match, numbers in self.by_name:
-            if (found := match(name)) is not None:
-                last = max(last, numbers[(found.lastindex or 0) - 1])
-                break
-        for match, numbers in self.by_path:
-            if (found := match(below)) is not None:
-                last = max(last, numbers[(found.lastindex or 0) - 1])
-                break
-        return last
-
-
-class _Literal:
-    __slots__ = ("endings", "names", "paths")
-
-    def __init__(self) -> None:
-        self.names = _Last()
-        self.endings = _Last()
-        self.paths = _Last()
-
-    def take(self, rule: _Rule) -> bool:
-        segments = rule.glob.segments
-        texts = [literal_of(segment) for segment in segments]
-        if all(text is not None for text in texts):
-            key = "/".join(text for text in texts if text is not None)
-            (self.names if rule.glob.anywhere else self.paths).put(key, rule)
-            return True
-        match segments:
-            case [[first, str(ending)]] if rule.glob.anywhere and first is RUN[0]:
-                if ending.rfind(".") == 0:
-                    self.endings.put(ending, rule)
-                    return True
-            case _:
-                return False
-        return False
-
-
 class IgnoreRules:
     __slots__ = ("_directories", "_files", "_negated")
 
     def __init__(self, text: str) -> None:
         globs = list(_globs(text))
         self._negated = [glob.negated for glob in globs]
-        literal = _Literal()
-        numbered = [_Rule(number, glob) for number, glob in enumerate(globs)]
-        rest = [rule for rule in numbered if not literal.take(rule)]
+        patterns = [
+            at for at, glob in enumerate(globs) if _literal(glob) is None and not _ending(glob)
+        ]
         # Threat: each of these costs a look for every entry of a walk.
-        rest = rest[-limits.ignore_patterns_max :]
-        self._directories = _Rules(rest, literal, for_directories=True)
-        self._files = _Rules(rest, literal, for_directories=False)
+        dropped = set(patterns[: -limits.ignore_patterns_max])
+        rules = [(number, glob) for number, glob in enumerate(globs) if number not in dropped]
+        self._directories = _Table(rules)
+        self._files = _Table([rule for rule in rules if not rule[1].directory_only])
 
     def __bool__(self) -> bool:
         return bool(self._negated)
@@ -148,8 +133,7 @@ class IgnoreRules:
 
         `below` is its path from the directory of the file.
         """
-        rules = self._directories if is_directory else self._files
-        last = rules.last(name, below)
+        last = (self._directories if is_directory else self._files).last(name, below)
         return None if last < 0 else not self._negated[last]
 
 
@@ -208,3 +192,45 @@ class IgnoreScope:
             if said is not None:
                 return said
         return False
+
+
+def read_rules(directory_fd: int) -> IgnoreRules | None:
+    """The rules of a directory's `.gitignore`; None where there is none that can be read.
+
+    A link is none, as for git: its text would stand elsewhere. Of a very large file, its
+    beginning counts.
+    """
+    try:
+        fd = os.open(IGNORE_FILE, _OPEN_RULES, dir_fd=directory_fd)
+    except OSError:
+        return None
+    try:
+        text = read_bytes(fd, limits.ignore_file_bytes_max + 1)
+    except OSError:
+        return None  # a directory or something stranger
+    finally:
+        os.close(fd)
+    if len(text) > limits.ignore_file_bytes_max:
+        # A piece of a rule may mean more than the rule: `*.log`, cut short, everything.
+        text = text[: text.rfind(b"\n") + 1]
+    return compile_rules(text.decode("utf-8", "surrogateescape"))
+
+
+def read_rules_of(workspace: Workspace, directory: str) -> IgnoreRules | None:
+    try:
+        fd = workspace.open_at(unchecked_path(directory), READ_DIRECTORY)
+    except OSError:
+        return None
+    with held_open(fd):
+        return read_rules(fd)
+
+
+def scope_above(workspace: Workspace, directory: WorkspacePath) -> IgnoreScope | None:
+    """What the directories above `directory`, up to the root, say of what is below it."""
+    scope: IgnoreScope | None = None
+    prefix = ""
+    for part in directory.parts:
+        if rules := read_rules_of(workspace, prefix[:-1] or "."):
+            scope = IgnoreScope(rules, len(prefix), scope)
+        prefix += part + "/"
+    return scope

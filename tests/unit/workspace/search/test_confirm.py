@@ -5,10 +5,9 @@ import pytest
 from paddock.providers.failures import CancelToken
 from paddock.workspace import Workspace
 from paddock.workspace.paths import unchecked_path
-from paddock.workspace.search.asked import Regex, Wanted
+from paddock.workspace.search.asked import Regex, Until, Wanted
 from paddock.workspace.search.confirm import Content
-from paddock.workspace.search.engine import SearchEngine
-from paddock.workspace.search.until import Until
+from paddock.workspace.search.grep import Search
 from tests.support.shown import Shows
 
 LONG = b"x" * 3_000_000
@@ -36,48 +35,51 @@ def over():
     return Until(token)
 
 
-def test_the_ends_of_a_line_are_found_however_far_they_are(file):
+def test_lines_are_found_however_far_they_are(file):
     content = Content(file, Until())
-    assert (content.next_end(0), content.next_end(4)) == (3, END_OF_LONG)
-    assert (content.previous_begin(3), content.previous_begin(END_OF_LONG)) == (0, 4)
-    assert content.next_end(len(TEXT)) == len(TEXT)
+    lines = content.lines([], [1, 2, 3, 2_500_002, 2_500_003])
+    assert {number: text[:4] for number, text in lines.items()} == {
+        1: b"one",
+        2: b"xxxx",
+        3: b"pad",
+        2_500_002: b"pad",
+    }
     assert b"".join(content.pieces(4)) == TEXT[4:]
     assert not content.is_late
 
 
 def test_when_time_ends_the_look_does_too_and_says_so(file):
     content = Content(file, over())
-    assert (content.next_end(0), content.previous_begin(3), content.is_late) == (3, 0, False)
-    assert 4 < content.next_end(4) < END_OF_LONG
-    assert content.is_late
-    assert Content(file, over()).previous_begin(END_OF_LONG) == -1
+    # The end of the first line stands in what is read at once, that of the long one does not.
+    assert (sorted(content.lines([], [1, 2])), content.is_late) == ([1, 2], False)
+    assert (sorted(content.lines([], [1, 2, 3])), content.is_late) == ([1, 2], True)
 
 
-def confirmed(workspace, until, *, reads_past_nul=False):
-    wanted = Wanted(Regex("one"), 1, 10)
-    engine = SearchEngine(workspace, Shows(), wanted, until, reads_past_nul=reads_past_nul)
-    files = list(engine.confirm({"a": [b"1:one"]}, 10))
-    return [(lines.numbers, lines.matching) for lines in files], engine.remarks.is_late
+def found(workspace, until, context=2, *, reads_past_nul=False):
+    """What is shown of a file that ripgrep has a row of, and whether that is all."""
+    wanted = Wanted(Regex("one"), context, 10)
+    search = Search(workspace, Shows(), wanted, until, reads_past_nul=reads_past_nul)
+    search.in_order(iter(["a"]))
+    return [(lines.numbers, lines.matching) for lines in search.found.files], search.remarks.is_late
 
 
-class EndsAfter:
-    """A token that is cancelled after it was looked at so many times."""
+class EndsWith:
+    """A token that is cancelled once a file is opened to be read again."""
 
-    def __init__(self, looks: int) -> None:
-        self.looks = looks
+    def __init__(self, workspace):
+        self.root_fd = workspace.root_fd
+        self.workspace = workspace
+        self.token = CancelToken()
 
-    @property
-    def is_cancelled(self) -> bool:
-        self.looks -= 1
-        return self.looks < 0
-
-    def on_cancel(self, callback):
-        return callback
+    def open_file(self, path):
+        self.token.cancel()
+        return self.workspace.open_file(path)
 
 
 def test_a_file_of_which_nobody_knew_in_time_whether_it_is_text_has_no_rows(workspace):
-    assert confirmed(workspace, Until()) == ([([1, 2], [1])], False)
-    assert confirmed(workspace, Until(EndsAfter(1))) == ([], True)
+    assert found(workspace, Until()) == ([([1, 2, 3], [1])], False)
+    ends = EndsWith(workspace)
+    assert found(ends, Until(ends.token)) == ([], True)
     # Named, it is read as far as its rows are, and what is missing is remarked.
-    named = confirmed(workspace, Until(EndsAfter(1)), reads_past_nul=True)
-    assert named == ([([1, 2], [1])], True)
+    ends = EndsWith(workspace)
+    assert found(ends, Until(ends.token), reads_past_nul=True) == ([([1, 2], [1])], True)

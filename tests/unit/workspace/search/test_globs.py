@@ -3,7 +3,9 @@ import pytest
 from paddock import limits
 from paddock.errors import InvalidPatternError
 from paddock.policy.places import PatternError
-from paddock.workspace.search.globs import Entered, compile_glob, expand_braces
+from paddock.workspace.paths import ROOT
+from paddock.workspace.search.globs import compile_glob, expand_braces
+from paddock.workspace.search.walk import Reach
 
 
 @pytest.mark.parametrize(
@@ -141,12 +143,23 @@ def test_an_argument_of_a_great_many_braces_is_an_error_that_says_what_is_too_mu
     )
 
 
-def test_what_a_turned_round_glob_leaves_out_is_left_out_with_all_that_is_in_it():
-    entered = Entered(compile_glob("!src"))
-    assert [entered.holds(path) for path in ("a", "d/a", "d/src", "src/a", "d/src/e/a")] == [
-        *(True, True, True),
-        *(False, False),
-    ]
-    assert Entered(compile_glob("!src/")).holds("src/a") is False
-    assert Entered(compile_glob("!d/e")).holds("d/e/f/g") is False
-    assert Entered(compile_glob("src")).holds("other/a") is True
+def test_what_a_turned_round_glob_leaves_out_is_left_out_with_all_that_is_in_it(workspace):
+    def held(glob, *paths):
+        reach = Reach(workspace, ROOT, compile_glob(glob))
+        return [reach.holds(path) for path in paths]
+
+    assert held("!src", "a", "d/a", "d/src", "src/a", "d/src/e/a") == [True, True, *[False] * 3]
+    assert held("!src/", "src/a") == [False]
+    assert held("!d/e", "d/e/f/g") == [False]
+    assert held("src", "other/src", "src") == [True, True]
+
+
+@pytest.mark.parametrize("text", ["**/*.py", "**/a.py", "{*.py,**/b.py}", "*.py"])
+def test_a_glob_about_names_at_any_depth_is_about_names_alone(text):
+    glob = compile_glob(text)
+    assert (glob.name_matches is None, glob.path_matches) == (False, None)
+
+
+@pytest.mark.parametrize("text", ["d/**", "{*.py,d/**}", "*", "**"])
+def test_a_glob_by_which_a_file_of_any_name_is_meant_looks_at_no_name(text):
+    assert compile_glob(text).name_matches is None

@@ -4,11 +4,10 @@ import pytest
 
 from paddock import limits
 from paddock.workspace.paths import ROOT
+from paddock.workspace.search.asked import Until
 from paddock.workspace.search.globs import EVERYTHING
 from paddock.workspace.search.ignore import IgnoreRules, compile_rules
-from paddock.workspace.search.program import NEVER
-from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import IgnoreLookup, Walk, WalkTerms
+from paddock.workspace.search.walk import Reach, Walk, WalkTerms
 
 
 def ignored(rules, names):
@@ -61,7 +60,7 @@ def test_braces_of_one_file_stand_for_so_much_together_and_the_other_lines_count
 
 
 def walked(workspace):
-    walk = Walk(workspace, ROOT, WalkTerms(NEVER, honours_ignore=True, glob=EVERYTHING), Until())
+    walk = Walk(workspace, ROOT, WalkTerms(EVERYTHING), Until())
     try:
         return list(walk.paths())
     finally:
@@ -91,7 +90,11 @@ def test_a_file_of_rules_that_is_too_large_is_never_cut_within_a_rule(workspace,
 
 def test_a_path_of_any_depth_is_looked_up(workspace, root):
     (root / ".gitignore").write_text("no\n")
-    lookup = IgnoreLookup(workspace, ROOT)
-    assert lookup.ignores("d/" * 2_000 + "yes") is False
-    assert lookup.ignores("d/" * 2_000 + "no") is True
-    assert lookup.ignores("no/" + "d/" * 2_000 + "yes") is True
+    reach = Reach(workspace, ROOT, EVERYTHING)
+    assert reach.holds("d/" * (limits.path_depth_max - 1) + "yes") is True
+    # Of what a rule leaves out nobody needs to know how deep it is.
+    assert reach.holds("no/" + "d/" * 2_000 + "yes") is False
+    assert reach.holds("d/" * 2_000 + "no") is False
+    assert reach.too_deep == set()
+    assert reach.holds("d/" * 2_000 + "yes") is False
+    assert reach.too_deep == {"/".join("d" * limits.path_depth_max)}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddock.workspace.search.program import has_line_end
+from paddock.workspace.search.ripgrep import has_line_end
 
 
 @pytest.mark.parametrize(

