@@ -308,7 +308,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G21": Guarantee(
-            tests=("tests/contract/test_model_wires.py", "tests/contract/test_model_providers.py"),
+            tests=(
+                "tests/contract/test_model_wires.py",
+                "tests/contract/test_model_providers.py",
+                "tests/unit/providers/test_choice.py",
+            ),
             mutants=("key-is-shown.toml", "usual-key-goes-anywhere.toml"),
         ),
         "G22": Guarantee(

@@ -119,7 +119,8 @@ def next_step(
                 return _fail(OrderFailure.GATEWAY_ERROR, said, turn, allowed), progress
             return Resend(turn.tool_calls), replace(progress, pauses=progress.pauses + 1)
         case Stop.REFUSAL | Stop.CONTENT_FILTER:
-            said = _one_line(turn.stop_reason) or "the model declined to answer"
+            said = show_name(cut(turn.stop_reason, _SAID_CHARS_MAX))
+            said = said or "the model declined to answer"
             return _fail(OrderFailure.REFUSED, said, turn, allowed), progress
         case Stop.CONTEXT_WINDOW:
             said = "the conversation no longer fits the model's context window"
@@ -195,10 +196,6 @@ def _answer(turn: ModelTurn, allowed: Allowed) -> Answer | Fail:
         said = turn.structured_problem or "the answer is not the object that was asked for"
         return _fail(OrderFailure.OUTPUT_SCHEMA_INVALID, said, turn, allowed)
     return Answer({RESPONSE_TEXT: turn.text})
-
-
-def _one_line(text: str) -> str:
-    return show_name(cut(text, _SAID_CHARS_MAX))
 
 
 def _fail(code: OrderFailure, said: str, turn: ModelTurn, allowed: Allowed) -> Fail:

@@ -278,17 +278,19 @@ def _blocks(message: Message) -> list[Json]:
     if message.native is not None and message.native.dialect == DIALECT:
         return list(message.native.blocks)
     calls = [
-        _call_block(call.id, call.name, readable_arguments(call)) for call in message.tool_calls
+        {
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": dict(readable_arguments(call)),
+        }
+        for call in message.tool_calls
     ]
     return [*_text(message.text), *calls]
 
 
 def _text(text: str) -> list[Json]:
     return [{"type": "text", "text": text}] if text.strip() else []
-
-
-def _call_block(call_id: str, name: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
-    return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
 
 
 class AnthropicWire(Struct, frozen=True):

@@ -486,6 +486,5 @@ def json_text(call: ToolUse) -> str:
 
     Some servers parse the arguments of earlier calls, and fail where they are none.
     """
-    if call.problem is not None:
-        return json.dumps({"INVALID_JSON": call.raw})
-    return call.raw if call.raw.strip() else json.dumps(dict(call.arguments))
+    is_whole = call.problem is None and bool(call.raw.strip())
+    return call.raw if is_whole else json.dumps(dict(readable_arguments(call)))
