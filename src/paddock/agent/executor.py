@@ -8,7 +8,7 @@ runtime's one door holds, its tokens a scope below the turn's, its time a deadli
 import json
 import threading
 import traceback
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import PurePath
 from typing import Final, Protocol
@@ -41,9 +41,10 @@ from paddock.errors import (
 )
 from paddock.providers.budgets import Budget
 from paddock.providers.failures import CancelToken, FailureKind, ProviderError, stopped_by
-from paddock.runtime.dispatch import NOBODY, CallWatcher, Done
+from paddock.runtime.dispatch import Done
 from paddock.runtime.messages import Asked, Malformed
-from paddock.runtime.prepared import FREE, Bounds
+from paddock.runtime.prepared import Bounds
+from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
 from paddock.values.calls import NEVER, Cancel, Json, Refusal, ToolCall
 from paddock.values.models import (
@@ -81,7 +82,7 @@ class Deadline(Struct):
     is_over: bool = False
 
     def run_out(self) -> None:
-        self.is_over = not self.token.is_cancelled
+        self.is_over = self.is_over or not self.token.is_cancelled
         self.token.cancel()
 
 
@@ -94,18 +95,10 @@ def _in_time(parent: Cancel, timeout_s: float | None, timer: Timer) -> Generator
         yield deadline
 
 
-class CallDoor(Protocol):
-    def call_all(
-        self, asked: Sequence[Asked], bounds: Bounds = FREE, watcher: CallWatcher = NOBODY
-    ) -> list[Done]:
-        """Run the calls of one turn; exactly one result for each, in order."""
-        ...
-
-
 class Hands(Struct, frozen=True):
     """`randomness(n)` returns n unpredictable bytes."""
 
-    calls: CallDoor
+    calls: Runtime
     schemas: Mapping[str, ToolSchema]
     model: ModelDoor
     contracts: Contracts

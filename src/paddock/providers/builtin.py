@@ -9,7 +9,7 @@ offers, and says so when it does not understand.
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -90,11 +90,12 @@ _LEADS: Final = {
 }
 
 
-def small_talk(sentence: str, tools: Iterable[str]) -> str:
+def small_talk(sentence: str, tools: Collection[str]) -> str:
     """What to say to a greeting, thanks, or a question about itself; "" for anything else."""
     said = sentence.strip()
     if _GREETING.fullmatch(said):
-        return f"Hello. {WHO} Ask me what I can do, or try: {_first_example(tools)}"
+        example = next((text for name, text in EXAMPLES.items() if name in tools), "help")
+        return f"Hello. {WHO} Ask me what I can do, or try: {example}"
     if _THANKS.fullmatch(said):
         return "You are welcome."
     return help_text(tools) if is_help(said) else ""
@@ -104,11 +105,6 @@ def is_help(sentence: str) -> bool:
     return _HELP.fullmatch(sentence.strip()) is not None
 
 
-def _first_example(tools: Iterable[str]) -> str:
-    there = set(tools)
-    return next((text for name, text in EXAMPLES.items() if name in there), "help")
-
-
 def help_text(tools: Iterable[str]) -> str:
     there = list(tools)
     if not there:
@@ -116,10 +112,6 @@ def help_text(tools: Iterable[str]) -> str:
     rows = [f"  {name}: {EXAMPLES.get(name, name)}" for name in there]
     form = f"{there[0]} name=value"
     return "\n".join([WHO, "Here I can call:", *rows, f"Or write a call out: {form}"])
-
-
-def not_understood(sentence: str, tools: Iterable[str]) -> str:
-    return f"I do not understand {quote(sentence)}.\n{help_text(tools)}"
 
 
 def not_here(wishes: Wishes, tools: Sequence[str]) -> str:
@@ -137,7 +129,8 @@ def report(answers: Sequence[ToolAnswer], left: int) -> str:
 
 
 def _part(answer: ToolAnswer) -> str:
-    shown, missing = _cut(answer.content)
+    shown = answer.content[: limits.builtin_answer_chars_max]
+    missing = len(answer.content) - len(shown)
     cut = (
         f"\n[{missing} more characters are in the result, and not repeated here]" if missing else ""
     )
@@ -145,11 +138,6 @@ def _part(answer: ToolAnswer) -> str:
         return f"{answer.tool} did not do it:\n{shown}{cut}"
     lead = _LEADS.get(answer.tool, f"{answer.tool}:")
     return f"{lead}\n{shown or '(nothing)'}{cut}"
-
-
-def _cut(content: str) -> tuple[str, int]:
-    kept = content[: limits.builtin_answer_chars_max]
-    return kept, len(content) - len(kept)
 
 
 _QUESTION: Final = lazy_pattern(
@@ -348,7 +336,8 @@ def _next(
     unknown = [step for step, wishes in zip(steps, plans, strict=True) if not wishes]
     if unknown or not steps:
         # Of several steps, none is done before all are understood.
-        return _Reply(not_understood(unknown[0] if unknown else sentence, tools))
+        said = quote(unknown[0] if unknown else sentence)
+        return _Reply(f"I do not understand {said}.\n{help_text(tools)}")
     came = [answer for each in since if isinstance(each, ToolAnswers) for answer in each.answers]
     left = len(plans) - len(came)
     if came and (left <= 0 or came[-1].is_error):
@@ -356,12 +345,9 @@ def _next(
     wishes = plans[len(came)]
     possible = [wish for wish in wishes if wish.tool in tools]
     if not possible:
-        return _Reply(_before(came) + not_here(wishes, list(tools)))
+        before = f"{report(came, 0)}\n\n" if came else ""
+        return _Reply(before + not_here(wishes, list(tools)))
     return _Reply("", possible[0])
-
-
-def _before(came: list[ToolAnswer]) -> str:
-    return f"{report(came, 0)}\n\n" if came else ""
 
 
 def _plan(request: ModelRequest, step: str) -> Wishes:
