@@ -7,7 +7,7 @@ a checkpoint signs can be made again from the page alone.
 
 from base64 import b64encode
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -58,11 +58,12 @@ class ExportedLines:
         self.torn_bytes = 0
 
     def __iter__(self) -> Iterator[bytes]:
+        judged = _judging(self._wanted)
         with LedgerReader(self._path) as reader:
             size = reader.size()
             self.torn_bytes = size - reader.whole_bytes(size)
             for line in _whole_lines(reader):
-                found = True if self._wanted is None else _judged(line, self._wanted)
+                found = True if self._wanted is None else judged(line)
                 if found is None:
                     self.bad += 1
                 elif found:
@@ -80,12 +81,13 @@ def export_page(
     most = None if last is None else min(last, limits.export_page_entries_max + 1)
     matched: deque[tuple[int, bytes]] = deque(maxlen=most)
     kept: dict[int, bytes] = {}
+    judged = _judging(wanted)
     leaves, kept_bytes = bytearray(), 0
     with LedgerReader(path) as reader:
         size = reader.size()
         for place, line in enumerate(_whole_lines(reader)):
             leaves += sha256(_LEAF + line).digest()
-            found = _judged(line, wanted) if place else None
+            found = judged(line) if place else None
             if found is None:
                 kept[place] = line
             elif found:
@@ -119,15 +121,19 @@ def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
                 yield from lines
 
 
-def _judged(line: bytes, wanted: Filter | None) -> bool | None:
-    """Whether a line is wanted; None where it may be, and holds no entry."""
-    needles = () if wanted is None else wanted.needles()
-    if is_shaped(line) and not all(needle in line for needle in needles):
-        return False
-    row = inspect_line(line)
-    if isinstance(row, BadLine):
-        return None
-    return wanted is None or wanted.matches(row)
+def _judging(wanted: Filter | None) -> Callable[[bytes], bool | None]:
+    """Return what says whether a line is wanted; None where it may be, and holds no entry."""
+    needles = [] if wanted is None else wanted.needles()
+
+    def judged(line: bytes) -> bool | None:
+        if is_shaped(line) and not all(needle in line for needle in needles):
+            return False
+        row = inspect_line(line)
+        if isinstance(row, BadLine):
+            return None
+        return wanted is None or wanted.matches(row)
+
+    return judged
 
 
 def _rows(leaves: bytes | bytearray, shown: dict[int, bytes], cuts: Sequence[int]) -> Iterator[Row]:

@@ -84,7 +84,7 @@ class FileLock:
                 )
             if not is_ours:
                 status = self._disk.stat(self.descriptor)
-                holder = find_holder(_read_locks(), status.st_dev, status.st_ino)
+                holder = find_holder(read_proc("/proc/locks"), status.st_dev, status.st_ino)
                 raise _busy(holder, waiting.lock_timeout_s)
         except BaseException:
             self._threads.release()
@@ -115,9 +115,9 @@ def find_holder(locks: str, device: int, inode: int) -> int | None:
     return None
 
 
-def _read_locks() -> str:
+def read_proc(path: str) -> str:
     try:
-        with open("/proc/locks", encoding="ascii", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return ""
@@ -168,7 +168,9 @@ class Ballast:
             held.is_held = False
             self._reserved -= held.allocated_bytes
             if to_disk:
-                self._shrink(self._reserved)
+                with failing("reserved space cannot be freed", self._directory):
+                    self._disk.ftruncate(self._descriptor, self._reserved)
+                self._size = self._reserved
 
     def close(self) -> None:
         with self._lock:
@@ -182,11 +184,6 @@ class Ballast:
                 self._descriptor = self._open()
             # posix_fallocate(3): the blocks are there, or ENOSPC now.
             self._disk.allocate(self._descriptor, size)
-        self._size = size
-
-    def _shrink(self, size: int) -> None:
-        with failing("reserved space cannot be freed", self._directory):
-            self._disk.ftruncate(self._descriptor, size)
         self._size = size
 
     def _open(self) -> int:

@@ -92,7 +92,10 @@ class Filter(Struct, frozen=True):
             self.event_type in {None, entry.event_type}
             and entry.event_type != self.without
             and self.session_id in {None, entry.session_id}
-            and (self.call_id is None or self.call_id in _call_ids(stored))
+            and (
+                self.call_id is None
+                or self.call_id in (entry.call_id, entry.metadata.get("client_call"))
+            )
             and self.agent in {None, entry.agent}
             and self.decision in {None, entry.decision}
             and (self.since is None or stored.timestamp >= _bound(self.since))
@@ -137,11 +140,6 @@ def _bound(seconds: float) -> str:
     if seconds >= TIMESTAMP_SECONDS_MAX:
         return _NEWEST
     return format_timestamp(seconds + _HALF_MICROSECOND)
-
-
-def _call_ids(stored: StoredEntry) -> tuple[object, ...]:
-    entry = stored.entry
-    return entry.call_id, entry.metadata.get("client_call")
 
 
 class BadRow(Struct, frozen=True):

@@ -103,9 +103,6 @@ class LedgerReader:
         with failing("the ledger cannot be read", self.path):
             return self.text.read(size_bytes, offset)
 
-    def boot(self) -> bytes:
-        return read_boot()
-
     def marks(self) -> HeadPage | None:
         """What the head file says; None where there is none to read.
 
@@ -287,7 +284,7 @@ def _start(reader: LedgerReader, last: int) -> int:
 def _end(reader: LedgerReader) -> int:
     marks = reader.marks()
     size = reader.size()
-    if marks is None or marks.newest is None or marks.newest.boot != reader.boot():
+    if marks is None or marks.newest is None or marks.newest.boot != read_boot():
         return reader.whole_bytes(size)
     return marks.newest.offset_bytes
 

@@ -53,7 +53,7 @@ from paddock.ledger.format.lines import (
     StoredEntry,
     inspect_line,
 )
-from paddock.ledger.head import Ballast, FileLock, Waiting, open_head
+from paddock.ledger.head import Ballast, FileLock, Waiting, open_head, read_proc
 from paddock.ledger.read import believable_marks
 from paddock.ledger.segments import (
     APPENDING,
@@ -262,7 +262,9 @@ def open_files(
 def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
     try:
         device = disk.stat(paths.parent).st_dev
-        verify_local(_read_mountinfo(), os.major(device), os.minor(device), paths.parent)
+        verify_local(
+            read_proc("/proc/self/mountinfo"), os.major(device), os.minor(device), paths.parent
+        )
         if not may_create:
             disk.stat(paths.ledger)
         _make_directory(disk, paths.folder)
@@ -312,14 +314,6 @@ def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
     disk.link(None, paths.new, None, paths.ledger)
     disk.unlink(None, paths.new)
     sync_directory(disk, paths.parent)
-
-
-def _read_mountinfo() -> str:
-    try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def find_tail(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> tuple[Mark, int]:

@@ -41,6 +41,7 @@ from paddock.ledger.format.notes import (
 )
 from paddock.ledger.ports import Head
 from paddock.ledger.read import LINE_OPENING, LedgerReader, believable_marks
+from paddock.ledger.tail import read_boot
 from paddock.ledger.tree import checkpoints_folder, find_departure, read_notes
 from paddock.values.entries import GENESIS, TOOL_INTENT, TOOL_RESULT
 
@@ -193,7 +194,7 @@ def verify(
     """
     with LedgerReader(path) as reader:
         page = reader.marks()
-        marks = [] if page is None else believable_marks(page, reader.boot())
+        marks = [] if page is None else believable_marks(page, read_boot())
         beside = read_notes(checkpoints_folder(path))
         kept = [Held(f"checkpoints/{name}", note, is_outside=False) for name, note in beside]
         opened: list[_Opened] = []

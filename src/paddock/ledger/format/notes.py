@@ -75,7 +75,12 @@ def parse_note(note: str) -> SignedNote:
     if len(note.encode(errors="replace")) > limits.checkpoint_note_bytes_max:
         raise NoteError(f"a note of more than {limits.checkpoint_note_bytes_max} bytes")
     text, gap, lines = note.rpartition("\n\n")
-    if not gap or not lines.endswith("\n") or not text or _holds_controls(note):
+    if (
+        not gap
+        or not lines.endswith("\n")
+        or not text
+        or any(char < " " and char != "\n" for char in note)
+    ):
         raise _not("a signed note", note)
     signatures = tuple(_parse_signature(line, note) for line in lines[:-1].split("\n"))
     return SignedNote(text + "\n", signatures)
@@ -90,16 +95,6 @@ def parse_checkpoint(text: str) -> Checkpoint:
     raise _not("a checkpoint", text)
 
 
-def find_signatures(note: SignedNote, key: VerifierKey) -> list[bytes]:
-    return [
-        each.signature
-        for each in note.signatures
-        if each.name == key.name
-        and each.key_id == key.key_id
-        and len(each.signature) == SIGNATURE_BYTES
-    ]
-
-
 def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
     """Return the checkpoint that a note holds, its signature verified."""
     parsed = parse_note(note)
@@ -109,7 +104,12 @@ def open_note(note: str, key: VerifierKey) -> SignedCheckpoint:
             f"a checkpoint of {checkpoint.origin[: limits.message_value_chars_max]!a}, "
             f"not of {key.name!a}"
         )
-    found = find_signatures(parsed, key)
+    found = [
+        each.signature
+        for each in parsed.signatures
+        if (each.name, each.key_id) == (key.name, key.key_id)
+        and len(each.signature) == SIGNATURE_BYTES
+    ]
     if not found:
         raise NoteError(f"a checkpoint that {key.name!a} did not sign")
     if not any(_is_signed(key.public, signature, parsed.text.encode()) for signature in found):
@@ -156,10 +156,6 @@ def _decode(encoded: str) -> bytes | None:
     except (Base64Error, ValueError):
         return None
     return decoded if b64encode(decoded).decode() == encoded else None
-
-
-def _holds_controls(note: str) -> bool:
-    return any(char < " " and char != "\n" for char in note)
 
 
 def _not(what: str, text: str) -> NoteError:
