@@ -87,7 +87,7 @@ class AppendFailedError(Exception):
     """The entry is not acknowledged; the text says why."""
 
 
-class Mark:
+class Mark:  # noqa: PLW1641 - no set holds one
     """A place between two lines, with what has to stand before it.
 
     `generation` counts appends and never goes down; `entries` and `offset_bytes` are those
@@ -123,9 +123,6 @@ class Mark:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mark) and self.record == other.record
 
-    def __hash__(self) -> int:
-        return hash(self.record)
-
 
 NOTHING_DURABLE = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
 """The beginning of the file: what a durable mark says that never knew a sync."""
@@ -136,8 +133,6 @@ class HeadPage:
 
     `base` is None while it changes, or where it is not known.
     """
-
-    __slots__ = ("base", "durable", "newest")
 
     def __init__(self, newest: Mark | None, durable: Mark | None, base: int | None = None) -> None:
         self.newest = newest
@@ -161,8 +156,7 @@ def decode_mark(page: bytes, at: int = 0) -> Mark | None:
 
 def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
     """Return what a pair of slots says, and the slot that the next record goes to."""
-    first, second = at, at + _SECTOR
-    newer = int(_RANK.unpack_from(page, second) > _RANK.unpack_from(page, first))
+    newer = int(_RANK.unpack_from(page, at + _SECTOR) > _RANK.unpack_from(page, at))
     for slot in (newer, 1 - newer):
         mark = decode_mark(page, at + slot * _SECTOR)
         if mark is not None:
@@ -172,8 +166,6 @@ def find_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
 
 class HeadFile:
     """The head file, open. Its methods raise OSError."""
-
-    __slots__ = ("_disk", "descriptor")
 
     def __init__(self, disk: "EndDisk", descriptor: int) -> None:
         self._disk = disk
