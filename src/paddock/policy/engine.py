@@ -108,9 +108,9 @@ class OwnPlaces(Struct, frozen=True):
     """Paddock's own files, the directories that hold them, its state; maybe none."""
 
     files: PathList
-    above: DirectoryList | None
-    directories: DirectoryList | None
-    state: PathList | None
+    above: DirectoryList
+    directories: DirectoryList
+    state: PathList
     folders: DirectoryList
 
     def link_denials(self, path: str) -> list[RuleMatch]:
@@ -142,11 +142,10 @@ class PathGuards(Struct, frozen=True):
         by_command = writer is Writer.COMMAND
         closing = find_closing(self.compiled, path, self.hits(path), is_write, by_command)
         found = [_denial(self.patterns[number], path, kind) for kind, number in closing]
-        if is_write and self.ours.directories is not None:
-            directory = self.ours.directories.find(path)
-            if directory is not None:
-                at = int(closing[:1] != [] and closing[0][0] == OWN)
-                found.insert(at, _denial(directory, path, OWN, _DIRECTORY))
+        directory = self.ours.directories.find(path) if is_write else None
+        if directory is not None:
+            at = int(closing[:1] != [] and closing[0][0] == OWN)
+            found.insert(at, _denial(directory, path, OWN, _DIRECTORY))
         return tuple(found)
 
     def find_warning(self, path: str) -> PathPattern | None:
@@ -182,11 +181,11 @@ class PathGuards(Struct, frozen=True):
 
     def is_above_own(self, path: str) -> bool:
         """Whether `path` is a directory in which an own file stands or could come to stand."""
-        return self.ours.above is not None and self.ours.above.find(path) is not None
+        return self.ours.above.find(path) is not None
 
     def is_own_directory(self, path: str) -> bool:
         """Whether `path` is one of the plane's own directories, which stay as they are."""
-        return self.ours.directories is not None and self.ours.directories.find(path) is not None
+        return self.ours.directories.find(path) is not None
 
     def _first(self, path: str, wanted: tuple[str, ...]) -> PathPattern | None:
         found = find_listed(self.compiled[0], self.hits(path), wanted)
@@ -211,8 +210,7 @@ def compile_guards(
         _layer(effective.protected, Comparison.GUARDING),
         _layer(effective.generated, Comparison.GUARDING),
         # Secret to everybody who asks what is; no file's `!` or empty list takes it out.
-        (() if ours.state is None else (ours.state,))
-        + _layer(effective.secret, Comparison.GUARDING),
+        (ours.state, *_layer(effective.secret, Comparison.GUARDING)),
         _layer(effective.warned, Comparison.PERMITTING),
         _layer(effective.safe, Comparison.PERMITTING),
     )
@@ -231,19 +229,17 @@ def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
 
 
 def _own_places(kind: PlaneKind, planes_below: tuple[str, ...]) -> OwnPlaces:
-    above, directories = above_own_files(kind), own_directories(kind)
-    state = own_state(kind, planes_below)
     return OwnPlaces(
         PathList(own_files(kind, planes_below), Comparison.GUARDING),
-        DirectoryList(above) if above else None,
-        DirectoryList(directories) if directories else None,
-        PathList(state, Comparison.GUARDING) if state else None,
+        DirectoryList(above_own_files(kind)),
+        DirectoryList(own_directories(kind)),
+        PathList(own_state(kind, planes_below), Comparison.GUARDING),
         DirectoryList(client_folders()),
     )
 
 
 def assemble(ours: OwnPlaces, *layers: Layers) -> PathGuards:
-    lists = [(OWN, ours.files)] if ours.state is None else [(OWN, ours.files), (STATE, ours.state)]
+    lists = [(OWN, ours.files), (STATE, ours.state)]
     for kind, listed in zip(_TABLES, layers, strict=True):
         lists += [(kind, each) for each in listed if each is not ours.state]
     compiled = (compile_lists(lists), (_READ, _WRITTEN))

@@ -247,16 +247,6 @@ def compile_lists(lists: Sequence[tuple[str, PathList]]) -> Json:
     )
 
 
-class PathSet:
-    __slots__ = ("_index",)
-
-    def __init__(self, patterns: Iterable[tuple[int, PathPattern, Comparison]]) -> None:
-        self._index = build_index(patterns)
-
-    def matching(self, path: str, is_directory: bool = False) -> frozenset[int]:
-        return frozenset(number for _, number in find_hits(self._index, path, is_directory))
-
-
 # A `PathList` covers what is below a directory that it names. The directories in which
 # Paddock's own files stand are the other way round: agents work below some of them, and
 # none removes, replaces, moves, links over or re-modes the directory itself.
@@ -282,7 +272,7 @@ class DirectoryList:
 
     def find(self, path: str) -> PathPattern | None:
         if path in (ROOT, ""):
-            return _ROOT_PATTERN
+            return _ROOT_PATTERN if self.patterns else None
         folded = fold(path)
         found = self._by_name.get(folded)
         if found is not None:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from paddock.policy.pathset import Comparison, PathList, PathSet, compile_pattern, compile_target
+from paddock.policy.compiled import find_hits
+from paddock.policy.pathset import (
+    Comparison,
+    PathList,
+    build_index,
+    compile_pattern,
+    compile_target,
+)
 from paddock.policy.places import PatternError
 
 
@@ -197,13 +204,13 @@ def test_the_root_is_matched_by_patterns_for_everything_alone() -> None:
     assert matched(permitting("**/"), ".", "a") == {".": "**/", "a": None}
     for text in ("**", "*", "/**", "/*", "**/*", "**/**"):
         assert matched(permitting(text), ".", "a") == {".": text, "a": text}
-        assert PathSet([(0, compile_pattern(text), Comparison.PERMITTING)]).matching(".") == {0}
+        assert find_hits(build_index([(0, compile_pattern(text), Comparison.PERMITTING)]), ".")
     for text in ("a", "*.md", "/docs/**"):
         assert matched(permitting(text), ".") == {".": None}
     for text in ("*/*", "*/**", "**/*/**", "*/*/*", "**/*/*"):
         assert matched(permitting(text), ".", "a") == {".": None, "a": None}
         assert matched(guarding(text), ".", "a") == {".": None, "a": None}
-        assert PathSet([(0, compile_pattern(text), Comparison.GUARDING)]).matching(".") == set()
+        assert not find_hits(build_index([(0, compile_pattern(text), Comparison.GUARDING)]), ".")
     assert matched(permitting("**", "!**"), ".") == {".": None}
 
 
@@ -225,12 +232,15 @@ def test_a_negation_of_names_leaves_the_root_open(texts: list[str], is_open: boo
 
 def test_a_set_tells_every_pattern_that_matches() -> None:
     texts = ["*.py", "/src/**", "src/a.py", "docs/", "**"]
-    patterns = PathSet(
+    index = build_index(
         (number, compile_pattern(text), Comparison.PERMITTING) for number, text in enumerate(texts)
     )
-    assert patterns.matching("src/a.py") == frozenset({0, 1, 2, 4})
-    assert patterns.matching("docs", is_directory=True) == frozenset({3, 4})
-    assert patterns.matching(".") == frozenset({4})
+    for path, is_directory, numbers in (
+        ("src/a.py", False, {0, 1, 2, 4}),
+        ("docs", True, {3, 4}),
+        (".", False, {4}),
+    ):
+        assert {number for _, number in find_hits(index, path, is_directory)} == numbers
 
 
 def test_many_stars_do_not_make_a_match_take_long() -> None:

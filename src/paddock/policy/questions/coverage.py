@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.policy.actions import ActionPattern
+from paddock.policy.compiled import find_hits
 from paddock.policy.engine import Layers, PathGuards, assemble
 from paddock.policy.globs import CharClass, Segment, Wild
 from paddock.policy.load import PathsTable
@@ -21,7 +22,7 @@ from paddock.policy.pathset import (
     Comparison,
     PathList,
     PathPattern,
-    PathSet,
+    build_index,
     compile_pattern,
     has_class,
 )
@@ -47,7 +48,7 @@ class IdleException(Struct, frozen=True):
 
 
 def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
-    index = PathSet(
+    index = build_index(
         (number, rule.pattern.path, Comparison.GUARDING)
         for number, rule in enumerate(rules)
         if rule.pattern.path is not None and not has_class(rule.pattern.path.glob)
@@ -58,10 +59,8 @@ def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
         candidates = list(others)
         if rule.pattern.path is not None:
             samples = _samples(rule.pattern.path)
-            common = index.matching(samples[0])
-            for sample in samples[1:]:
-                common &= index.matching(sample)
-            candidates += sorted(common)
+            found = ({number for _, number in find_hits(index, sample)} for sample in samples)
+            candidates += sorted(set[int].intersection(*found))
         candidates.append(first.setdefault(rule.pattern.text, number))
         for candidate in candidates:
             other = rules[candidate]

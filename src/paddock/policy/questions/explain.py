@@ -11,11 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.policy.actions import ActionPattern, NamePattern
+from paddock.policy.compiled import find_hits
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
 from paddock.policy.matching import comparison_of, names_directory
-from paddock.policy.pathset import Comparison, PathPattern, PathSet
+from paddock.policy.pathset import Comparison, PathPattern, build_index
 from paddock.policy.profiles import CompiledProfile, judge_line, rule_matches
 from paddock.policy.questions.flip import ProposedChange, propose_changes
 from paddock.policy.questions.record import MEANINGS, Lost, PastDecision, Why
@@ -130,7 +131,7 @@ def _name_miss(pattern: ActionPattern, action: Action) -> tuple[float, str] | No
 
 
 def _matches(path: PathPattern, comparison: Comparison, target: str, is_directory: bool) -> bool:
-    return bool(PathSet([(0, path, comparison)]).matching(target, is_directory))
+    return bool(find_hits(build_index([(0, path, comparison)]), target, is_directory))
 
 
 def _similarity(one: str, other: str) -> float:
