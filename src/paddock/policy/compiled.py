@@ -24,7 +24,8 @@ One walk over the components of a path, look-ups instead of tries: the cost foll
 length, not the number of patterns.
 
 Threat: a pattern from a cloned project meets paths that an agent chooses. What stands between
-two stars has a fixed length, so the leftmost match is the best one and none is tried again.
+two stars has a fixed length, so the leftmost match is the best one, and of all stars only the
+last is tried further on. What stands behind the last `**` has one place, at the end.
 """
 
 TYPE_CHECKING = False
@@ -301,7 +302,12 @@ def _append(entries: "Json", is_directory: bool, level: int, hits: list[Hit]) ->
 
 
 def matches_path(segments: "Json", components: list[str]) -> bool:
-    return _matches(segments, components, _component)
+    last, end = len(segments), len(components)
+    while last and segments[last - 1] != RUN:
+        last, end = last - 1, end - 1
+        if end < 0 or not matches_name(segments[last], components[end]):
+            return False
+    return _matches(segments[:last], components[:end], _component)
 
 
 def matches_name(segment: "Json", name: str) -> bool:
@@ -335,6 +341,8 @@ def _matches(pattern: "Json", subject: "Json", width: "Callable[[Json, Json, int
             if wanted == RUN:
                 star, resumed = piece, at
                 piece += 1
+                if piece == len(pattern):
+                    return True
                 continue
             taken = width(wanted, subject, at)
             if taken:
