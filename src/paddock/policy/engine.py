@@ -119,7 +119,7 @@ class OwnPlaces(Struct, frozen=True):
         return [] if folder is None else [_denial(folder, path, OWN, _CLIENT)]
 
 
-class PathGuards(Struct, frozen=True):
+class PathGuards(Struct, frozen=True, eq=False):
     """The path lists of a policy, and what they are compiled into."""
 
     ours: OwnPlaces
@@ -264,7 +264,8 @@ def _added(patterns: tuple[PathPattern, ...] | None, comparison: Comparison) -> 
 
 def _denial(pattern: PathPattern, path: str, kind: str, what: str = "") -> RuleMatch:
     place = pattern.place
-    what = what or (_CLIENT if pattern.text in CLIENT_SETTINGS else _CLOSED[kind])
+    is_client = kind == OWN and pattern.text in CLIENT_SETTINGS
+    what = what or (_CLIENT if is_client else _CLOSED[kind])
     reason = f"{quote_toml(path)} is {what} ({quote_toml(pattern.text)}, {place})"
     lifting = pattern.lifting(path) if kind in (PROTECTED, SECRET) else ""
     if lifting:
