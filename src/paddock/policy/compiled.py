@@ -88,12 +88,12 @@ def conclude(
     note = f" ({profile['note']})" if profile["note"] else ""
     rows = [profile["rules"][number] for number in matched]
     if rows:
-        row = max(rows, key=_outcome)
+        row = max(rows, key=lambda each: each[2])
         return row[2], RULE, row, row[7] + note
     rows = [row for row in profile["otherwise"] if means(row, category, operation)]
     if rows:
         # Where keys overlap, the strictest.
-        row = max(rows, key=_outcome)
+        row = max(rows, key=lambda each: each[2])
         _, _, outcome, text, source, *_ = row
         said = f"and {quote(text)} in {source} says {WORDS[outcome]}"
         return outcome, OTHERWISE, row, f"no rule matches {quote(asked)}, {said}{note}"
@@ -103,10 +103,6 @@ def conclude(
         f"and unknown is no; an operator can allow it in [profiles.{name}]{note}"
     )
     return DENY, NOTHING, None, reason
-
-
-def _outcome(row: "Json") -> int:
-    return row[2]
 
 
 def quote(value: str) -> str:

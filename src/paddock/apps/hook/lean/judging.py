@@ -166,20 +166,17 @@ class _Judging:
         self.secret_outside(place, is_write)
 
     def secret_outside(self, place: LeanPlace, is_write: bool) -> None:
-        shown = show(place.real)
         rule = self.engine.find_secret_outside(place.real)
         if rule is not None:
-            reason = _guarded(self.tool, shown, is_write, rule)
+            reason = _guarded(self.tool, show(place.real), is_write, rule)
             self.findings.append(LeanFinding(DENY, GUARD, reason, rule, "policy.secret"))
 
     def inside(self, operation: str, name: str, is_write: bool, by_command: bool) -> None:
-        engine = self.engine
-        shown = show(name)
         self.actions.append(f"tool:file:{operation} {name}")
         self.closed(name, is_write, by_command)
         if is_write:
-            self.writing(name, shown)
-        self.findings += engine.profile("file", operation, name)
+            self.writing(name, show(name))
+        self.findings += self.engine.profile("file", operation, name)
 
     def closed(self, name: str, is_write: bool, by_command: bool) -> None:
         for found in self.engine.denials(name, is_write, by_command):
@@ -300,13 +297,13 @@ def _decided(judging: _Judging) -> LeanVerdict:
         verdict.reason = "outside the project, and not ours to grant"
         return verdict
     deciding = findings[0]
-    seen: set[tuple[int, str, str, str, int]] = set()
+    matched: dict[tuple[int, str, str, str, int], LeanRule] = {}
     for found in findings:
         if (found.outcome, -found.rank) > (deciding.outcome, -deciding.rank):
             deciding = found
-        if found.rule is not None and found.rule.key() not in seen:
-            seen.add(found.rule.key())
-            verdict.matched.append(found.rule)
+        if found.rule is not None:
+            matched.setdefault(found.rule.key(), found.rule)
+    verdict.matched = list(matched.values())
     verdict.outcome, verdict.rank = deciding.outcome, deciding.rank
     verdict.reason, verdict.rule, verdict.code = deciding.reason, deciding.rule, deciding.code
     verdict.remedy = deciding.remedy

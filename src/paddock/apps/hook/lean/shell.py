@@ -67,8 +67,8 @@ def split_line(text: str, tables: "Json", is_held: bool = False) -> "list[Comman
             if joiner != ";" and not text[at:].strip():
                 raise DeclinedError("a line that ends in an operator")
             continue
-        ending = next((sign for sign in _ENDINGS if _stands(text, sign, at)), "")
-        if ending and words:
+        ending = text[at:].partition(" ")[0]
+        if words and ending in _ENDINGS:
             if not text[end - 1].isalnum() and text[end - 1] not in "'\"/":
                 raise DeclinedError("a redirection behind a sign")
             has_ended = True
@@ -121,10 +121,6 @@ def _is_there(path: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _stands(text: str, sign: str, at: int) -> bool:
-    return text.startswith(sign, at) and text[at + len(sign) : at + len(sign) + 1] in ("", " ")
 
 
 def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
@@ -203,15 +199,11 @@ def _look_at_git(rest: "list[str]", is_held: bool) -> None:
     for word in rest:
         if word.startswith("--"):
             name = word.partition("=")[0]
-            is_short = any(_overlap(option, name) for option in _GIT_LONG)
+            is_short = any(each.startswith(name) or name.startswith(each) for each in _GIT_LONG)
             if is_short or name.startswith("--config"):
                 raise DeclinedError("an option of git that names a place")
         elif word.startswith("-") and not {"C", "o", "c", "O"}.isdisjoint(word):
             raise DeclinedError("an option of git that may name a place")
-
-
-def _overlap(option: str, name: str) -> bool:
-    return option.startswith(name) or name.startswith(option)
 
 
 def _look_at_sed(rest: "list[str]", letters: "frozenset[str]") -> None:
