@@ -347,8 +347,8 @@ def test_a_defect_before_anything_is_recorded_is_decided_by_the_full_path(
     client: Client, tmp_path: Path
 ):
     launcher = copied_package(client, tmp_path)
-    quick = launcher.parent / "lean" / "quick.py"
-    quick.write_text(quick.read_text().replace("def denials(", "def denials_(", 1))
+    door = launcher.parent / "lean" / "door.py"
+    door.write_text(door.read_text().replace("def find_identity(", "def find_identity_(", 1))
     client.start(allowed(client), program=launcher)
 
     done = client.start(
