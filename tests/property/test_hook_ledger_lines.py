@@ -82,7 +82,7 @@ marks = st.builds(
 def test_of_a_pair_the_newer_mark_that_is_whole_counts(one, other, whole):
     records = [encode_mark(one), encode_mark(other)]
     if whole in ("second", "none"):
-        records[0] = b"\xff" + records[0][1:]
+        records[0] = bytes([records[0][0] ^ 1]) + records[0][1:]
     if whole in ("first", "none"):
         records[1] = records[1][:-1] + bytes([records[1][-1] ^ 1])
     page = b"".join(record.ljust(512, b"\0") for record in records)

@@ -2,11 +2,11 @@
 
     project, opening       a root, its plane, and what governs it; opened, or made
     runtimes               an agent's tools; its commands, and how far they would be held
-    sessions, cassettes    a session, also for a program; models, real and recorded
+    sessions               a session, also for a program; models, real and recorded
     ledgers, auditing      made, with checkpoints sent outwards; verified from outside
     collecting             what a collector is sent
     history, past          what ledgers name and what was replaced; what a person asks and undoes
-    trust                  policy that is tried, and accepted
+    trust, questions       policy that is accepted; policy that is tried, agents that were
     approvals, granting    the inbox, answered; carried out, or made a rule
     agents                 who acts
     packages, extensions   packages, and the gates that look again; what they bring

@@ -4,7 +4,7 @@ Undo and the commit of kept changes are calls of a person with a tool that no ag
 """
 
 import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -15,11 +15,12 @@ from msgspec import Struct, field
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal, workspace_with_git
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.project import PlaneSite, Project, new_call_id, new_session_id, read_project
+from paddock.assembly.project import Project, new_call_id, new_session_id
+from paddock.assembly.questions import require_past_agent
 from paddock.errors import ConfigError, InternalError, PathError, TextError, UsageError
 from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.ports import Ledger
-from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects, has_entry_of
+from paddock.ledger.query import BadRow, FoundEffects, find_declarations, find_effects
 from paddock.ledger.read import stands
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
@@ -75,34 +76,6 @@ class _NothingAsked:
     def answered(self, request: ApprovalRequest, approval: Approval) -> None:
         """Raises: InternalError."""
         raise InternalError(f"an operator's call got an answer: {approval.by}")
-
-
-def require_past_agent(project: Project, agent: str, *others: Path) -> None:
-    """Refuse a name that no agent has or had, in `others` too. Raises: UsageError, ConfigError."""
-    names = sorted({*project.agents.names(), project.default_agent})
-    paths = (*project.layout.ledger_paths().values(), *others)
-    if agent in names or _has_acted(agent, paths):
-        return
-    raise UsageError(
-        f"there is no agent {quote(agent)}, and there was none",
-        where="--agent",
-        hint=f"one of: {', '.join(names)}",
-    )
-
-
-def require_agent_of_site(site: PlaneSite, agent: str) -> None:
-    """As `require_past_agent`, also where no policy loads. Raises: UsageError, ConfigError."""
-    try:
-        project = read_project(site.root, site.environment)
-    except ConfigError:
-        if not _has_acted(agent, site.layout.ledger_paths().values()):
-            raise
-        return
-    require_past_agent(project, agent)
-
-
-def _has_acted(agent: str, ledgers: Iterable[Path]) -> bool:
-    return any(stands(path) and has_entry_of(str(path), agent) for path in ledgers)
 
 
 # A call's paths are relative to its agent's workspace, and an agent that was removed can be

@@ -13,8 +13,8 @@ from paddock import limits
 from paddock.apps.cli.command import Options, find_site, nearest, seconds_of, write_new_file
 from paddock.apps.cli.console import EXIT_INTEGRITY, Console
 from paddock.apps.cli.ledger import QUERY_LAST
-from paddock.assembly.past import require_agent_of_site
 from paddock.assembly.project import PlaneSite
+from paddock.assembly.questions import require_agent_of_site
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.export import Exported, ExportedLines, PageText, export_page, make_page
 from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line, parse_genesis

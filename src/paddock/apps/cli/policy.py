@@ -27,7 +27,7 @@ from paddock.assembly.project import (
     is_yet_to_be_made,
     planned_default_chain,
 )
-from paddock.assembly.trust import (
+from paddock.assembly.questions import (
     Candidate,
     PlanePolicies,
     built_in_candidate,
@@ -291,7 +291,7 @@ def _replay(options: Options, console: Console) -> Reply:
         )
     path = _ledger_file(options, console)
     if options.agent is not None:
-        from paddock.assembly.past import require_past_agent
+        from paddock.assembly.questions import require_past_agent
 
         require_past_agent(project, options.agent, path)
     report = replay(_past_calls(path, wanted), PlanePolicies(project, candidate))

@@ -23,14 +23,14 @@ from paddock.apps.cli.command import (
     write_new_file,
 )
 from paddock.apps.cli.console import EXIT_HOST, EXIT_NO, EXIT_SIGNAL, Console
-from paddock.assembly.past import require_past_agent
 from paddock.assembly.project import Project
+from paddock.assembly.questions import require_past_agent
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.providers.failures import CancelToken
 from paddock.text.show import show_name
 
 if TYPE_CHECKING:
-    from paddock.assembly.cassettes import PreparedCassette
+    from paddock.assembly.sessions import PreparedCassette
     from paddock.providers.gateway import Provider
 
 _MESSAGE_SHOWN_MAX: Final = 60
@@ -114,7 +114,7 @@ def _answer(message: str, resume: str | None, options: Options, console: Console
 
 
 def _prepared(project: Project, options: Options, console: Console) -> "PreparedCassette | None":
-    from paddock.assembly.cassettes import find_script, open_played
+    from paddock.assembly.sessions import find_script, open_played
 
     if options.play is None:
         is_recorded = options.record is not None
@@ -126,7 +126,7 @@ def _prepared(project: Project, options: Options, console: Console) -> "Prepared
 def _recorded(project: Project, options: Options, console: Console) -> "Provider | None":
     if options.record is None:
         return None
-    from paddock.assembly.cassettes import open_recorded
+    from paddock.assembly.sessions import open_recorded
 
     file = console.directory / options.record
     return open_recorded(project, options.model, console.variables, file)
