@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -132,13 +133,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 # --- what a host may lack -------------------------------------------------------
 
 
+_LONGEST: Final = {"work": 0, "property": 1}
+"""Folders of tests that take seconds, in their order."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, and refuse a need that nobody can look for.
 
     A day of work is as long as a thousand other tests: no worker is to be alone with one at the
     end. What is needed under another name than a probe's would never skip and never fail.
     """
-    items.sort(key=lambda item: item.path.parent.name != "work")
+    items.sort(key=lambda item: _LONGEST.get(item.path.parent.name, len(_LONGEST)))
     for item in items:
         for marker in item.iter_markers("needs"):
             for what in marker.args:
