@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Struct
@@ -40,7 +39,6 @@ NOTHING = ToolOutput("", {})
 DEEP = "one/two/three/four/five"
 
 
-@dataclass(frozen=True, slots=True)
 class EmptyArguments(ArgumentType):
     """One path."""
 
