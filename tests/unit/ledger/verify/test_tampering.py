@@ -268,6 +268,11 @@ def test_a_checkpoint_that_was_kept_elsewhere_shows_it(ledger, name):
     # Without the tree's own files it is only known that it is one of the first 30.
     assert ours[1] == theirs == (line if kind is ChainFault.ROLLED_BACK else 1)
 
+    kept = (ledger.folder.parent / "kept-first").read_text("utf-8")
+    found = verify(ledger.path, held=[Held("first", kept)])
+    # One of another history covers nothing here.
+    assert (found.agreements, found.covered_entries) == ((), 0)
+
 
 @pytest.mark.parametrize("name", ONLY_THE_LAST)
 def test_what_came_after_a_checkpoint_shows_with_a_newer_one_alone(ledger, name):
