@@ -38,6 +38,9 @@ class NoSyncDisk(Disk):
     def fdatasync(self, fd: int) -> None:
         pass
 
+    def begin_sync(self, fd: int) -> None:
+        pass
+
 
 class Swap:
     """The one place replaced; which way round shows the content."""

@@ -20,7 +20,7 @@ try:
     os.fstat(3)
     given.append(3)  # as the line of a wrapped command has it
 except OSError:
-    pass
+    pass  # there is no fourth stream
 told, telling = os.pipe()
 sending = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 sending.connect(socket)

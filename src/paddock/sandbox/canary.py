@@ -32,7 +32,7 @@ from paddock.sandbox.values import (
 )
 from paddock.storage.atomic import held_open
 
-# Pure.
+# Remedies. Pure.
 #
 # Rules only explain what was tried; a wrong one can mislead, never open anything. Sources:
 # user_namespaces(7), landlock(7), seccomp(2), overlayfs (userxattr), AppArmor's documentation.
@@ -59,7 +59,7 @@ class HostSwitches(Struct, frozen=True):
     userns_clone: str | None = None
     user_namespaces_max: str | None = None
     has_command_users: bool = True
-    """Started by root, there are ids for users who are nobody else's: see `stages`."""
+    """Started by root, there are ids for users who are nobody else's: `HOST_IDS_FIRST`."""
     has_own_filter: bool = False
     """A seccomp filter holds this process already, as in a container."""
     security_modules: str | None = None
