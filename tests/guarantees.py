@@ -550,7 +550,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "packages-lock-the-plane.toml",
                 "put-back-packages-count.toml",
                 "used-approvals-count-again.toml",
-                "swap-is-not-undone.toml",
+                "swapped-package-is-forgotten.toml",
+                "failed-tests-install.toml",
             ),
         ),
         "G38": Guarantee(

@@ -11,7 +11,6 @@ import pytest
 
 from paddock.packages.change import recover_packages, tidy
 from paddock.packages.install import InstallWish
-from paddock.packages.rows import GateRefusedError
 from tests.support.changes import memory_directory
 from tests.support.dying import run_until
 from tests.support.packages import PROGRAM, Bench, Runner, open_bench, require_whole
@@ -22,7 +21,6 @@ NEW = {"HOT/kernel/a": b"new\n", "HOT/kernel/made/y": b"y\n", "HOT/kernel/more":
 STRIDE = int(os.environ.get("PADDOCK_DYING_STRIDE", "7"))
 """Every so many-th step; 1 for all of them."""
 TESTED = [{"command": "pass", "timeout_s": 5}]
-FAILING = [{"command": "fail", "timeout_s": 5}]
 
 
 def install(bench: Bench) -> None:
@@ -39,16 +37,6 @@ def upgrade_tested(bench: Bench) -> None:
     )
 
 
-def upgrade_refused(bench: Bench) -> None:
-    try:
-        bench.install(
-            NEW, package_id="PKG-O", dependencies=["PKG-BASE"], acceptance=FAILING, version="2.0.0"
-        )
-    except GateRefusedError:
-        return
-    raise AssertionError("it was taken")
-
-
 def uninstall(bench: Bench) -> None:
     bench.uninstall("PKG-O")
 
@@ -57,7 +45,6 @@ ACTS: dict[str, tuple[Callable[[Bench], None], bool]] = {
     "install": (install, False),
     "tested install": (install_tested, False),
     "tested upgrade": (upgrade_tested, True),
-    "refused upgrade": (upgrade_refused, True),
     "uninstall": (uninstall, True),
 }
 """What is done, and whether PKG-O is there before."""
@@ -91,7 +78,7 @@ def settled(root: Path) -> None:
     """The next command on the plane, and what holds after it."""
     with open_bench(root, Runner()) as bench:
         recover_packages(bench.depot)
-        with bench.depot.attic.locked():
+        with bench.depot.pending.locked():
             tidy(bench.depot)
         require_whole(bench)
 
@@ -164,7 +151,7 @@ def test_a_repair_that_dies_at_any_step_is_on_record_where_it_happened_and_there
             steps = run_until(dies_at, lambda: do(plane, repair))
             recover(plane)
             with open_bench(plane, Runner()) as bench:
-                assert not bench.depot.attic.has_transaction()
+                assert not bench.depot.pending.exists()
                 found = (plane / "HOT/kernel/a").read_bytes(), len(bench.events())
             assert found in ((b"edited\n", 2), (b"old\n", 3)), dies_at
             seen.add(found)

@@ -6,7 +6,7 @@ import json
 import os
 import tarfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -139,10 +139,10 @@ class Runner:
         self.ran: list[str] = []
         self._before = before
 
-    def run(self, acceptance):
+    def run(self, acceptance, staged):
         self.ran.append(acceptance.command)
         if self._before is not None:
-            self._before()
+            self._before(staged)
         passed = acceptance.command == "pass"
         return AcceptanceResult(acceptance.command, passed, 0 if passed else 1, "", 0.0)
 
@@ -205,9 +205,17 @@ def plane_tree(root: Path) -> dict[str, bytes | str | None]:
 
 @contextmanager
 def open_bench(
-    root: Path, runner=None, disk: Disk | None = None, store_bytes_max: int = 1_000_000_000
+    root: Path,
+    runner=None,
+    disk: Disk | None = None,
+    store_bytes_max: int = 1_000_000_000,
+    before_entry=None,
 ) -> Generator[Bench]:
-    """The plane at `root`, made where it is missing."""
+    """The plane at `root`, made where it is missing.
+
+    `before_entry` is called when the packages ledger is opened to append: of an install, when
+    the files are in their places.
+    """
     for name in BARE_DIRECTORIES if not (root / "HOT").exists() else ():
         (root / name).mkdir(parents=True, mode=0o700)
     config = root / "HOT/config/admin_config.json"
@@ -224,17 +232,30 @@ def open_bench(
                 ObjectStore.open(str(layout.objects), bytes_max=store_bytes_max)
             ),
             journal=held.enter_context(Journal.open(str(layout.objects / "journal"), used)),
-            ledger=PackageLedger(layout.ledger_paths()["packages"], _Ledger(layout).open),
+            ledger=PackageLedger(
+                layout.ledger_paths()["packages"], _Ledger(layout, before_entry).open
+            ),
             clock=lambda: clock[0],
             acceptance=runner or NoAcceptance(),
         )
         yield Bench(root, depot, clock)
 
 
+class StoppedError(Exception):
+    """Stands for a kill: nothing of ours catches it."""
+
+
+def stop() -> None:
+    raise StoppedError
+
+
 class _Ledger(Struct, frozen=True, dict=True):
     layout: PlaneLayout
+    before: Callable[[], None] | None
 
     def open(self) -> LedgerFile:
+        if self.before is not None:
+            self.before()
         path = self.layout.ledger_paths()["packages"]
         genesis = Genesis("test/packages", "HOT", str(KEY.verifier))
         create = None if path.exists() else genesis
@@ -266,7 +287,7 @@ def require_whole(bench: Bench) -> None:
     }
     strays = [name for name in _files(bench.root) if name not in owned]
     assert strays == [], strays
-    assert not bench.depot.attic.has_transaction()
+    assert not bench.depot.pending.exists()
     assert os.listdir(layout.objects / "journal") == []
     left = sorted(os.listdir(layout.objects / "packages"))
     assert left == [], left

@@ -45,15 +45,16 @@ from paddock.packages.manifest import Acceptance
 from paddock.packages.transaction import (
     AcceptanceResult,
     AcceptanceRunner,
-    Attic,
     Depot,
     NoAcceptance,
+    PendingChange,
+    StagedFiles,
 )
 from paddock.plane import records
 from paddock.plane.admin import is_contract, parse_admin_config
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFile
-from paddock.sandbox.values import Ending, ShellLine, ShellOutcome, Stream
+from paddock.sandbox.values import Ending, LaidFile, ShellLine, ShellOutcome, Stream
 from paddock.storage.atomic import make_directories, read_file
 from paddock.storage.history import History
 from paddock.text.show import quote
@@ -75,9 +76,16 @@ class ShellAcceptance:
             ShellGround(project, ADMIN_AGENT, chain, project.policy, workspace, history)
         )
 
-    def run(self, acceptance: Acceptance) -> AcceptanceResult:
+    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult:
         """Run one command in a stage, thrown away after. Raises: SandboxUnavailableError."""
-        line = ShellLine(acceptance.command, ".", acceptance.timeout_s, is_dry_run=True)
+        laid = {each.path: LaidFile(each.content, each.mode) for each in staged.put}
+        line = ShellLine(
+            acceptance.command,
+            ".",
+            acceptance.timeout_s,
+            is_dry_run=True,
+            laid=dict.fromkeys(staged.removed) | laid,
+        )
         outcome = self._shell.run(self._shell.prepare(line), NEVER)
         return AcceptanceResult(
             command=acceptance.command,
@@ -136,7 +144,7 @@ def open_depot(project: Project) -> Generator[Depot]:
 
 
 def settle_packages(project: Project) -> RecoveredChange | None:
-    if project.layout.kind is not PlaneKind.BARE or not Attic(project.layout).has_transaction():
+    if project.layout.kind is not PlaneKind.BARE or not PendingChange(project.layout).exists():
         return None
     if not project.root.accepted:
         return None  # nobody has said that this plane's records are to be acted on
@@ -290,7 +298,7 @@ def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBOD
     require_bare(project, "gates", "gate")
     with open_depot(project) as depot:
         ground = _ground(project, depot.workspace, depot.acceptance, watcher)
-        with depot.attic.at_rest():
+        with depot.pending.at_rest():
             _record_config(project, ground)
             looked = run_gates([name for name in names if name != G4], CHECKS, ground)
         ran = run_gates([name for name in names if name == G4], CHECKS, ground)
@@ -307,7 +315,7 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
     settle_sets(project)
     with Workspace.open(str(project.layout.root)) as workspace:
         ground = _ground(project, workspace, NoAcceptance(), NOBODY)
-        with Attic(project.layout).try_at_rest() as is_at_rest:
+        with PendingChange(project.layout).try_at_rest() as is_at_rest:
             if not is_at_rest:
                 # Half of a change is no plane that a gate could say anything true of.
                 raise LedgerBusyError(

@@ -66,7 +66,7 @@ from paddock.packages.manifest import (
 )
 from paddock.packages.rows import ArchiveRefusedError, Failure
 from paddock.packages.signing import Keys, signature_problem, verify_signature
-from paddock.packages.transaction import AcceptanceResult
+from paddock.packages.transaction import AcceptanceResult, StagedFiles
 from paddock.packages.vouching import find_key_problems
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
@@ -313,7 +313,7 @@ def _changed_tests(
 def _run(acceptance: Acceptance, ground: GatesGround) -> str:
     ground.tools.watcher.begins(G4, acceptance.command)
     try:
-        result = ground.tools.acceptance.run(acceptance)
+        result = ground.tools.acceptance.run(acceptance, StagedFiles())
     except SandboxUnavailableError as error:
         return f"{quote(acceptance.command)} did not run: {error.message}"
     return "" if result.passed else ground.without_root(_failed(result))

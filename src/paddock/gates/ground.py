@@ -36,7 +36,7 @@ from paddock.packages.signing import (
     read_keys,
     signature_problem,
 )
-from paddock.packages.transaction import AcceptanceRunner, Attic
+from paddock.packages.transaction import AcceptanceRunner, PendingChange
 from paddock.packages.vouching import Vouched, read_vouched
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.text.show import quote
@@ -124,7 +124,7 @@ class GatesGround:
     @cached_property
     def deviations(self) -> tuple[Failure, ...]:
         found = find_deviations(self.record, self.installed)
-        if Attic(self.layout).has_transaction():
+        if PendingChange(self.layout).exists():
             why = "a change of packages is on its way, or was cut short"
             return (*found, Failure("objects/packages/transaction.json", why))
         return found

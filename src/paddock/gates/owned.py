@@ -302,7 +302,7 @@ def _is_too_open(standing: OwnedEntry, owner: InstalledPackage) -> bool:
     A policy that others can write is theirs; kept closer than it was brought it is fine.
     """
     if owner.manifest.by_path[standing.path].is_config:
-        return bool(standing.mode & ~owner.files[standing.path].mode)
+        return bool(standing.mode & ~owner.files[standing.path].bits)
     return bool(standing.mode & _SPECIAL_BITS)
 
 

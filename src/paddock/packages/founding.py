@@ -44,7 +44,6 @@ from paddock.packages.manifest import (
     key_file,
     manifest_path,
     place_problem,
-    receipt_path,
 )
 from paddock.packages.rows import Failure, GateRefusedError
 from paddock.packages.signing import (
@@ -63,7 +62,7 @@ from paddock.packages.signing import (
     timestamp_of,
 )
 from paddock.packages.swap import Swap
-from paddock.packages.transaction import Attic, Depot, new_transaction_id
+from paddock.packages.transaction import Depot, new_transaction_id
 from paddock.packages.vouching import (
     ABOUT_PACKAGES,
     read_vouched,
@@ -192,7 +191,7 @@ class _Founder:
         self._require_free(log)
         approvals = self._approvals(log)
         recorded = self._record(log, approvals)
-        swap = self._swap()
+        swap = Swap(self._depot.workspace)
         for archive in founding.archives:
             self._add(swap, archive, recorded[archive.manifest.package_id])
         self._commit(swap, "packages")
@@ -203,7 +202,7 @@ class _Founder:
 
     def _require_free(self, log: PackageLog) -> None:
         """Look at every place before anything is recorded: it is ours, or nothing stands there."""
-        swap = Swap(self._depot.workspace, Attic(self._depot.layout), "", is_dry=True)
+        swap = Swap(self._depot.workspace)
         for archive in self._founding.archives:
             self._put(swap, archive)
         if swap.paths and log.holds(PACKAGE_SET_SIGNED):
@@ -235,7 +234,7 @@ class _Founder:
                 where=str(layout.registries / "keys"),
                 hint="name an empty directory or a new one; nothing was changed",
             )
-        swap = self._swap()
+        swap = Swap(self._depot.workspace)
         if not known:
             swap.write(key_file(public.key_id), key_bytes(public), OWN_MODE)
         found: dict[str, PackageApproval] = {}
@@ -338,18 +337,13 @@ class _Founder:
         manifest = archive.manifest
         self._put(swap, archive)
         swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
-        receipt = replace(recorded.receipt, ledger_entry=recorded.entry_id)
-        swap.write(receipt_path(manifest.package_id), receipt.to_bytes(), OWN_MODE)
+        swap.write_receipt(replace(recorded.receipt, ledger_entry=recorded.entry_id))
 
     def _put(self, swap: Swap, archive: Archive) -> None:
         files = {packed.path: packed for packed in archive.files}
         for asset in archive.manifest.assets:
             if asset.path not in self._founding.later:
                 swap.add(Put(asset, None), files)
-
-    def _swap(self) -> Swap:
-        depot = self._depot
-        return Swap(depot.workspace, Attic(depot.layout), new_transaction_id())
 
     def _commit(self, swap: Swap, what: str) -> None:
         swap.finish()

@@ -10,9 +10,9 @@ Nothing is written before all of this has said yes:
     ownership, and what stands at each path
     G0B  what is read whenever the plane is opened loads as it will be
     room: an entry of the packages ledger can tell of it
+    G4   its acceptance commands pass, on the plane with its files laid over what is there
 
-Then the swap, the acceptance commands, the ledger entry, the receipt; see `change` for
-what a crash leaves.
+Then the swap, the ledger entry, the receipt; see `change` for what a crash leaves.
 """
 
 from typing import Final
@@ -27,11 +27,9 @@ from paddock.packages.change import (
     carry_out,
     changing,
     complete,
-    decide,
     require_as_recorded,
     require_repairable,
     require_room,
-    undo,
 )
 from paddock.packages.installed import (
     Act,
@@ -62,16 +60,15 @@ from paddock.packages.signing import (
     read_keys,
     timestamp_of,
 )
-from paddock.packages.swap import Swap
+from paddock.packages.swap import PathChange, Swap
 from paddock.packages.transaction import (
     POLICIES,
     AcceptanceResult,
     Depot,
-    InstallPhase,
-    PathChange,
     Transaction,
     find_loading_problems,
     new_transaction_id,
+    transaction_of,
 )
 from paddock.packages.vouching import (
     require_approval,
@@ -80,7 +77,7 @@ from paddock.packages.vouching import (
 )
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-from paddock.values.entries import digest_of
+from paddock.values.entries import Entry, digest_of
 
 
 class InstallReport(Struct, frozen=True):
@@ -104,20 +101,12 @@ class InstallReport(Struct, frozen=True):
             "digest": self.digest,
             "previous": self.previous,
             "wo_id": self.wo_id,
-            "changes": [
-                {"path": change.path, "change": word_of(change)} for change in self.changes
-            ],
+            "changes": [{"path": change.path, "change": change.word} for change in self.changes],
             "handed_over": [],
             "notes": list(self.notes),
             "acceptance": [result.as_json() for result in self.acceptance],
             "ledger_entry": self.ledger_entry,
         }
-
-
-def word_of(change: PathChange) -> str:
-    if change.before is None:
-        return "created"
-    return "removed" if change.after is None else "replaced"
 
 
 _LONGEST_S: Final = 1e9
@@ -144,9 +133,9 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
     """Install a package, or put it in the place of another version of itself.
 
     Raises:
-        GateRefusedError: a gate says no; nothing changed, or it was undone (G4).
+        GateRefusedError: a gate says no; nothing changed.
         OwnershipRefusedError: a file is somebody else's; nothing changed.
-        SandboxUnavailableError: its acceptance commands cannot run here; undone.
+        SandboxUnavailableError: its acceptance commands cannot run here; nothing changed.
         HostError, StorageFullError, LedgerBusyError, LedgerFullError: the host failed:
             nothing changed, or the next command on the plane goes on with it.
         UsageError: more would have to be recorded of it than a ledger entry holds.
@@ -181,10 +170,9 @@ def _stands(
 
 
 class _Judged(Struct, frozen=True):
-    acts: tuple[Act, ...]
     approval: PackageApproval | None
     swap: Swap
-    """Looked at, and nothing put aside for it yet."""
+    transaction: Transaction
 
 
 class _Installing:
@@ -220,17 +208,22 @@ class _Installing:
             paths = tuple(act.path for act in acts)
             claim = ApprovalClaim(manifest.digest, paths, self._depot.clock())
             approval = require_approval(self._depot, manifest.package_id, claim, used)
-        swap = self._swap(acts, is_dry=True)
+        transaction = self._transaction(approval)
+        swap = self._swap(acts, transaction)
         self._require_loading(swap)
         longest = tuple(map(_longest_result, manifest.acceptance))
-        require_room(_with_results(self._transaction(approval, swap), longest))
-        return _Judged(acts, approval, swap)
+        require_room(_with_results(transaction, longest))
+        return _Judged(approval, swap, transaction)
 
     def _require_loading(self, swap: Swap) -> None:
-        files = {packed.path: packed.content for packed in self._archive.files}
-        after = {change.path: change.after is not None for change in swap.paths}
-        put = {path: files[path] for path, stays in after.items() if stays and path in files}
-        policies = frozenset(path for path in POLICIES if after.get(path, self._is_there(path)))
+        after = {change.path: change.after for change in swap.paths}
+        brought = self._manifest.by_path.keys()
+        put = {path: each.content for path, each in after.items() if each and path in brought}
+        policies = frozenset(
+            path
+            for path in POLICIES
+            if (after[path] is not None if path in after else self._is_there(path))
+        )
         problems = tuple(find_loading_problems(put, policies, self._depot.loading))
         if problems:
             raise GateRefusedError(
@@ -244,31 +237,31 @@ class _Installing:
         return replace(self._report(judged.approval, judged.swap), status="planned")
 
     def run(self, judged: _Judged) -> InstallReport:
-        depot, approval = self._depot, judged.approval
-        swap = self._swap(judged.acts, is_dry=False)
-        transaction = self._transaction(approval, swap)
+        depot, swap = self._depot, judged.swap
+        results = self._test(swap)
+        transaction = _with_results(judged.transaction, results)
         carry_out(depot, transaction, swap)
-        results = self._test(transaction)
-        entry_id = complete(depot, decide(depot, _with_results(transaction, results)))
-        report = self._report(approval, swap)
+        entry_id = complete(depot, transaction)
+        report = self._report(judged.approval, swap)
         return replace(report, acceptance=results, ledger_entry=entry_id)
 
-    def _swap(self, acts: tuple[Act, ...], *, is_dry: bool) -> Swap:
-        manifest, depot = self._manifest, self._depot
+    def _swap(self, acts: tuple[Act, ...], transaction: Transaction) -> Swap:
+        manifest = self._manifest
         files = {packed.path: packed for packed in self._archive.files}
-        is_tested = bool(manifest.acceptance)
-        swap = Swap(depot.workspace, depot.attic, new_transaction_id(), is_tested, is_dry)
+        swap = Swap(self._depot.workspace)
         for act in acts:
             swap.add(act, files)
         swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
+        if transaction.receipt is not None:
+            swap.write_receipt(transaction.receipt)
         swap.finish()
         return swap
 
-    def _transaction(self, approval: PackageApproval | None, swap: Swap) -> Transaction:
-        manifest, old = self._manifest, self._old
+    def _transaction(self, approval: PackageApproval | None) -> Transaction:
+        manifest = self._manifest
         receipt = draft_receipt(
             self._archive,
-            swap.transaction_id,
+            new_transaction_id(),
             timestamp_of(self._depot.clock()),
             approval,
             None if self._wish.asks_nothing else self._wish.signature,
@@ -278,46 +271,30 @@ class _Installing:
         told = recorded.get(manifest.package_id)
         after = {name: package.row for name, package in recorded.items()}
         after[manifest.package_id] = row_of(manifest)
-        return Transaction(
-            id=swap.transaction_id,
-            package_id=manifest.package_id,
-            phase=InstallPhase.BEGUN,
-            is_tested=swap.is_tested,
-            manifest_before=None if old is None else old.manifest.digest,
-            manifest_after=manifest.digest,
-            changes=tuple(swap.paths),
-            made=tuple(swap.made),
-            removed=tuple(swap.removed),
-            entry=installed_entry(
-                manifest,
-                receipt,
-                approval,
-                # As recorded, for the entries have to follow from each other: what is put right
-                # may be missing on the plane, or be another one there.
-                previous=None if told is None else told.row,
-                set_digest=digest_of_rows(after.values()),
-                is_upgrade=old is not None,
-            ),
-            receipt=receipt,
+        entry = installed_entry(
+            manifest,
+            receipt,
+            approval,
+            # As recorded, for the entries have to follow from each other: what is put right
+            # may be missing on the plane, or be another one there.
+            previous=None if told is None else told.row,
+            set_digest=digest_of_rows(after.values()),
+            is_upgrade=self._old is not None,
         )
+        return transaction_of(manifest.package_id, entry, receipt)
 
     def _manifests_after(self) -> dict[str, Manifest]:
         packages = self._installed.packages
         before = {name: package.manifest for name, package in packages.items()}
         return {**before, self._manifest.package_id: self._manifest}
 
-    def _test(self, transaction: Transaction) -> tuple[AcceptanceResult, ...]:
-        """Run the acceptance commands; where one fails, all is as before."""
+    def _test(self, swap: Swap) -> tuple[AcceptanceResult, ...]:
         results: list[AcceptanceResult] = []
-        try:
-            for acceptance in self._manifest.acceptance:
-                result = self._depot.acceptance.run(acceptance)
-                results.append(result)
-                if not result.passed:
-                    raise _not_accepted(result)
-        except BaseException:
-            undo(self._depot, transaction)
-            raise
+        for acceptance in self._manifest.acceptance:
+            result = self._depot.acceptance.run(acceptance, swap.staged)
+            if not result.passed:
+                raise _not_accepted(result)
+            results.append(result)
         return tuple(results)
 
     def _report(self, approval: PackageApproval | None, swap: Swap) -> InstallReport:
@@ -340,8 +317,8 @@ def _longest_result(acceptance: Acceptance) -> AcceptanceResult:
 
 def _with_results(transaction: Transaction, results: tuple[AcceptanceResult, ...]) -> Transaction:
     rows: list[Json] = [result.as_json() for result in results]
-    metadata = {**transaction.entry.metadata, "acceptance": rows}
-    return replace(transaction, entry=transaction.entry._replace(metadata=metadata))
+    metadata = {**transaction.row.metadata, "acceptance": rows}
+    return replace(transaction, row=replace(transaction.row, metadata=metadata))
 
 
 def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
@@ -349,7 +326,7 @@ def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
     return GateRefusedError(
         "G4",
         [Failure("", f"{quote(result.command)} ended with {result.exit_code}{said}")],
-        hint="the install was undone",
+        hint="nothing was changed",
     )
 
 
@@ -369,13 +346,13 @@ def draft_receipt(
         digest=manifest.digest,
         archive=archive.sha256,
         transaction=transaction_id,
-        ledger_entry="",
         installed_at=installed_at,
         wo_id=None if approval is None else approval.wo_id,
         dev=dev,
         signature=signature,
         files=tuple(
-            InstalledFile(each.path, digest_of(each.content), each.mode) for each in archive.files
+            InstalledFile(each.path, digest_of(each.content), "755" if each.mode & 0o100 else "644")
+            for each in archive.files
         ),
     )
 
@@ -402,16 +379,17 @@ def uninstall(depot: Depot, package_id: str) -> InstallReport:
 
 def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> InstallReport:
     acts = plan_ownership(None, old, installed)
-    swap = Swap(depot.workspace, depot.attic, new_transaction_id())
+    swap = Swap(depot.workspace)
     for act in acts:
         swap.add(act, {})
     swap.remove(receipt_path(old.package_id))
     swap.remove(manifest_path(old.package_id))
     swap.finish()
-    transaction = _transaction(installed, old, swap)
+    entry = _uninstalled_entry(installed, old)
+    transaction = transaction_of(old.package_id, entry, None)
     require_room(transaction)
     carry_out(depot, transaction, swap)
-    entry_id = complete(depot, decide(depot, transaction))
+    entry_id = complete(depot, transaction)
     return InstallReport(
         status="uninstalled",
         package_id=old.package_id,
@@ -423,7 +401,7 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Ins
     )
 
 
-def _transaction(installed: InstalledSet, old: InstalledPackage, swap: Swap) -> Transaction:
+def _uninstalled_entry(installed: InstalledSet, old: InstalledPackage) -> Entry:
     left = (
         package.manifest for name, package in installed.packages.items() if name != old.package_id
     )
@@ -432,16 +410,4 @@ def _transaction(installed: InstalledSet, old: InstalledPackage, swap: Swap) -> 
         "files": len(old.manifest.assets),
         "set_digest": digest_of_set(left),
     }
-    return Transaction(
-        id=swap.transaction_id,
-        package_id=old.package_id,
-        phase=InstallPhase.BEGUN,
-        is_tested=False,
-        manifest_before=old.manifest.digest,
-        manifest_after=None,
-        changes=tuple(swap.paths),
-        made=tuple(swap.made),
-        removed=tuple(swap.removed),
-        entry=uninstalled_entry(swap.transaction_id, old.package_id, metadata),
-        receipt=None,
-    )
+    return uninstalled_entry(new_transaction_id(), old.package_id, metadata)

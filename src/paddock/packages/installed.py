@@ -10,14 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from paddock import limits
 from paddock.errors import ConfigError, PaddockError
 from paddock.packages.manifest import (
-    FILE_MODE,
     MANIFEST,
-    PROGRAM_MODE,
     RECEIPT,
     Asset,
     Manifest,
@@ -36,92 +34,51 @@ from paddock.plane.layout import PlaneLayout
 from paddock.storage.atomic import host_errors, read_file
 from paddock.text.json import Strict
 from paddock.text.show import quote
-from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.paths import EntryKind, is_temporary_name
 from paddock.workspace.states import EntryState, entry_state
 
 FORMAT: Final = 1
-_MODES: Final = {"644": FILE_MODE, "755": PROGRAM_MODE}
 
 
-class InstalledFile(Struct, frozen=True):
+class InstalledFile(Strict, frozen=True):
     """One file as the package brought it. Of `config` the content may be another by now."""
 
     path: str
     sha256: str
-    mode: int
-
-
-class InstallReceipt(Struct, frozen=True):
-    package_id: str
-    version: str
-    digest: str
-    archive: str
-    transaction: str
-    ledger_entry: str
-    """The id of its entry in the packages ledger; empty in a draft."""
-    installed_at: str
-    wo_id: str | None
-    """The approval that was used; None where the plane, or `--dev`, asked for none."""
-    dev: bool
-    signature: Signature | None
-    files: tuple[InstalledFile, ...]
-
-    def to_bytes(self) -> bytes:
-        return write_object(self.as_json())
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "format": FORMAT,
-            "package_id": self.package_id,
-            "version": self.version,
-            "digest": self.digest,
-            "archive": self.archive,
-            "transaction": self.transaction,
-            "ledger_entry": self.ledger_entry,
-            "installed_at": self.installed_at,
-            "wo_id": self.wo_id,
-            "dev": self.dev,
-            "signature": to_builtins(self.signature),
-            "files": [
-                {"path": each.path, "sha256": each.sha256, "mode": f"{each.mode:o}"}
-                for each in self.files
-            ],
-            "handed_over": [],
-        }
-
-
-class _FileRow(Strict, frozen=True):
-    path: str
-    sha256: str
     mode: Literal["644", "755"]
 
+    @property
+    def bits(self) -> int:
+        return int(self.mode, 8)
 
-class _ReceiptFile(Strict, frozen=True):
-    format: int
+
+class InstallReceipt(Strict, frozen=True, kw_only=True):
+    format: int = FORMAT
     package_id: str
     version: str
     digest: str
     archive: str
     transaction: str
-    ledger_entry: str
+    ledger_entry: str = ""
+    """The id of its entry in the packages ledger; empty in a draft."""
     installed_at: str
-    dev: bool
     wo_id: str | None = None
+    """The approval that was used; None where the plane, or `--dev`, asked for none."""
+    dev: bool
     signature: Signature | None = None
-    files: tuple[_FileRow, ...] = ()
+    files: tuple[InstalledFile, ...] = ()
     handed_over: tuple[Any, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        return write_object(self)
 
 
 def parse_receipt(content: bytes, file: str) -> InstallReceipt:
-    return receipt_of(parse_file(content, file))
-
-
-def receipt_of(given: JsonFile) -> InstallReceipt:
     """Raises: ConfigError."""
-    read = given.convert(_ReceiptFile)
+    given = parse_file(content, file)
+    read = given.convert(InstallReceipt)
     if read.format != FORMAT:
         raise given.error("format", "the format is not known", f"this version reads {FORMAT}")
     if read.handed_over:
@@ -141,21 +98,7 @@ def receipt_of(given: JsonFile) -> InstallReceipt:
         problem = path_problem(each.path)
         if problem:
             raise given.error("files", problem, "a path of the plane")
-    return InstallReceipt(
-        package_id=read.package_id,
-        version=read.version,
-        digest=read.digest,
-        archive=read.archive,
-        transaction=read.transaction,
-        ledger_entry=read.ledger_entry,
-        installed_at=read.installed_at,
-        wo_id=read.wo_id,
-        dev=read.dev,
-        signature=read.signature,
-        files=tuple(
-            InstalledFile(each.path, each.sha256, _MODES[each.mode]) for each in read.files
-        ),
-    )
+    return read
 
 
 class InstalledPackage(Struct, frozen=True, dict=True):
@@ -245,6 +188,8 @@ def _read_package(directory: Path) -> InstalledPackage:
         raise ConfigError(f"its {MANIFEST} is not in the form in which it was installed")
     if manifest.package_id != name or receipt.package_id != name:
         raise ConfigError("it is named after another package")
+    if not receipt.ledger_entry:
+        raise ConfigError("it is being changed: the packages ledger does not tell of it yet")
     if receipt.digest != manifest.digest or receipt.version != manifest.version.text:
         raise ConfigError(f"its {RECEIPT} is of another package than its {MANIFEST}")
     brought = {(each.path, each.sha256) for each in receipt.files}
@@ -368,8 +313,8 @@ def _difference(package: InstalledPackage, path: str, state: EntryState | None) 
     brought = package.files[path]
     if state.version != brought.sha256:
         return f"its digest is {state.version}, not {brought.sha256}"
-    if state.mode != brought.mode:
-        return f"its mode is {state.mode:04o}, not {brought.mode:04o}"
+    if state.mode != brought.bits:
+        return f"its mode is {state.mode:04o}, not {brought.bits:04o}"
     return ""
 
 

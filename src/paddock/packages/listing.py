@@ -16,7 +16,7 @@ from paddock.packages.installed import (
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import install_order
 from paddock.packages.rows import GateRefusedError, PackageRow, State
-from paddock.packages.transaction import Attic
+from paddock.packages.transaction import PendingChange
 from paddock.plane.layout import PlaneLayout
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
@@ -39,7 +39,7 @@ class PlanePackages(Struct, frozen=True):
                 rows.append(_row(package, workspace, wo_id))
         places = _places(installed)
         rows.sort(key=lambda row: (places.get(row.package_id, 0), row.layer, row.package_id))
-        on_its_way = Attic(self.layout).read()
+        on_its_way = PendingChange(self.layout).read()
         return (*rows, *_unread(installed, "" if on_its_way is None else on_its_way.package_id))
 
 

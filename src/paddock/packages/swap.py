@@ -11,23 +11,17 @@ from typing import Final
 from msgspec import Struct, field
 
 from paddock import limits
-from paddock.errors import InternalError, PathError, SpecialFileError, ToolError
+from paddock.errors import InternalError, PathError, SpecialFileError
 from paddock.packages.archive import PackedFile
-from paddock.packages.installed import Act, Put
-from paddock.packages.manifest import PLANE_MARKER
+from paddock.packages.installed import Act, InstallReceipt, Put
+from paddock.packages.manifest import PLANE_MARKER, receipt_path
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.transaction import (
-    After,
-    Attic,
-    Before,
-    PathChange,
-    RemovedDirectory,
-    TransactionKind,
-)
+from paddock.packages.transaction import StagedFiles
 from paddock.plane.create import BARE_DIRECTORIES
+from paddock.storage.atomic import FILE_MODE as OWN_MODE
 from paddock.text.show import quote
 from paddock.values.entries import digest_of
-from paddock.workspace import EntryPath, Workspace, WorkspacePath
+from paddock.workspace import EntryPath, Workspace
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -47,19 +41,33 @@ DIRECTORY_MODE: Final = 0o700
 _ENTRIES_MAX: Final = limits.change_set_paths_max
 
 
+class PathChange(Struct, frozen=True):
+    """One path of the swap; not both are None."""
+
+    path: str
+    before: str | None
+    """The version of what stood there."""
+    after: PackedFile | None
+
+    @property
+    def word(self) -> str:
+        if self.before is None:
+            return "created"
+        return "removed" if self.after is None else "replaced"
+
+
 class Swap(Struct):
     workspace: Workspace
-    attic: Attic
-    transaction_id: str
-    is_tested: bool = False
-    """Whether what is replaced has to be put aside, because it may come back."""
-    is_dry: bool = False
-    """Nothing is put aside and nothing kept: it is only looked at."""
     changes: list[StagedChange] = field(default_factory=list[StagedChange])
     paths: list[PathChange] = field(default_factory=list[PathChange])
-    made: list[str] = field(default_factory=list[str])
-    removed: list[RemovedDirectory] = field(default_factory=list[RemovedDirectory])
     notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def staged(self) -> StagedFiles:
+        return StagedFiles(
+            tuple(change.after for change in self.paths if change.after is not None),
+            tuple(change.path for change in self.paths if change.after is None),
+        )
 
     def add(self, act: Act, files: Mapping[str, PackedFile]) -> None:
         """Take in one act. Raises: GateRefusedError, OwnershipRefusedError, HostError."""
@@ -72,6 +80,9 @@ class Swap(Struct):
         """A file of ours is to stand at `path`, whatever of ours stands there now."""
         entry, state = self._look(path)
         self._write(entry, state, content, mode)
+
+    def write_receipt(self, receipt: InstallReceipt) -> None:
+        self.write(receipt_path(receipt.package_id), receipt.to_bytes(), OWN_MODE)
 
     def remove(self, path: str, brought: str | None = None) -> None:
         """With a note where it is not what was `brought`.
@@ -90,7 +101,7 @@ class Swap(Struct):
         if brought is not None and old != brought:
             self._note_changed(path, state)
         self.changes.append(RemoveFile(entry.path, AtVersion(old), overrides_read_only=True))
-        self.paths.append(PathChange(path, self._before(path, state), None))
+        self.paths.append(PathChange(path, old, None))
 
     def finish(self) -> None:
         self._make_parents()
@@ -135,7 +146,7 @@ class Swap(Struct):
 
     def _write(self, entry: EntryPath, state: EntryState | None, content: bytes, mode: int) -> None:
         path, version = entry.path, digest_of(content)
-        after = After(version, mode)
+        after = PackedFile(path.relative, content, mode)
         if state is None:
             self.changes.append(WriteFile(path, BytesContent(content), Absent(), mode))
             self.paths.append(PathChange(path.relative, None, after))
@@ -144,8 +155,7 @@ class Swap(Struct):
         if is_same and state.mode == mode:
             return
         old = AtVersion(_version(state))
-        before = self._before(path.relative, state)
-        self.paths.append(PathChange(path.relative, before, after))
+        self.paths.append(PathChange(path.relative, old.version, after))
         if is_same:
             self.changes.append(SetMetadata(path, old, mode))
         else:
@@ -167,23 +177,6 @@ class Swap(Struct):
             raise OwnershipRefusedError([Failure(path, "a directory stands there")])
         return entry, state
 
-    def _before(self, path: str, state: EntryState) -> Before:
-        if state.kind is EntryKind.LINK:
-            return Before(TransactionKind.LINK, _version(state), state.mode, state.link_text)
-        backup = None
-        if self.is_tested and self.is_dry:
-            backup = self.attic.name_aside(self.transaction_id, len(self.paths))
-        elif self.is_tested:
-            content = self._content(self.workspace.resolve_entry(path).path)
-            backup = self.attic.put_aside(self.transaction_id, len(self.paths), content)
-        return Before(TransactionKind.FILE, _version(state), state.mode, backup=backup)
-
-    def _content(self, path: WorkspacePath) -> bytes:
-        try:
-            return self.workspace.read_all(path, limits.package_bytes_max).content
-        except ToolError as error:
-            raise GateRefusedError("G0B", [Failure(path.relative, error.message)]) from error
-
     # Directories
 
     def _make_parents(self) -> None:
@@ -192,18 +185,14 @@ class Swap(Struct):
         for change in self.paths:
             if change.after is None:
                 continue
-            missing: list[str] = []
             above = change.path.rpartition("/")[0]
             while above and above not in known:
                 known.add(above)
                 entry = self.workspace.resolve_entry(above)
                 if entry.exists and above not in gone:
                     break
-                missing.append(above)
                 self.changes.append(MakeDirectory(entry.path, Absent(), DIRECTORY_MODE))
                 above = above.rpartition("/")[0]
-            self.made += missing
-        self.made.sort()
 
     def _remove_empty(self) -> None:
         gone = {change.path for change in self.paths if change.after is None}
@@ -219,10 +208,7 @@ class Swap(Struct):
             listing = list_directory(self.workspace, entry.path, 1, _ENTRIES_MAX)
             if any(each.path.relative not in gone for each in listing.entries):
                 continue
-            state = entry_state(self.workspace, entry)
-            mode = DIRECTORY_MODE if state is None else state.mode
             self.changes.append(RemoveDirectory(entry.path))
-            self.removed.append(RemovedDirectory(directory, mode))
             gone.add(directory)
             above = directory.rpartition("/")[0]
             if above not in waiting:

@@ -1,42 +1,35 @@
-"""One change of the installed set, as it is told on the disk while it is on its way.
+"""One change of the installed set on its way, on disk; and what an act on packages works with.
 
-    objects/packages/transaction.json     this record; there is at most one
-    objects/packages/<id>/<number>        what was replaced, where it may have to come back
+    objects/packages/transaction.json     the record; there is at most one
 
-    begun     everything is prepared; the swap may have happened or not, as a whole
-    decided   the swap happened and was accepted: it stands
-
-The record holds all that is needed to go on from it: which paths change from what to what,
-the ledger entry and the receipt. See `change` for what is made of it.
+It holds what is still to be told when the files are in their places: the ledger entry, and
+the receipt as it stands before it names that entry. See `change` for what is made of it.
 """
 
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from paddock import limits
 from paddock.errors import ConfigError, IntegrityError, SandboxUnavailableError
-from paddock.packages.installed import InstallReceipt, receipt_of
+from paddock.packages.archive import PackedFile
+from paddock.packages.installed import InstallReceipt
 from paddock.packages.ledger import PackageLedger
 from paddock.packages.manifest import PLANE_MARKER, Acceptance
 from paddock.packages.rows import Failure
 from paddock.pattern import lazy_pattern
 from paddock.plane.admin import is_contract, parse_admin_config
-from paddock.plane.json_files import JsonFile, parse_file, write_object
+from paddock.plane.json_files import parse_file, write_object
 from paddock.plane.layout import PlaneLayout
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.storage.atomic import (
-    FILE_MODE,
-    create_file,
     host_errors,
     is_temporary_name,
     make_directories,
@@ -48,91 +41,18 @@ from paddock.storage.atomic import (
 from paddock.storage.journal import Journal
 from paddock.storage.locks import locked, shared, try_locked, try_shared
 from paddock.storage.objects import ObjectStore
+from paddock.text.json import Strict
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.decisions import PlaneKind
-from paddock.values.entries import Entry, digest_of
+from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+_ID: Final = lazy_pattern(r"TX-[0-9a-f]{32}", re.ASCII)
 
 
-class InstallPhase(StrEnum):
-    BEGUN = "begun"
-    DECIDED = "decided"
-
-
-class TransactionKind(StrEnum):
-    FILE = "file"
-    LINK = "link"
-
-
-class Before(Struct, frozen=True):
-    kind: TransactionKind
-    version: str
-    mode: int
-    link_text: str | None = None
-    backup: str | None = None
-    """The name under which a file's content was put aside, where it may have to come back."""
-
-
-class After(Struct, frozen=True):
-    version: str
-    mode: int
-
-
-class PathChange(Struct, frozen=True):
-    """One path of the swap; not both are None."""
-
-    path: str
-    before: Before | None = None
-    after: After | None = None
-
-
-class RemovedDirectory(Struct, frozen=True):
-    """A directory that the swap leaves empty, and takes away."""
-
-    path: str
-    mode: int
-
-
-class Transaction(Struct, frozen=True):
-    id: str
-    package_id: str
-    phase: InstallPhase
-    is_tested: bool
-    """Whether acceptance commands stand between the swap and the decision."""
-    manifest_before: str | None
-    """Digest of the manifest that stood in the plane; None where the package was not there."""
-    manifest_after: str | None
-    changes: tuple[PathChange, ...]
-    made: tuple[str, ...]
-    """Directories that the swap makes, parents first."""
-    removed: tuple[RemovedDirectory, ...]
-    """Parents last."""
-    entry: Entry
-    receipt: InstallReceipt | None
-    """Without its ledger entry; None for an uninstall."""
-
-    def to_bytes(self) -> bytes:
-        return write_object(
-            {
-                "format": FORMAT,
-                **{
-                    name: to_builtins(getattr(self, name))
-                    for name in self.__struct_fields__
-                    if name not in ("entry", "receipt")
-                },
-                "entry": {
-                    **{name: getattr(self.entry, name) for name in _EntryRow.__struct_fields__},
-                    "metadata": dict(self.entry.metadata),
-                },
-                "receipt": None if self.receipt is None else self.receipt.as_json(),
-            }
-        )
-
-
-class _EntryRow(Struct, frozen=True):
+class _EntryRow(Strict, frozen=True):
     event_type: str
     submission_id: str
     decision: str
@@ -141,43 +61,53 @@ class _EntryRow(Struct, frozen=True):
     metadata: dict[str, Any]
 
 
-class _TransactionFile(Struct, frozen=True):
-    format: int
+class Transaction(Strict, frozen=True, kw_only=True):
+    format: int = FORMAT
     id: str
     package_id: str
-    phase: InstallPhase
-    changes: tuple[PathChange, ...]
-    entry: _EntryRow
-    is_tested: bool = False
-    manifest_before: str | None = None
-    manifest_after: str | None = None
-    made: tuple[str, ...] = ()
-    removed: tuple[RemovedDirectory, ...] = ()
-    receipt: dict[str, Any] | None = None
+    row: _EntryRow
+    receipt: InstallReceipt | None
+    """None for an uninstall."""
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(**asdict(self.row))
+
+
+def transaction_of(package_id: str, entry: Entry, receipt: InstallReceipt | None) -> Transaction:
+    """The change that `entry` tells of; its id is the entry's call id."""
+    row = _EntryRow(
+        entry.event_type,
+        entry.submission_id,
+        entry.decision,
+        entry.reason,
+        entry.call_id,
+        dict(entry.metadata),
+    )
+    return Transaction(id=entry.call_id, package_id=package_id, row=row, receipt=receipt)
 
 
 def parse_transaction(content: bytes, file: str) -> Transaction:
     """Raises: ConfigError, IntegrityError: no crash makes one like this: it was written whole."""
     given = parse_file(content, file)
     if given.members.get("format") != FORMAT:
-        raise IntegrityError("a change of packages by another version of paddock", where=file)
+        raise IntegrityError(
+            "a change of packages that another version of paddock began",
+            where=file,
+            hint="any command of that version ends it: paddock package list",
+        )
     try:
-        read = given.convert(_TransactionFile)
+        found = given.convert(Transaction)
     except ConfigError as error:
         said = "the record of a change of packages is damaged"
         raise IntegrityError(said, where=error.where) from error
-    fields: dict[str, Any] = asdict(read) | {
-        "entry": Entry(**asdict(read.entry)),
-        "receipt": None if read.receipt is None else receipt_of(JsonFile(file, read.receipt)),
-    }
-    del fields["format"]
-    return Transaction(**fields)
+    if _ID.fullmatch(found.id) is None:
+        raise IntegrityError("the record of a change of packages has no id", where=file)
+    return found
 
 
 # It lies in the plane's own store, which no package brings files to and no agent writes to.
-# Everything here is small, written whole and synced before anything relies on it.
-
-_ID: Final = lazy_pattern(r"TX-[0-9a-f]{32}", re.ASCII)
+# It is small, written whole and synced before anything relies on it.
 
 
 def new_transaction_id() -> str:
@@ -194,38 +124,27 @@ def sweep_drafts(directory: Path) -> None:
                 os.unlink(directory / name)
 
 
-class Attic:
-    """One plane's. Whoever changes anything here holds the lock."""
+class PendingChange(Struct, frozen=True):
+    """The record of one plane, and the lock of whoever changes its packages."""
 
-    __slots__ = ("_directory", "_transaction")
-
-    def __init__(self, layout: PlaneLayout) -> None:
-        self._directory = layout.package_changes
-        self._transaction = layout.package_transaction
+    layout: PlaneLayout
 
     @contextmanager
     def locked(self) -> Generator[None]:
         """One at a time, across processes. Raises: ConfigError, HostError."""
-        make_directories(self._directory)
-        require_private(self._directory)
-        with locked(self._directory):
+        with locked(self._directory()):
             yield
 
     @contextmanager
     def try_locked(self) -> Generator[bool]:
         """The same without waiting: whether nobody else is changing packages now."""
-        if not self._directory.is_dir():
-            make_directories(self._directory)
-        require_private(self._directory)
-        with try_locked(self._directory) as is_ours:
+        with try_locked(self._directory()) as is_ours:
             yield is_ours
 
     @contextmanager
     def at_rest(self) -> Generator[None]:
         """No change of packages meanwhile; any number may look at once. Raises: as `locked`."""
-        make_directories(self._directory)
-        require_private(self._directory)
-        with shared(self._directory):
+        with shared(self._directory()):
             yield
 
     @contextmanager
@@ -234,67 +153,45 @@ class Attic:
 
         It is for looks that write nothing here, so it is not asked who else can.
         """
-        if not self._directory.is_dir():
-            make_directories(self._directory)
-        with try_shared(self._directory) as is_at_rest:
+        directory = self.layout.package_changes
+        if not directory.is_dir():
+            make_directories(directory)
+        with try_shared(directory) as is_at_rest:
             yield is_at_rest
 
-    def has_transaction(self) -> bool:
-        return os.path.lexists(self._transaction)
+    def exists(self) -> bool:
+        return os.path.lexists(self.layout.package_transaction)
 
     def read(self) -> Transaction | None:
         """The change that is on its way, if there is one. Raises: ConfigError, IntegrityError."""
-        path = self._transaction
+        path = self.layout.package_transaction
         content = read_file(path, limits.receipt_bytes_max)
-        if content is None:
-            return None
-        found = parse_transaction(content, str(path))
-        if _ID.fullmatch(found.id) is None:
-            raise IntegrityError("the record of a change of packages has no id", where=str(path))
-        return found
+        return None if content is None else parse_transaction(content, str(path))
 
     def write(self, transaction: Transaction) -> None:
-        replace_file(self._transaction, transaction.to_bytes())
+        replace_file(self.layout.package_transaction, write_object(transaction))
 
     def forget(self) -> None:
-        with host_errors("ending a change of packages in", self._directory):
-            self._transaction.unlink(missing_ok=True)
-            sync_directory(self._directory)
+        directory = self.layout.package_changes
+        with host_errors("ending a change of packages in", directory):
+            self.layout.package_transaction.unlink(missing_ok=True)
+            sync_directory(directory)
 
-    def put_aside(self, transaction_id: str, number: int, content: bytes) -> str:
-        directory = self._directory / transaction_id
-        make_directories(directory)
-        create_file(directory / str(number), content, FILE_MODE)
-        return self.name_aside(transaction_id, number)
-
-    def name_aside(self, transaction_id: str, number: int) -> str:
-        return f"{transaction_id}/{number}"
-
-    def read_aside(self, name: str, version: str) -> bytes:
-        """What was put aside under that name. Raises: IntegrityError: it is not that content."""
-        transaction_id, _, number = name.partition("/")
-        if _ID.fullmatch(transaction_id) is None or not number.isdigit():
-            raise IntegrityError("the record of a change of packages names no place here")
-        return self._read(self._directory / transaction_id / number, version)
-
-    def sweep(self) -> None:
-        sweep_drafts(self._directory)
-        with host_errors("tidying", self._directory):
-            for entry in list(os.scandir(self._directory)):
-                if _ID.fullmatch(entry.name) is not None:
-                    shutil.rmtree(entry.path)
-
-    def _read(self, path: Path, version: str) -> bytes:
-        content = read_file(path, limits.package_bytes_max)
-        if content is None or digest_of(content) != version:
-            raise IntegrityError(
-                "what a package replaced was kept, and is damaged", where=str(path)
-            )
-        return content
+    def _directory(self) -> Path:
+        make_directories(self.layout.package_changes)
+        require_private(self.layout.package_changes)
+        return self.layout.package_changes
 
 
-# They run after the swap, in the plane's root, in the sandbox of the shell tools, and change
-# nothing: what such a command writes is thrown away.
+class StagedFiles(Struct, frozen=True):
+    """What a change puts in its place, and what it takes away."""
+
+    put: tuple[PackedFile, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+# Acceptance commands run before the change, over the plane as it is going to be, in the
+# sandbox of the shell tools. They change nothing: what such a command writes is thrown away.
 
 
 class AcceptanceResult(Struct, frozen=True):
@@ -317,13 +214,16 @@ class AcceptanceResult(Struct, frozen=True):
 
 
 class AcceptanceRunner(Protocol):
-    def run(self, acceptance: Acceptance) -> AcceptanceResult:
-        """Raises: SandboxUnavailableError: this host cannot confine it, so it does not run."""
+    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult:
+        """Run it on the plane with these files in place.
+
+        Raises: SandboxUnavailableError: this host cannot confine it, so it does not run.
+        """
         ...
 
 
 class NoAcceptance:
-    def run(self, acceptance: Acceptance) -> AcceptanceResult:
+    def run(self, acceptance: Acceptance, staged: StagedFiles) -> AcceptanceResult:
         raise SandboxUnavailableError(
             f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
             hint="paddock doctor says what this host lacks for one",
@@ -400,5 +300,5 @@ class Depot(Struct, frozen=True):
     loading: Loading = field(default_factory=LoadsAlone)
 
     @property
-    def attic(self) -> Attic:
-        return Attic(self.layout)
+    def pending(self) -> PendingChange:
+        return PendingChange(self.layout)

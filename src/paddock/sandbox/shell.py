@@ -381,6 +381,7 @@ def _request(prepared: PreparedLine) -> CommandRequest:
         OUTPUT_BYTES,
         line.stdin.encode(),
         line.env,
+        line.laid,
     )
 
 

@@ -4,7 +4,9 @@ Until `commit` the workspace is untouched.
 """
 
 import os
-from collections.abc import Mapping
+import stat
+import time
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from typing import Final, Self
 
@@ -49,9 +51,10 @@ from paddock.sandbox.git_layer import (
     differing,
 )
 from paddock.sandbox.hidden import Moments, NameIndex, Survey
+from paddock.sandbox.host.host_facts import directories_above
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.stage import StageDirectories
-from paddock.sandbox.values import CommandEnd, CommandRequest, RefusedChange
+from paddock.sandbox.values import CommandEnd, CommandRequest, Laid, RefusedChange, ShownFile
 from paddock.storage.atomic import host_error
 from paddock.values.calls import Json
 from paddock.workspace.resolve import Beside
@@ -258,7 +261,9 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
             unseen=survey.closed,
         )
         layer = None if git is None else git.layer
-        stage = room.launcher.open_stage(plan, root_fd, tuple(view.files.values()), layer)
+        names, laid = _lay(request.laid, survey.closed, root_fd)
+        over = replace(plan, hidden=(*plan.hidden, *names)) if names else plan
+        stage = room.launcher.open_stage(over, root_fd, (*view.files.values(), *laid), layer)
         undo.callback(close_stage, stage)
         started_ns = room.moments.now(root_fd)
         if not view.tracked.is_current():
@@ -275,6 +280,38 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
         command = StagedCommand(replace(room, bench=bench), ran, stage, git)
         undo.pop_all()
         return command
+
+
+def _lay(
+    laid: Laid, closed: Collection[str], root_fd: int
+) -> tuple[tuple[str, ...], tuple[ShownFile, ...]]:
+    """The names that the files stand in for, and the files; what is closed stays closed."""
+    now = time.time_ns()
+    hidden = frozenset(closed)
+    open_to = {path: file for path, file in laid.items() if hidden.isdisjoint(_way(path))}
+    files = tuple(
+        ShownFile(path, stat.S_IFREG | file.mode, file.content, now, is_faithful=True)
+        for path, file in open_to.items()
+        if file is not None
+    )
+    names = {_first_missing(path, root_fd) for path in open_to}
+    return tuple(sorted(name for name in names if names.isdisjoint(directories_above(name)))), files
+
+
+def _way(path: str) -> tuple[str, ...]:
+    return (*directories_above(path), path)
+
+
+def _first_missing(path: str, root_fd: int) -> str:
+    """The uppermost name on the way to `path` in whose place a directory has to be made."""
+    for above in directories_above(path):
+        try:
+            mode = os.stat(above, dir_fd=root_fd, follow_symlinks=False).st_mode
+        except OSError:
+            return above
+        if not stat.S_ISDIR(mode):
+            return above
+    return path
 
 
 def _ground(

@@ -5,9 +5,10 @@ A plan is compiled from a policy and carried out by a backend; approvals bind to
 `[shell]` for a chain of agents is the strictest of all their profiles.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import reduce
+from types import MappingProxyType
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -86,6 +87,15 @@ class ShownFile(Struct, frozen=True):
     """Whether git would check out just this: no change that a command records of another lands."""
 
 
+class LaidFile(Struct, frozen=True):
+    content: bytes
+    mode: int
+
+
+Laid = Mapping[str, LaidFile | None]
+"""What a command finds at these paths instead of what is there; None: nothing."""
+
+
 class CommandRequest(Struct, frozen=True):
     plan: SandboxPlan
     argv: tuple[str, ...]
@@ -94,6 +104,7 @@ class CommandRequest(Struct, frozen=True):
     output_bytes_max: int
     stdin: bytes = b""
     env: tuple[tuple[str, str], ...] = ()
+    laid: Laid = MappingProxyType({})
 
 
 class Captured(Struct, frozen=True):
@@ -170,6 +181,8 @@ class ShellLine(Struct, frozen=True):
     is_dry_run: bool = False
     stdin: str = ""
     env: tuple[tuple[str, str], ...] = ()
+    laid: Laid = MappingProxyType({})
+    """Of a dry run alone: what lands is what was changed of the workspace as it is."""
 
 
 class PreparedLine(Struct, frozen=True):

@@ -14,7 +14,7 @@ from paddock.assembly.packages import check_gates, check_gates_for_model
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.checks import NOTHING_OUTSIDE
 from paddock.gates.results import PLANE_GATES
-from paddock.packages.transaction import Attic
+from paddock.packages.transaction import PendingChange
 from paddock.plane.layout import plane_name
 from paddock.storage.disk import Disk
 from paddock.storage.journal import Journal
@@ -301,8 +301,8 @@ def test_a_plane_made_where_none_stood_accepts_nothing(operator):
 # While packages are being changed
 
 
-def attic_of(operator: Operator) -> Attic:
-    return Attic(open_project(operator.plane, operator.environment()).layout)
+def pending_of(operator: Operator) -> PendingChange:
+    return PendingChange(open_project(operator.plane, operator.environment()).layout)
 
 
 def gates_for_a_model(operator: Operator):
@@ -310,7 +310,7 @@ def gates_for_a_model(operator: Operator):
 
 
 def test_a_model_is_not_told_of_a_plane_whose_packages_are_being_changed(operator):
-    attic = attic_of(operator)
+    attic = pending_of(operator)
     with attic.locked():
         ran = gates_for_a_model(operator)
 
@@ -331,7 +331,7 @@ def test_a_model_is_not_told_of_a_plane_whose_packages_are_being_changed(operato
 
 
 def test_several_look_at_once(operator):
-    attic = attic_of(operator)
+    attic = pending_of(operator)
     with attic.at_rest(), attic.try_at_rest() as is_at_rest:
         assert is_at_rest
         assert gates_for_a_model(operator).json["passed"] == 1
@@ -341,7 +341,7 @@ def test_several_look_at_once(operator):
 def test_no_package_is_changed_while_somebody_looks(operator, monkeypatch):
     monkeypatch.setattr("paddock.limits.path_lock_timeout_s", 0.05)
     archive = packed(operator)
-    attic = attic_of(operator)
+    attic = pending_of(operator)
     with attic.try_at_rest():
         ran = operator.run("package", "install", archive, "--dev")
 

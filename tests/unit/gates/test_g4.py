@@ -22,14 +22,14 @@ class Failing:
     def __init__(self, number: int) -> None:
         self._left = number
 
-    def run(self, acceptance):
+    def run(self, acceptance, staged):
         self._left -= 1
         passed = self._left != 0
         return AcceptanceResult(acceptance.command, passed, 0 if passed else 3, "it said no", 0.1)
 
 
 class Unconfined:
-    def run(self, acceptance):
+    def run(self, acceptance, staged):
         raise SandboxUnavailableError("no namespaces here")
 
 

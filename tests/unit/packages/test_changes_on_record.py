@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from paddock.errors import HostError, UsageError
 from paddock.packages.change import Decided, settle
@@ -14,9 +13,17 @@ from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import read_installed
 from paddock.packages.ledger import find_deviations, replay
 from paddock.packages.rows import GateRefusedError
-from paddock.packages.transaction import InstallPhase
 from tests.support.changes import memory_directory
-from tests.support.packages import Bench, Meddling, Runner, archive_of, open_bench, require_whole
+from tests.support.packages import (
+    Bench,
+    Meddling,
+    Runner,
+    StoppedError,
+    archive_of,
+    open_bench,
+    require_whole,
+    stop,
+)
 
 FILES = {"HOT/kernel/a.txt": b"a\n"}
 OTHER = {"HOT/kernel/b.txt": b"b\n"}
@@ -49,7 +56,7 @@ def require_refused(bench: Bench, act, gate: str = "G6") -> None:
     assert caught.value.gate == gate
     assert "PKG-A-001" in caught.value.message
     assert (bench.tree(), bench.events()) == (before, events)
-    assert not bench.depot.attic.has_transaction()
+    assert not bench.depot.pending.exists()
 
 
 # A plane that is not as recorded
@@ -148,28 +155,24 @@ def test_a_repair_that_somebody_came_between_is_not_on_record():
             require_whole(bench)
 
 
-@pytest.mark.parametrize("phase", InstallPhase)
-def test_a_repair_that_was_decided_stands_whatever_was_edited_since(phase):
-    left = []
+def test_a_repair_that_happened_is_on_record_whatever_was_edited_since():
+    with memory_directory() as base:
+        with open_bench(base / "plane") as bench:
+            bench.install(FILES)
+            bench.write("HOT/kernel/a.txt", b"edited\n")
+        with (
+            open_bench(base / "plane", before_entry=stop) as bench,
+            pytest.raises(StoppedError),
+        ):
+            bench.install(FILES, REPAIR)
+        with open_bench(base / "plane") as bench:
+            bench.write("HOT/kernel/a.txt", b"edited since\n")
 
-    def look():
-        left.append(bench.depot.attic.read())
+            assert settle(bench.depot).outcome is Decided.COMPLETED
 
-    tested = [{"command": "pass", "timeout_s": 5}]
-    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
-        bench.install(FILES, acceptance=tested)
-        bench.write("HOT/kernel/a.txt", b"edited\n")
-        bench.install(FILES, REPAIR, acceptance=tested)
-        bench.depot.attic.write(replace(left[1], phase=phase))
-        bench.write("HOT/kernel/a.txt", b"edited since\n")
-
-        happened = settle(bench.depot).outcome
-
-        assert happened is (
-            Decided.COMPLETED if phase is InstallPhase.DECIDED else Decided.NEVER_BEGUN
-        )
-        assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"edited since\n"
-        assert deviations(bench) == []
+            assert bench.events() == ["PACKAGE_INSTALLED"] * 2
+            assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"edited since\n"
+            assert deviations(bench) == []
 
 
 # Room on record
@@ -232,7 +235,7 @@ def test_dependencies_that_no_entry_holds_are_refused_before_anything_happens(be
 
 
 def test_a_change_whose_record_could_not_be_read_again_is_refused(bench, monkeypatch):
-    monkeypatch.setattr("paddock.limits.receipt_bytes_max", 2_000)
-    require_no_room(bench, lambda: bench.install(OTHER, package_id="PKG-B"), "2 paths")
+    monkeypatch.setattr("paddock.limits.receipt_bytes_max", 1_500)
+    require_no_room(bench, lambda: bench.install(OTHER, package_id="PKG-B"), "over 1500")
     monkeypatch.undo()
     bench.install(OTHER, package_id="PKG-B")

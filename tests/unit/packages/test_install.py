@@ -18,11 +18,11 @@ from paddock.errors import (
 from paddock.ledger.signing import make_key
 from paddock.packages.change import Decided, settle
 from paddock.packages.install import InstallWish, install
-from paddock.packages.installed import digest_of_set, read_installed
+from paddock.packages.installed import InstallReceipt, digest_of_set, read_installed
 from paddock.packages.manifest import PLANE_MARKER
 from paddock.packages.rows import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signing import enrol_key, public_half, sign_digest
-from paddock.packages.transaction import InstallPhase, Transaction
+from paddock.packages.transaction import transaction_of
 from paddock.packages.vouching import approve
 from paddock.values.entries import Entry, digest_of
 from tests.support.changes import memory_directory
@@ -32,10 +32,12 @@ from tests.support.packages import (
     PROGRAM,
     Meddling,
     Runner,
+    StoppedError,
     archive_of,
     manifest_of,
     open_bench,
     require_whole,
+    stop,
 )
 
 FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/scripts/sub/run.sh": PROGRAM}
@@ -106,6 +108,7 @@ def test_a_dry_run_says_what_would_happen_and_does_not_do_it(bench):
         "HOT/kernel/a.txt",
         "HOT/scripts/sub/run.sh",
         "HOT/installed/PKG-A-001/manifest.json",
+        "HOT/installed/PKG-A-001/receipt.json",
     ]
     assert (bench.tree(), bench.events()) == (before, [])
     assert os.listdir(bench.layout.objects / "packages") == []
@@ -124,6 +127,7 @@ def test_an_upgrade_replaces_adds_and_removes_in_one_swap(bench):
         "HOT/kernel/new.txt": (True, False),
         "HOT/scripts/sub/run.sh": (False, True),
         "HOT/installed/PKG-A-001/manifest.json": (False, False),
+        "HOT/installed/PKG-A-001/receipt.json": (False, False),
     }
     assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"A\n"
     assert not (bench.root / "HOT/scripts/sub").exists()
@@ -481,17 +485,17 @@ TESTED = [{"command": "pass", "timeout_s": 5}]
 FAILING = [*TESTED, {"command": "fail", "timeout_s": 5}]
 
 
-def test_acceptance_commands_run_after_the_swap_and_before_the_receipt():
+def test_acceptance_commands_run_before_anything_changes():
     seen = []
 
-    def look():
-        seen.append((bench.root / "HOT/kernel/a.txt").read_bytes())
-        seen.append(os.listdir(bench.root / "HOT/installed/PKG-A-001"))
-        seen.append(bench.events())
+    def look(staged):
+        seen.append({each.path: each.content for each in staged.put}.get("HOT/kernel/a.txt"))
+        seen.append((bench.tree() == before, bench.events()))
 
     with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
+        before = bench.tree()
         report = bench.install(FILES, acceptance=TESTED)
-        assert seen == [b"a\n", ["manifest.json"], []]
+        assert seen == [b"a\n", (True, [])]
         assert [result.passed for result in report.acceptance] == [True]
         assert bench.log().entries[-1].entry.metadata["acceptance"] == [
             {"command": "pass", "passed": True, "exit_code": 0, "duration_ms": 0}
@@ -499,14 +503,25 @@ def test_acceptance_commands_run_after_the_swap_and_before_the_receipt():
         require_whole(bench)
 
 
+def test_what_an_upgrade_takes_away_is_taken_away_for_its_tests():
+    seen = []
+    with (
+        memory_directory() as base,
+        open_bench(base / "plane", Runner(lambda staged: seen.append(staged.removed))) as bench,
+    ):
+        bench.install(FILES)
+        bench.install(NEW, version="1.1.0", acceptance=TESTED)
+    assert seen == [("HOT/scripts/sub/run.sh",)]
+
+
 @pytest.mark.parametrize("acceptance", [FAILING, FAILING[1:]])
-def test_a_command_that_fails_undoes_the_install(acceptance, bench):
+def test_a_command_that_fails_stops_the_install(acceptance, bench):
     before = bench.tree()
     refused_by("G4", lambda: bench.install(FILES, acceptance=acceptance))
     assert (bench.tree(), bench.events()) == (before, [])
 
 
-def test_a_command_that_fails_undoes_an_upgrade(bench):
+def test_a_command_that_fails_stops_an_upgrade(bench):
     bench.install(FILES)
     bench.write("HOT/kernel/a.txt", b"edited\n")
     os.unlink(bench.root / "HOT/scripts/sub/run.sh")
@@ -528,8 +543,8 @@ def test_without_a_sandbox_nothing_that_is_to_be_tested_is_installed():
         require_whole(bench)
 
 
-def test_an_interrupted_acceptance_undoes_the_install():
-    def interrupt():
+def test_an_interrupted_acceptance_stops_the_install():
+    def interrupt(_staged):
         raise KeyboardInterrupt
 
     with memory_directory() as base, open_bench(base / "plane", Runner(interrupt)) as bench:
@@ -540,18 +555,19 @@ def test_an_interrupted_acceptance_undoes_the_install():
         require_whole(bench)
 
 
-def test_what_somebody_wrote_meanwhile_is_not_undone():
-    def meddle():
-        (bench.root / "HOT/kernel/a.txt").write_bytes(b"newer\n")
+def test_what_somebody_writes_while_it_is_tested_stops_the_swap():
+    def meddle(_staged):
+        bench.write("HOT/kernel/a.txt", b"newer\n")
 
     with memory_directory() as base, open_bench(base / "plane", Runner(meddle)) as bench:
-        refused_by("G4", lambda: bench.install(FILES, acceptance=FAILING))
+        with pytest.raises(HostError, match="meanwhile"):
+            bench.install(FILES, acceptance=TESTED)
         assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"newer\n"
         assert not (bench.root / "HOT/scripts/sub").exists()
-        assert read_installed(bench.layout).packages == {}
+        assert (read_installed(bench.layout).packages, bench.events()) == ({}, [])
 
 
-def test_an_approval_is_not_used_by_an_install_that_was_undone(bench):
+def test_an_approval_is_not_used_by_an_install_that_fails_its_tests(bench):
     enrol_key(bench.layout, public_half(KEY))
     archive = archive_of(FILES, acceptance=FAILING)
     approve(bench.depot, archive.manifest, KEY, (), 60)
@@ -714,7 +730,7 @@ def test_a_ledger_that_is_gone_stops_everything(approved):
 
 def test_one_change_is_made_at_a_time(bench, monkeypatch):
     monkeypatch.setattr("paddock.limits.path_lock_timeout_s", 0.05)
-    with bench.depot.attic.locked(), pytest.raises(HostError, match="locked"):
+    with bench.depot.pending.locked(), pytest.raises(HostError, match="locked"):
         bench.install(FILES)
 
 
@@ -734,62 +750,79 @@ def test_a_file_that_changes_between_look_and_swap_stops_the_swap():
             require_whole(bench)
 
 
-@pytest.mark.parametrize("has_receipt", [True, False])
-def test_a_change_that_was_recorded_before_the_crash_is_recorded_once(has_receipt):
-    left = []
+@pytest.mark.parametrize("is_on_record", [True, False])
+def test_a_change_that_was_stopped_after_the_swap_is_completed_and_recorded_once(is_on_record):
+    with memory_directory() as base:
+        with (
+            open_bench(base / "plane", before_entry=stop) as bench,
+            pytest.raises(StoppedError),
+        ):
+            bench.install(FILES)
+        with open_bench(base / "plane") as bench:
+            if is_on_record:
+                bench.depot.ledger.append(bench.depot.pending.read().entry)
+            refused = read_installed(bench.layout).problems
+            assert ["does not tell of it yet" in each.reason for each in refused] == [True]
 
-    def look():
-        left.append(bench.depot.attic.read())
+            assert settle(bench.depot).outcome is Decided.COMPLETED
 
-    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
-        bench.install(FILES, acceptance=TESTED)
-        before, events = bench.tree(), bench.events()
-        bench.depot.attic.write(replace(left[0], phase=InstallPhase.DECIDED))
-        if not has_receipt:
-            (bench.root / "HOT/installed/PKG-A-001/receipt.json").unlink()
-
-        settle(bench.depot)
-
-        assert (bench.tree(), bench.events()) == (before, events)
-        require_whole(bench)
-
-
-def test_a_swap_that_was_to_be_tested_is_undone_by_the_next_command():
-    left = []
-
-    def look():
-        left.append(bench.depot.attic.read())
-
-    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
-        before = bench.tree()
-        bench.install(FILES, acceptance=TESTED)
-        bench.uninstall()
-        bench.install(FILES, acceptance=TESTED)
-        bench.depot.attic.write(left[1])
-        (bench.root / "HOT/installed/PKG-A-001/receipt.json").unlink()
-
-        assert settle(bench.depot).outcome is Decided.UNDONE
-        assert bench.tree() == before
+            assert bench.events() == ["PACKAGE_INSTALLED"]
+            require_whole(bench)
 
 
-def test_a_manifest_that_is_neither_old_nor_new_is_said(bench):
-    """Nobody but a package's own change touches it; what that means nobody can guess."""
-    bench.install(FILES)
-    bench.depot.attic.write(
-        Transaction(
-            id="TX-" + "0" * 32,
-            package_id="PKG-A-001",
-            phase=InstallPhase.BEGUN,
-            is_tested=False,
-            manifest_before="sha256:" + "0" * 64,
-            manifest_after="sha256:" + "1" * 64,
-            changes=(),
-            made=(),
-            removed=(),
-            entry=Entry("PACKAGE_INSTALLED"),
-            receipt=None,
-        )
+def test_an_uninstall_that_was_stopped_after_the_swap_is_completed():
+    with memory_directory() as base:
+        with open_bench(base / "plane") as bench:
+            before = bench.tree()
+            bench.install(FILES)
+        with (
+            open_bench(base / "plane", before_entry=stop) as bench,
+            pytest.raises(StoppedError),
+        ):
+            bench.uninstall()
+        with open_bench(base / "plane") as bench:
+            assert settle(bench.depot).outcome is Decided.COMPLETED
+            assert (bench.tree(), bench.events()) == (
+                before,
+                ["PACKAGE_INSTALLED", "PACKAGE_UNINSTALLED"],
+            )
+            require_whole(bench)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_change_that_was_stopped_before_the_swap_never_was(is_there, bench):
+    """Told by the receipt, which is another one, or not there."""
+    if is_there:
+        bench.install(FILES)
+    before, events = bench.tree(), bench.events()
+    entry = Entry("PACKAGE_INSTALLED", call_id="TX-" + "0" * 32)
+    receipt = InstallReceipt(
+        package_id="PKG-A-001",
+        version="1.0.0",
+        digest="sha256:" + "0" * 64,
+        archive="sha256:" + "0" * 64,
+        transaction=entry.call_id,
+        installed_at="",
+        dev=True,
     )
-    with pytest.raises(IntegrityError):
-        settle(bench.depot)
-    bench.depot.attic.forget()
+    with bench.depot.pending.locked():
+        bench.depot.pending.write(transaction_of("PKG-A-001", entry, receipt))
+
+    assert settle(bench.depot).outcome is Decided.NEVER_BEGUN
+
+    assert (bench.tree(), bench.events()) == (before, events)
+
+
+def test_a_receipt_that_tells_nothing_is_said():
+    """Nobody but a package's own change touches it; what that means nobody can guess."""
+    with memory_directory() as base:
+        with (
+            open_bench(base / "plane", before_entry=stop) as bench,
+            pytest.raises(StoppedError),
+        ):
+            bench.install(FILES)
+        with open_bench(base / "plane") as bench:
+            bench.write("HOT/installed/PKG-A-001/receipt.json", b"{}\n")
+            with pytest.raises(IntegrityError, match="receipt"):
+                settle(bench.depot)
+            assert bench.depot.pending.exists()

@@ -305,15 +305,13 @@ def _failures_json(failures: tuple[Failure, ...]) -> list[Json]:
 
 
 def _report_rows(report: "InstallReport") -> Iterator[str]:
-    from paddock.packages.install import word_of
-
     word = {"unchanged": "is installed already, exactly so:", "planned": "would be installed:"}.get(
         report.status, f"{report.status}:"
     )
     before = f" (was {report.previous})" if report.previous else ""
     yield f"{word} {report.package_id} {report.version}{before}  {report.digest}"
     for change in report.changes[:_SHOWN_MAX]:
-        yield f"  {word_of(change):<9} {show_name(change.path)}"
+        yield f"  {change.word:<9} {show_name(change.path)}"
     if len(report.changes) > _SHOWN_MAX:
         yield f"  and {len(report.changes) - _SHOWN_MAX} more: --json lists them"
     for note in report.notes:
