@@ -181,7 +181,7 @@ def check(root: Path, acknowledged: list[int]) -> list[int]:
         require_whole(bench)
         require_gates(bench)
         installed = read_installed(bench.layout).packages
-        found = {name: package.manifest.version.text for name, package in installed.items()}
+        found = {name: package.manifest.version for name, package in installed.items()}
     states: list[int] = []
     for operator, last in enumerate(acknowledged):
         own = {name: version for name, version in found.items() if name.endswith(f"-{operator}")}

@@ -146,7 +146,7 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> InstallReport:
         standing = require_repairable(depot) if wish.repairs else require_as_recorded(depot)
         old = standing.installed.packages.get(package_id)
         if old is not None and _stands(old, depot, archive, standing, wish):
-            version = old.manifest.version.text
+            version = old.manifest.version
             return InstallReport("unchanged", old.package_id, version, old.manifest.digest)
         installing = _Installing(depot, archive, wish, standing, old)
         judged = installing.judge()
@@ -302,9 +302,9 @@ class _Installing:
         return InstallReport(
             status="installed" if old is None else "upgraded",
             package_id=manifest.package_id,
-            version=manifest.version.text,
+            version=manifest.version,
             digest=manifest.digest,
-            previous=None if old is None else old.manifest.version.text,
+            previous=None if old is None else old.manifest.version,
             wo_id=None if approval is None else approval.wo_id,
             changes=tuple(swap.paths),
             notes=tuple(swap.notes),
@@ -342,7 +342,7 @@ def draft_receipt(
     manifest = archive.manifest
     return InstallReceipt(
         package_id=manifest.package_id,
-        version=manifest.version.text,
+        version=manifest.version,
         digest=manifest.digest,
         archive=archive.sha256,
         transaction=transaction_id,
@@ -393,7 +393,7 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Ins
     return InstallReport(
         status="uninstalled",
         package_id=old.package_id,
-        version=old.manifest.version.text,
+        version=old.manifest.version,
         digest=old.manifest.digest,
         changes=tuple(swap.paths),
         notes=tuple(swap.notes),

@@ -145,7 +145,7 @@ def digest_of_set(manifests: Iterable[Manifest]) -> str:
 
 
 def row_of(manifest: Manifest) -> SetRow:
-    return manifest.package_id, manifest.version.text, manifest.digest
+    return manifest.package_id, manifest.version, manifest.digest
 
 
 def digest_of_rows(rows: Iterable[SetRow]) -> str:
@@ -190,7 +190,7 @@ def _read_package(directory: Path) -> InstalledPackage:
         raise ConfigError("it is named after another package")
     if not receipt.ledger_entry:
         raise ConfigError("it is being changed: the packages ledger does not tell of it yet")
-    if receipt.digest != manifest.digest or receipt.version != manifest.version.text:
+    if receipt.digest != manifest.digest or receipt.version != manifest.version:
         raise ConfigError(f"its {RECEIPT} is of another package than its {MANIFEST}")
     brought = {(each.path, each.sha256) for each in receipt.files}
     if brought != {(asset.path, asset.sha256) for asset in manifest.assets}:

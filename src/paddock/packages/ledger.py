@@ -24,7 +24,7 @@ from paddock.packages.installed import (
     digest_of_rows,
     row_of,
 )
-from paddock.packages.manifest import Manifest, Version, manifest_path, parse_version, receipt_path
+from paddock.packages.manifest import Manifest, manifest_path, receipt_path
 from paddock.packages.rows import Failure
 from paddock.packages.signing import PackageApproval, PublicKey
 from paddock.plane.json_files import JsonFile
@@ -55,13 +55,15 @@ class PackageLog(Struct, frozen=True):
             and isinstance(wo_id := stored.entry.metadata.get("wo_id"), str)
         )
 
-    def last_version(self, package_id: str) -> Version | None:
+    def last_version(self, package_id: str) -> str | None:
         """The version of a package that was installed last, whether it is there now or not."""
-        for stored in self._of(PACKAGE_INSTALLED, package_id):
-            version = stored.entry.metadata.get("version")
-            if isinstance(version, str):
-                return parse_version(version)
-        return None
+        versions = (
+            stored.entry.metadata.get("version")
+            for stored in reversed(self.entries)
+            if stored.entry.event_type == PACKAGE_INSTALLED
+            and stored.entry.metadata.get("package_id") == package_id
+        )
+        return next((version for version in versions if isinstance(version, str)), None)
 
     def approval_of(self, package_id: str, digest: str) -> str | None:
         """The approval of the package as it was installed last, given then or later."""
@@ -79,16 +81,8 @@ class PackageLog(Struct, frozen=True):
         return any(stored.entry.event_type == event_type for stored in self.entries)
 
     def find(self, transaction_id: str) -> StoredEntry | None:
-        for stored in reversed(self.entries):
-            if stored.entry.call_id == transaction_id:
-                return stored
-        return None
-
-    def _of(self, event_type: str, package_id: str) -> Iterator[StoredEntry]:
-        for stored in reversed(self.entries):
-            entry = stored.entry
-            if entry.event_type == event_type and entry.metadata.get("package_id") == package_id:
-                yield stored
+        found = (each for each in reversed(self.entries) if each.entry.call_id == transaction_id)
+        return next(found, None)
 
 
 def verify_alone(path: Path) -> Verification | None:
@@ -228,25 +222,33 @@ def enrolled_entry(key: PublicKey) -> Entry:
 LEDGER_FILE: Final = "HOT/ledger/packages.jsonl"
 
 
-class RecordedPackage(Struct, frozen=True):
+class RecordedPackage(Struct, frozen=True, kw_only=True):
+    """As its entry tells; a later approval gives it another `wo_id` and `key_id`."""
+
     package_id: str
     version: str
     digest: str
     archive: str
     receipt: str
     """The digest of its receipt, as that was before it named its entry."""
-    dependencies: tuple[str, ...]
-    dev: bool
-    wo_id: str | None
-    """The approval that the install used, or one that was given afterwards."""
-    key_id: str | None
+    installed_at: str
+    set_digest: str
+    dependencies: tuple[str, ...] = ()
+    dev: bool = False
+    wo_id: str | None = None
+    key_id: str | None = None
     """Whose approval `wo_id` is."""
-    entry_id: str
-    transaction: str
+    previous: "_Previous | None" = None
+    entry_id: str = ""
+    transaction: str = ""
 
     @property
     def row(self) -> SetRow:
         return self.package_id, self.version, self.digest
+
+
+class _Previous(Struct, frozen=True):
+    digest: str
 
 
 class ApprovalUse(Struct, frozen=True):
@@ -306,7 +308,7 @@ def find_deviations_of(
 
 
 def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Failure]:
-    if found.manifest.digest != told.digest or found.manifest.version.text != told.version:
+    if found.manifest.digest != told.digest or found.manifest.version != told.version:
         why = f"it is not what was installed: {told.version} {told.digest}"
         yield Failure(manifest_path(told.package_id), why)
     receipt = found.receipt
@@ -316,25 +318,6 @@ def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Fai
         yield Failure(receipt_path(told.package_id), why)
     elif digest_of(bare.to_bytes()) != told.receipt:
         yield Failure(receipt_path(told.package_id), "it is not the receipt that was written")
-
-
-class _Previous(Struct, frozen=True):
-    digest: str
-
-
-class _Installed(Struct, frozen=True, kw_only=True):
-    package_id: str
-    version: str
-    digest: str
-    archive: str
-    receipt: str
-    installed_at: str
-    set_digest: str
-    dependencies: tuple[str, ...] = ()
-    dev: bool = False
-    wo_id: str | None = None
-    key_id: str | None = None
-    previous: _Previous | None = None
 
 
 class _Uninstalled(Struct, frozen=True):
@@ -361,7 +344,7 @@ class _Replaying:
         told = JsonFile(LEDGER_FILE, metadata)
         try:
             if event == PACKAGE_INSTALLED:
-                self._install(stored, told.convert(_Installed))
+                self._install(stored, told.convert(RecordedPackage))
             elif event == PACKAGE_UNINSTALLED:
                 self._uninstall(stored, told.convert(_Uninstalled))
             elif event == PACKAGE_APPROVED:
@@ -369,20 +352,8 @@ class _Replaying:
         except ConfigError as error:
             self._note(stored, error.message)
 
-    def _install(self, stored: StoredEntry, told: "_Installed") -> None:
-        package = RecordedPackage(
-            package_id=told.package_id,
-            version=told.version,
-            digest=told.digest,
-            archive=told.archive,
-            receipt=told.receipt,
-            dependencies=told.dependencies,
-            dev=told.dev,
-            wo_id=told.wo_id,
-            key_id=told.key_id,
-            entry_id=stored.id,
-            transaction=stored.entry.call_id,
-        )
+    def _install(self, stored: StoredEntry, told: RecordedPackage) -> None:
+        package = replace(told, entry_id=stored.id, transaction=stored.entry.call_id)
         before = self.packages.get(told.package_id)
         said = None if told.previous is None else told.previous.digest
         if said != (None if before is None else before.digest):

@@ -47,9 +47,9 @@ def _unread(installed: InstalledSet, changing: str) -> Iterator[PackageRow]:
     for failure in installed.problems:
         name = failure.file.rpartition("/")[2]
         if name == changing:
-            yield PackageRow(name, State.CHANGING)
+            yield PackageRow(package_id=name, state=State.CHANGING)
         else:
-            yield PackageRow(name, State.DAMAGED, failures=(failure,))
+            yield PackageRow(package_id=name, state=State.DAMAGED, failures=(failure,))
 
 
 def _row(package: InstalledPackage, workspace: Workspace, wo_id: str | None) -> PackageRow:
@@ -58,7 +58,7 @@ def _row(package: InstalledPackage, workspace: Workspace, wo_id: str | None) -> 
     return PackageRow(
         package_id=manifest.package_id,
         state=State.CHANGED if failures else State.INSTALLED,
-        version=manifest.version.text,
+        version=manifest.version,
         tier=TIER_OF[manifest.plane_id],
         layer=manifest.layer,
         framework_id=manifest.framework_id,

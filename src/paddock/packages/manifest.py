@@ -13,7 +13,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Meta, to_builtins
+from msgspec.structs import replace
 
 from paddock import limits
 from paddock.errors import ConfigError
@@ -23,7 +24,6 @@ from paddock.plane.json_files import JsonFile, parse_file
 from paddock.policy.compiled import fold
 from paddock.text.json import Strict, Way, canonical_json
 from paddock.text.show import quote, show_name
-from paddock.values.calls import Json
 from paddock.values.entries import digest_of
 from paddock.workspace.paths import is_temporary_name
 
@@ -199,37 +199,24 @@ _SEMVER: Final = lazy_pattern(
 )
 _CHARS_MAX: Final = 128
 
-_Identifier = tuple[int, int, str]
+VersionKey = tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]
 
 
-class Version(Struct, frozen=True):
-    """One version; `text` is as it was written, build metadata included."""
+def version_key(text: str) -> VersionKey | None:
+    """What puts versions in their order (semver.org, point 11); None: it is no version.
 
-    text: str
-    release: tuple[int, int, int]
-    before_release: tuple[_Identifier, ...]
-    """The identifiers after the hyphen: (0, number, "") or (1, 0, text)."""
-
-    def is_below(self, other: "Version") -> bool:
-        """Whether it comes before `other` (semver.org, point 11); build metadata does not count."""
-        if self.release != other.release:
-            return self.release < other.release
-        if not self.before_release or not other.before_release:
-            return bool(self.before_release) and not other.before_release
-        return self.before_release < other.before_release
-
-
-def parse_version(text: str) -> Version | None:
+    Build metadata does not count. A release comes after its pre-releases, whose identifiers
+    are (0, number, "") or (1, 0, text).
+    """
     found = _SEMVER.fullmatch(text) if len(text) <= _CHARS_MAX else None
     if found is None:
         return None
     major, minor, patch, before = found.groups()
-    identifiers = tuple(map(_identifier, before.split("."))) if before else ()
-    return Version(text, (int(major), int(minor), int(patch)), identifiers)
-
-
-def _identifier(text: str) -> _Identifier:
-    return (0, int(text), "") if text.isdigit() else (1, 0, text)
+    identifiers = tuple(
+        (0, int(each), "") if each.isdigit() else (1, 0, each)
+        for each in (before.split(".") if before else ())
+    )
+    return int(major), int(minor), int(patch), before is None, identifiers
 
 
 SCHEMA_VERSION: Final = 1
@@ -260,7 +247,9 @@ class Acceptance(Strict, frozen=True):
     timeout_s: Annotated[int, Meta(ge=1, le=limits.acceptance_timeout_s_max)]
 
 
-class _ManifestFile(Strict, frozen=True):
+class Manifest(Strict, frozen=True, kw_only=True, dict=True):
+    """What a package declares; assets in the order of their paths, dependencies of their names."""
+
     package_id: str
     version: str
     schema_version: int
@@ -274,25 +263,9 @@ class _ManifestFile(Strict, frozen=True):
     assets: Annotated[tuple[Asset, ...], Meta(min_length=1, max_length=limits.package_files_max)]
     acceptance: tuple[Acceptance, ...] = ()
 
-
-class Manifest(Struct, frozen=True, dict=True):
-    """What a package declares. Assets are sorted by path, dependencies by name."""
-
-    package_id: str
-    version: Version
-    title: str
-    description: str
-    spec_id: str
-    framework_id: str
-    plane_id: str
-    layer: int
-    dependencies: tuple[str, ...]
-    assets: tuple[Asset, ...]
-    acceptance: tuple[Acceptance, ...] = ()
-
     @cached_property
     def canonical(self) -> bytes:
-        return f"{canonical_json(self.as_json())}\n".encode()
+        return f"{canonical_json(to_builtins(self))}\n".encode()
 
     @cached_property
     def digest(self) -> str:
@@ -301,22 +274,6 @@ class Manifest(Struct, frozen=True, dict=True):
     @cached_property
     def by_path(self) -> Mapping[str, Asset]:
         return MappingProxyType({asset.path: asset for asset in self.assets})
-
-    def as_json(self) -> dict[str, Json]:
-        return {
-            "package_id": self.package_id,
-            "version": self.version.text,
-            "schema_version": SCHEMA_VERSION,
-            "title": self.title,
-            "description": self.description,
-            "spec_id": self.spec_id,
-            "framework_id": self.framework_id,
-            "plane_id": self.plane_id,
-            "layer": self.layer,
-            "dependencies": list(self.dependencies),
-            "assets": to_builtins(self.assets),
-            "acceptance": to_builtins(self.acceptance),
-        }
 
 
 def parse_manifest(content: bytes, file: str) -> Manifest:
@@ -332,9 +289,8 @@ def parse_manifest(content: bytes, file: str) -> Manifest:
             f"schema_version {quote(given.members['schema_version'])} is not known",
             f"this version of Paddock reads {SCHEMA_VERSION}",
         )
-    read = given.convert(_ManifestFile)
-    version = parse_version(read.version)
-    if version is None:
+    read = given.convert(Manifest)
+    if version_key(read.version) is None:
         said = f"{quote(read.version)} is no semantic version"
         raise given.error("version", said, "such as 1.4.0 (semver.org)")
     _require_packages(given, read)
@@ -353,18 +309,10 @@ def parse_manifest(content: bytes, file: str) -> Manifest:
         if not each.command.strip():
             said = f"the command is {quote(each.command)}"
             raise given.error(("acceptance", position, "command"), said, "a line for a shell")
-    return Manifest(
-        package_id=read.package_id,
-        version=version,
-        title=read.title,
-        description=read.description,
-        spec_id=read.spec_id,
-        framework_id=read.framework_id,
-        plane_id=read.plane_id,
-        layer=read.layer,
+    return replace(
+        read,
         dependencies=tuple(sorted(read.dependencies)),
         assets=tuple(sorted(read.assets, key=_by_path)),
-        acceptance=read.acceptance,
     )
 
 
@@ -372,7 +320,7 @@ def _by_path(asset: Asset) -> bytes:
     return asset.path.encode()
 
 
-def _require_packages(given: JsonFile, read: _ManifestFile) -> None:
+def _require_packages(given: JsonFile, read: Manifest) -> None:
     for way, name in (
         ("package_id", read.package_id),
         *(("dependencies", each) for each in read.dependencies),

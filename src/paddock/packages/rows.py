@@ -5,9 +5,9 @@ Loads nothing else of packages: every runtime has the port, and few ask it anyth
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, cast
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from paddock.errors import ConfigError, IntegrityError, UsageError
 from paddock.text.show import quote
@@ -76,16 +76,19 @@ class State(StrEnum):
     """Its manifest or its receipt does not load."""
 
 
-class PackageRow(Struct, frozen=True):
+_SHOWN_AS = {"framework_id": "framework", "spec_id": "spec"}
+
+
+class PackageRow(Struct, frozen=True, kw_only=True, rename=_SHOWN_AS):
     """One package. Of a damaged one only its id is known."""
 
     package_id: str
-    state: State
     version: str = ""
     tier: str = ""
-    layer: int = 0
     framework_id: str = ""
     spec_id: str = ""
+    state: State
+    layer: int = 0
     title: str = ""
     digest: str = ""
     installed_at: str = ""
@@ -96,21 +99,7 @@ class PackageRow(Struct, frozen=True):
     failures: tuple[Failure, ...] = ()
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "package_id": self.package_id,
-            "version": self.version,
-            "tier": self.tier,
-            "framework": self.framework_id,
-            "spec": self.spec_id,
-            "state": self.state,
-            "layer": self.layer,
-            "title": self.title,
-            "digest": self.digest,
-            "installed_at": self.installed_at,
-            "wo_id": self.wo_id,
-            "dev": self.dev,
-            "failures": [{"file": each.file, "reason": each.reason} for each in self.failures],
-        }
+        return cast("dict[str, Json]", to_builtins(self))
 
 
 class Packages(Protocol):

@@ -18,7 +18,7 @@ it, is an operator to everyone who only looks there.
 import base64
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
@@ -37,7 +37,7 @@ from paddock.packages.ledger import (
     find_deviations_of,
     replay,
 )
-from paddock.packages.manifest import KEYS, Manifest, approval_file, key_file
+from paddock.packages.manifest import KEYS, Manifest, approval_file, key_file, version_key
 from paddock.packages.rows import Failure, GateRefusedError
 from paddock.packages.signing import (
     ApprovalClaim,
@@ -60,7 +60,6 @@ from paddock.packages.signing import (
 from paddock.packages.transaction import Depot
 from paddock.plane.json_files import JsonFile
 from paddock.text.json import Strict, compact_json
-from paddock.values.calls import Json
 from paddock.values.entries import (
     OPERATOR_KEY_ENROLLED,
     PACKAGE_APPROVED,
@@ -83,9 +82,14 @@ ABOUT_PACKAGES: Final = frozenset(
 """The entries that change what a statement is about; others begin a ledger, or tell of itself."""
 
 
-class SignedSet(Struct, frozen=True):
+class _KeyRow(Strict, frozen=True):
+    key_id: str
+    public_key: str
+
+
+class SignedSet(Strict, frozen=True):
     set_digest: str
-    keys: tuple[PublicKey, ...]
+    keys: tuple[_KeyRow, ...]
     after: str
     key_id: str
     signature: str
@@ -100,26 +104,6 @@ class SignedSet(Struct, frozen=True):
                 "key_id": self.key_id,
             }
         )
-
-    def as_json(self) -> dict[str, Json]:
-        keys = tuple(
-            _KeyRow(key.key_id, base64.b64encode(key.public).decode("ascii")) for key in self.keys
-        )
-        row = _SignedSetRow(self.set_digest, keys, self.after, self.key_id, self.signature)
-        return cast("dict[str, Json]", to_builtins(row))
-
-
-class _KeyRow(Strict, frozen=True):
-    key_id: str
-    public_key: str
-
-
-class _SignedSetRow(Strict, frozen=True):
-    set_digest: str
-    keys: tuple[_KeyRow, ...]
-    after: str
-    key_id: str
-    signature: str
 
 
 def sign_installed_set(depot: Depot, key: SigningKey) -> SignedSet:
@@ -149,7 +133,10 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
             hint="paddock gate --gate G6",
         )
     keys = read_keys(depot.layout)
-    listed = tuple(keys[key_id] for key_id in sorted(keys))
+    listed = tuple(
+        _KeyRow(key_id, base64.b64encode(keys[key_id].public).decode("ascii"))
+        for key_id in sorted(keys)
+    )
     after, key_id = last_telling(log.entries), public_half(key).key_id
     draft = SignedSet(installed.digest, listed, after, key_id, "")
     signed = replace(draft, signature=sign_bytes(key, draft.signed_bytes()))
@@ -158,7 +145,7 @@ def sign_now(depot: Depot, key: SigningKey) -> SignedSet:
             event_type=PACKAGE_SET_SIGNED,
             decision="allow",
             reason="an operator vouches for all that is installed",
-            metadata=signed.as_json(),
+            metadata=to_builtins(signed),
         )
     )
     return signed
@@ -272,24 +259,25 @@ class _Reading:
     def state(self, place: int, stored: StoredEntry) -> None:
         """The next statement: it counts where a key made it that counted before."""
         self.statements += 1
+        told = JsonFile(LEDGER_FILE, stored.entry.metadata)
         try:
-            signed = parse_signed_set(JsonFile(LEDGER_FILE, stored.entry.metadata))
+            signed = told.convert(SignedSet)
+            listed = _keys_of(told, signed)
         except ConfigError as error:
             self._note(stored, error.message)
             return
         record = replay(self._entries[:place])
-        problem = self._problem(signed, place, record.set_digest)
+        problem = self._problem(signed, listed, place, record.set_digest)
         if problem:
             self._note(stored, problem)
             return
-        self.keys = {key.key_id: key for key in signed.keys}
+        self.keys = listed
         self.known |= self.keys
         self.listings.append((stored.seq, self.keys))
         self.rows = frozenset(package.row for package in record.packages.values())
 
-    def _problem(self, signed: SignedSet, place: int, set_digest: str) -> str:
+    def _problem(self, signed: SignedSet, listed: Keys, place: int, set_digest: str) -> str:
         counting = set(self.keys) or {self._first}
-        listed = {key.key_id: key for key in signed.keys}
         maker = listed.get(signed.key_id)
         if signed.key_id not in counting or maker is None:
             return f"the set was signed by {signed.key_id}, whose word does not count here"
@@ -305,15 +293,14 @@ class _Reading:
         self.problems.append(Failure(LEDGER_FILE, f"entry {stored.seq}: {why}"))
 
 
-def parse_signed_set(told: JsonFile) -> SignedSet:
-    row = told.convert(_SignedSetRow)
-    keys: list[PublicKey] = []
-    for each in row.keys:
+def _keys_of(told: JsonFile, signed: SignedSet) -> dict[str, PublicKey]:
+    keys: dict[str, PublicKey] = {}
+    for each in signed.keys:
         key = parse_public_key(each.public_key)
         if key is None or key.key_id != each.key_id:
             raise told.error("keys", "it is not the key of that id", "base64 of 32 bytes")
-        keys.append(key)
-    return SignedSet(row.set_digest, tuple(keys), row.after, row.key_id, row.signature)
+        keys[key.key_id] = key
+    return keys
 
 
 #     G5  no version below the one that was installed last; a signature that comes along holds
@@ -340,12 +327,12 @@ def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: P
 
 def rollback_problem(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> str:
     """Why a version is none to install; "" where it is not below the last one."""
-    known = [log.last_version(manifest.package_id)]
-    if old is not None:
-        known.append(old.manifest.version)
+    known = (log.last_version(manifest.package_id), None if old is None else old.manifest.version)
+    key = version_key(manifest.version)
     for last in known:
-        if last is not None and manifest.version.is_below(last):
-            return f"{manifest.version.text} is below {last.text}, which was installed before"
+        last_key = None if last is None else version_key(last)
+        if key is not None and last_key is not None and key < last_key:
+            return f"{manifest.version} is below {last}, which was installed before"
     return ""
 
 
@@ -441,5 +428,5 @@ def _settle_install(
     claim = ApprovalClaim(manifest.digest, tuple(manifest.by_path), depot.clock())
     if approval_problem(approval, claim, read_keys(depot.layout), log.used_approvals):
         return False  # its scope is narrower than what was installed
-    depot.ledger.append(approved_entry(manifest.package_id, manifest.version.text, approval))
+    depot.ledger.append(approved_entry(manifest.package_id, manifest.version, approval))
     return True

@@ -1,9 +1,11 @@
 """G5: the whole set is signed, and so is every key that counts."""
 
+import base64
 import json
 import shutil
 
 import pytest
+from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError, IntegrityError
@@ -281,13 +283,15 @@ def test_a_statement_about_another_set_does_not_count(plane):
     def change(entries):
         key = public_half(KEY)
         after, digest = entries[-1]["id"], "sha256:" + "0" * 64
-        draft = SignedSet(digest, (key,), after, key.key_id, "")
+        row = {"key_id": key.key_id, "public_key": base64.b64encode(key.public).decode()}
+        fields = {"set_digest": digest, "keys": [row], "after": after, "key_id": key.key_id}
+        draft = convert({**fields, "signature": ""}, SignedSet)
         signed = replace(draft, signature=sign_bytes(KEY, draft.signed_bytes()))
         made = {
             **entries[-1],
             "id": "LED-" + "1" * 32,
             "event_type": "PACKAGE_SET_SIGNED",
-            "metadata": signed.as_json(),
+            "metadata": to_builtins(signed),
         }
         return [*entries, made]
 

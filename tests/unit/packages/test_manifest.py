@@ -24,7 +24,7 @@ def test_every_field_is_read():
         acceptance=[{"command": "true", "timeout_s": 5}],
     )
 
-    assert (found.package_id, found.version.text, found.layer) == ("PKG-A-001", "1.0.0", 1)
+    assert (found.package_id, found.version, found.layer) == ("PKG-A-001", "1.0.0", 1)
     assert (found.spec_id, found.framework_id, found.plane_id) == ("SPEC-A-001", "FMWK-000", "hot")
     assert found.dependencies == ("PKG-B", "PKG-Z")
     assert [asset.path for asset in found.assets] == ["HOT/kernel/a.txt", "HOT/kernel/b.txt"]

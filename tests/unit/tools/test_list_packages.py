@@ -9,10 +9,10 @@ from paddock.tools.plane import LIST_PACKAGES
 from paddock.values.decisions import Action
 
 ROW = PackageRow(
-    "PKG-A",
-    State.INSTALLED,
-    "1.0.0",
-    "HOT",
+    package_id="PKG-A",
+    state=State.INSTALLED,
+    version="1.0.0",
+    tier="HOT",
     framework_id="FMWK-000",
     spec_id="SPEC-A",
     title="A\nB",
@@ -40,7 +40,7 @@ def test_each_package_has_a_row_with_its_state(listing):
     changed = replace(
         ROW, package_id="PKG-B", state=State.CHANGED, failures=(Failure("HOT/x", "y"),)
     )
-    output = listing(ROW, changed, PackageRow("odd\nname", State.DAMAGED))
+    output = listing(ROW, changed, PackageRow(package_id="odd\nname", state=State.DAMAGED))
 
     assert output.content.splitlines() == [
         "PKG-A  1.0.0  HOT  FMWK-000  SPEC-A  installed",

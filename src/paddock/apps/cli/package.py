@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from paddock.apps.cli.command import (
@@ -64,7 +65,7 @@ def _pack(options: Options, console: Console) -> Reply:
 
     directory = console.directory
     report = pack(directory / options.source, directory / options.destination)
-    manifest, version = report.manifest, report.manifest.version.text
+    manifest, version = report.manifest, report.manifest.version
     value: dict[str, Json] = {
         "status": "packed",
         "archive": str(report.archive),
@@ -90,7 +91,7 @@ def _verify(options: Options, console: Console) -> Reply:
 
     path = console.directory / options.archive
     archive = load_archive(path)
-    manifest, version = archive.manifest, archive.manifest.version.text
+    manifest, version = archive.manifest, archive.manifest.version
     signature = read_signature(path)
     signed = "none"
     if signature is not None:
@@ -132,7 +133,7 @@ def _sign_installed(options: Options, console: Console) -> Reply:
         signed = sign_installed_set(depot, make_operator_key(project.environment))
     said = f"signed the installed set {signed.set_digest} with key {signed.key_id}"
     keys = (f"  key {key.key_id} counts on this plane" for key in signed.keys)
-    return Reply({"status": "signed", **signed.as_json()}, (said, *keys))
+    return Reply({"status": "signed", **to_builtins(signed)}, (said, *keys))
 
 
 def _sign_archive(options: Options, console: Console) -> Reply:
