@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -11,7 +12,6 @@ from msgspec import Struct, to_builtins
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import CORE, DEVELOPMENT
 from paddock.errors import ConfigError
-from paddock.ledger.append import LedgerFile
 from paddock.ledger.signing import SigningKey
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
@@ -155,19 +155,12 @@ class Founder(Struct, frozen=True):
                 objects=history.store,
                 journal=journal,
                 ledger=PackageLedger(
-                    layout.ledger_paths()[LEDGER], _Opening(layout, self.environment).open
+                    layout.ledger_paths()[LEDGER],
+                    partial(open_plane_ledger, layout, self.environment, LEDGER),
                 ),
                 clock=time.time,
             )
             return found(depot, Founding(self.archives, self.key, frozenset({PLANE_MARKER})))
-
-
-class _Opening(Struct, frozen=True):
-    layout: PlaneLayout
-    environment: Environment
-
-    def open(self) -> LedgerFile:
-        return open_plane_ledger(self.layout, self.environment, LEDGER)
 
 
 def admin_config_bytes(tool_profile: ToolProfile) -> bytes:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -155,7 +156,11 @@ def settle_packages(project: Project) -> RecoveredChange | None:
 def plane_packages(project: Project) -> PlanePackages:
     """What is installed. Raises: UsageError: the project is no bare plane."""
     require_bare(project)
-    return PlanePackages(project.layout, package_ledger(project), _Rooted(project).open)
+    return PlanePackages(
+        project.layout,
+        package_ledger(project),
+        partial(Workspace.open, os.fspath(project.layout.root)),
+    )
 
 
 def package_ledger(project: Project) -> PackageLedger:
@@ -210,13 +215,6 @@ class _Loading(Struct, frozen=True):
         project = self.project
         own = PolicyFile(project.layout.config / name, content, trusted=True)
         policy_of(replace(project.files, project=own))
-
-
-class _Rooted(Struct, frozen=True):
-    project: Project
-
-    def open(self) -> Workspace:
-        return Workspace.open(os.fspath(self.project.layout.root))
 
 
 def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:
