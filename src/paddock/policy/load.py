@@ -6,7 +6,7 @@ with every problem that was found.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
@@ -21,20 +21,13 @@ from paddock.policy.actions import parse_concrete
 from paddock.policy.pathset import PathPattern, compile_pattern
 from paddock.policy.places import Document, PatternError, fail, parse_document, quote_toml, suggest
 from paddock.policy.profiles import rule_matches
-from paddock.policy.reader import Report, Table, Text
+from paddock.policy.reader import Reader, Report, Table, Text
 from paddock.policy.rules import Profile, Rule, compile_rule, read_profile
 from paddock.policy.settings import (
-    HOOK_SHELLS,
-    HOOK_WARNINGS,
-    ON_ALLOWS,
     AgentBinding,
     AnchorSettings,
-    HistorySettings,
     HookSettings,
-    HookShell,
-    LedgerSettings,
     LoweredLimits,
-    McpSettings,
     ProviderSettings,
     Settings,
     host_paths,
@@ -44,9 +37,6 @@ from paddock.values.decisions import Outcome, Permissions
 
 # Each function reads one table over the values that hold already and returns what
 # then holds; a key that is given replaces its value whole.
-
-HISTORY_BYTES_MAX: Final = 10**15
-MCP_CALLS_MAX: Final = 1024
 
 PROVIDERS: Final = ("builtin", "scripted", "anthropic", "openai")
 APIS: Final = ("responses", "chat")
@@ -64,51 +54,23 @@ class PathsTable(Struct, frozen=True):
 
 
 def read_paths(table: Table) -> PathsTable:
-    paths = PathsTable(
-        protected=_patterns(table, "protected"),
-        generated=_patterns(table, "generated"),
-        warned=_patterns(table, "warned"),
-        safe=_patterns(table, "safe"),
-        secret=_patterns(table, "secret"),
-    )
-    table.finish()
-    return paths
+    return table.fill(PathsTable(), {each.name: _patterns for each in fields(PathsTable)})
 
 
 def read_hook(table: Table, base: HookSettings) -> HookSettings:
-    also_write = host_patterns(table, "also_write")
-    hook = HookSettings(
-        on_allow=table.word("on_allow", ON_ALLOWS, base.on_allow),
-        warnings=table.word("warnings", HOOK_WARNINGS, base.warnings),
-        also_write=base.also_write if also_write is None else also_write,
-        shell=_hook_shell(table, base),
-        outside=_command_patterns(table, "outside", base.outside),
-        paranoid=table.boolean("paranoid", base.paranoid),
-        sandbox_ignored=table.boolean("sandbox_ignored", base.sandbox_ignored),
-        scratch=table.boolean("scratch", base.scratch),
-    )
-    table.finish()
-    return hook
+    if table.has("sandbox_shell"):
+        base = replace(base, shell="confine" if table.boolean("sandbox_shell") else "read")
+        if table.has("shell"):
+            table.problem(
+                "sandbox_shell",
+                "sandbox_shell and shell stand both in [hook], and say the same thing",
+                f'keep shell = "{base.shell}", and remove sandbox_shell',
+            )
+    return table.fill(base, {"also_write": host_patterns, "outside": _command_patterns})
 
 
-def _hook_shell(table: Table, base: HookSettings) -> HookShell:
-    is_said = table.has("shell")
-    if not table.has("sandbox_shell"):
-        return table.word("shell", HOOK_SHELLS, base.shell)
-    before: HookShell = "confine" if table.boolean("sandbox_shell", True) else "read"
-    if is_said:
-        table.problem(
-            "sandbox_shell",
-            "sandbox_shell and shell stand both in [hook], and say the same thing",
-            f'keep shell = "{before}", and remove sandbox_shell',
-        )
-    return before
-
-
-def _command_patterns(table: Table, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    texts = table.texts(name)
-    if texts is None:
-        return default
+def _command_patterns(table: Table, name: str) -> tuple[str, ...]:
+    texts = table.texts(name) or ()
     for text in texts:
         try:
             pattern = compile_rule(f"tool:shell:run {text.text}", Outcome.ALLOW, name, text.place)
@@ -132,7 +94,9 @@ def read_agents(
             continue
         profile = entry.string("profile")
         workspace, parent = entry.string("workspace"), entry.string("parent")
-        permissions = _read_permissions(entry)
+        lists = entry.table("permissions")
+        readers = {each.name: _pattern_texts for each in fields(Permissions)}
+        permissions = Permissions() if lists is None else lists.fill(Permissions(), readers)
         entry.finish()
         if not profile:
             if not entry.has("profile"):
@@ -148,28 +112,16 @@ def read_agents(
     return tuple(bindings.values())
 
 
-def _read_permissions(entry: Table) -> Permissions:
-    table = entry.table("permissions")
-    given: dict[str, tuple[str, ...]] = {}
-    if table is not None:
-        for each in fields(Permissions):
-            patterns = _patterns(table, each.name)
-            if patterns is not None:
-                given[each.name] = tuple(pattern.text for pattern in patterns)
-        table.finish()
-    return Permissions(**given)
+def _pattern_texts(table: Table, name: str) -> tuple[str, ...]:
+    return tuple(pattern.text for pattern in _patterns(table, name) or ())
 
 
 def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
     most = {"shell_timeout_s": hard.shell_timeout_raised_s}
     lowered = {
-        each.name: table.integer(
-            each.name,
-            getattr(base, each.name),
-            1,
-            most.get(each.name, cast("int", each.default)),
-        )
+        each.name: table.integer(each.name, 1, most.get(each.name, cast("int", each.default)))
         for each in fields(LoweredLimits)
+        if table.has(each.name)
     }
     for name in table.names():
         if name in lowered:
@@ -177,66 +129,32 @@ def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
         if hasattr(hard, name):
             table.problem(name, f"the limit {quote_toml(name)} is fixed", _LOWERABLE)
         else:
-            table.problem(name, f"unknown limit {quote_toml(name)}", suggest(name, lowered))
-    return LoweredLimits(**lowered)
+            known = LoweredLimits.__struct_fields__
+            table.problem(name, f"unknown limit {quote_toml(name)}", suggest(name, known))
+    return replace(base, **lowered)
 
 
-def read_history(table: Table, base: HistorySettings) -> HistorySettings:
-    read = HistorySettings(table.integer("bytes_max", base.bytes_max, 0, HISTORY_BYTES_MAX))
-    table.finish()
-    return read
-
-
-def read_mcp(table: Table, base: McpSettings) -> McpSettings:
-    read = McpSettings(table.integer("calls_max", base.calls_max, 1, MCP_CALLS_MAX))
-    table.finish()
-    return read
-
-
-def read_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
-    keep = table.boolean("keep_model_contents", base.keep_model_contents)
-    for name in ("anchor", "signer"):
-        if table.has(name):
-            # Threat: a cloned project that names a command runs it on the host.
-            table.problem(
-                name,
-                f"{name} stands in the user's own configuration, never in a project",
-                "move it to paddock/config.toml in the user's configuration directory",
-            )
-    table.finish()
-    return replace(base, keep_model_contents=keep)
-
-
-def read_user_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
-    """Read `[ledger]` of the user's own configuration: a string for `anchor` is a directory."""
-    keep = table.boolean("keep_model_contents", base.keep_model_contents)
-    anchor = _read_anchor(table, base.anchor) if table.has("anchor") else base.anchor
-    signer = table.strings("signer") or base.signer
-    table.finish()
-    return LedgerSettings(keep, anchor, signer)
+def _of_user_alone(table: Table, name: str) -> None:
+    # Threat: a cloned project that names a command runs it on the host, and one that names a
+    # server gets the conversation and the key.
+    said = f"[{name}]" if name == "providers" else name
+    table.problem(
+        name,
+        f"{said} stands in the user's own configuration, never in a project",
+        "move it to paddock/config.toml in the user's configuration directory",
+    )
 
 
 def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
-    found: list[ProviderSettings] = []
-    for name in table.names():
-        entry = table.table(name)
-        if entry is None:
-            continue
-        provider = entry.word("provider", PROVIDERS, "builtin") if entry.has("provider") else ""
-        api = entry.word("api", APIS, "responses") if entry.has("api") else ""
-        found.append(
-            ProviderSettings(
-                name,
-                provider,
-                entry.string("model"),
-                entry.string("base_url"),
-                api,
-                entry.string("api_key_env"),
-                entry.strings("api_key_command") or (),
-            )
-        )
-        entry.finish()
-    return tuple(found)
+    words = {"provider": _word_of(PROVIDERS), "api": _word_of(APIS)}
+    entries = ((name, table.table(name)) for name in table.names())
+    return tuple(
+        entry.fill(ProviderSettings(name), words) for name, entry in entries if entry is not None
+    )
+
+
+def _word_of(known: tuple[str, ...]) -> Reader:
+    return lambda table, name: table.word(name, known)
 
 
 def host_patterns(table: Table, name: str) -> tuple[str, ...] | None:
@@ -251,19 +169,16 @@ def host_patterns(table: Table, name: str) -> tuple[str, ...] | None:
     return found
 
 
-def _read_anchor(table: Table, base: AnchorSettings) -> AnchorSettings:
-    if table.is_text("anchor"):
-        return AnchorSettings(directory=table.string("anchor"))
-    entry = table.table("anchor")
+def _read_anchor(table: Table, name: str) -> AnchorSettings:
+    if table.is_text(name):
+        return AnchorSettings(directory=table.string(name))
+    entry = table.table(name)
     if entry is None:
-        return base
-    anchor = AnchorSettings(
-        entry.string("directory"), entry.string("git"), entry.strings("command") or ()
-    )
-    entry.finish()
+        return AnchorSettings()
+    anchor = entry.fill(AnchorSettings())
     if sum(map(bool, (anchor.directory, anchor.git, anchor.command))) != 1:
         table.problem(
-            "anchor", "anchor names not exactly one place", "give one of directory, git or command"
+            name, "anchor names not exactly one place", "give one of directory, git or command"
         )
     return anchor
 
@@ -409,39 +324,31 @@ def _check_lifted(report: Report, profile: Profile, bases: list[Profile]) -> Non
 def _read_settings(
     top: Table, base: Settings, profiles: AbstractSet[str], scope: Scope
 ) -> Settings:
-    shell, hook = top.table("shell"), top.table("hook")
-    agents, limits = top.table("agents"), top.table("limits")
-    history, mcp, ledger = top.table("history"), top.table("mcp"), top.table("ledger")
-    settings = Settings(
-        shell=base.shell if shell is None else read_shell_changes(shell).over(base.shell),
-        hook=base.hook if hook is None else read_hook(hook, base.hook),
-        agents=base.agents if agents is None else read_agents(agents, base.agents, profiles),
-        limits=base.limits if limits is None else read_limits(limits, base.limits),
-        history=base.history if history is None else read_history(history, base.history),
-        mcp=base.mcp if mcp is None else read_mcp(mcp, base.mcp),
-        ledger=base.ledger,
-        providers=base.providers,
-    )
-    if scope is Scope.USER:
-        if ledger is not None:
-            settings = replace(settings, ledger=read_user_ledger(ledger, base.ledger))
-        providers = top.table("providers")
-        if providers is not None:
-            settings = replace(settings, providers=read_providers(providers))
-        for binding in settings.agents:
-            if binding.is_declared:
-                said = "workspace and parent stand in a project's own file: its plane has the agent"
-                top.report.add(("agents", binding.name), said, "leave them out here")
-        return settings
-    if ledger is not None:
-        settings = replace(settings, ledger=read_ledger(ledger, base.ledger))
-    if top.has("providers"):
-        # Threat: a cloned project that names a server gets the conversation and the key.
-        top.problem(
-            "providers",
-            "[providers] stands in the user's own configuration, never in a project",
-            "move it to paddock/config.toml in the user's configuration directory",
-        )
+    is_users = scope is Scope.USER
+    ledger_readers: dict[str, Reader] = {"anchor": _of_user_alone, "signer": _of_user_alone}
+    if is_users:
+        ledger_readers = {"anchor": _read_anchor}
+    readers: dict[str, Callable[[Table], object]] = {
+        "shell": lambda table: read_shell_changes(table).over(base.shell),
+        "hook": lambda table: read_hook(table, base.hook),
+        "agents": lambda table: read_agents(table, base.agents, profiles),
+        "limits": lambda table: read_limits(table, base.limits),
+        "history": lambda table: table.fill(base.history),
+        "mcp": lambda table: table.fill(base.mcp),
+        "ledger": lambda table: table.fill(base.ledger, ledger_readers),
+        "providers": read_providers,
+    }
+    if not is_users:
+        del readers["providers"]
+    tables = ((name, top.table(name), read) for name, read in readers.items())
+    given = {name: read(table) for name, table, read in tables if table is not None}
+    settings = replace(base, **given)
+    if not is_users and top.has("providers"):
+        _of_user_alone(top, "providers")
+    for binding in settings.agents if is_users else ():
+        if binding.is_declared:
+            said = "workspace and parent stand in a project's own file: its plane has the agent"
+            top.report.add(("agents", binding.name), said, "leave them out here")
     return settings
 
 

@@ -3,15 +3,20 @@
 A value that does not fit is reported and its default returned: one load names every problem.
 """
 
-from collections.abc import Iterator
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import NoneType
+from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args, get_origin
 
 from msgspec import Struct, field
+from msgspec.structs import fields, replace
 
 from paddock.policy.places import Document, Key, PatternError, Place, Problem, quote_toml, suggest
 from paddock.values.calls import Json
 
 Word = TypeVar("Word", bound=str)
+Filled = TypeVar("Filled", bound=Struct)
+NO_READERS: Final[Mapping[str, "Reader"]] = {}
 
 
 class Text(Struct, frozen=True):
@@ -79,47 +84,71 @@ class Table:
                     key, f"{name} of {self.title} holds {quote_toml(value)}, not a table"
                 )
 
-    def string(self, name: str, default: str = "") -> str:
+    def fill(self, base: Filled, own: Mapping[str, "Reader"] = NO_READERS) -> Filled:
+        """Put each key given in place of its value in `base`, read by its type or as `own` says."""
+        given: dict[str, Any] = {}
+        for each in fields(base):
+            if not each.required and self.has(each.name):
+                read = own.get(each.name) or partial(Table.value, wanted=each.type)
+                given[each.name] = read(self, each.name)
+        self.finish()
+        return replace(base, **given)
+
+    def value(self, name: str, wanted: Any) -> object:
+        if NoneType in get_args(wanted):
+            (wanted,) = (each for each in get_args(wanted) if each is not NoneType)
+        kind = get_origin(wanted)
+        if kind is Annotated:
+            bounds = get_args(wanted)[1]
+            return self.integer(name, bounds.ge, bounds.le)
+        if kind is Literal:
+            return self.word(name, get_args(wanted))
+        if kind is tuple:
+            return self.strings(name)
+        if wanted is str:
+            return self.string(name)
+        if wanted is bool:
+            return self.boolean(name)
+        table = self.table(name)
+        return wanted() if table is None else table.fill(wanted())
+
+    def string(self, name: str) -> str:
         if not self.has(name):
-            return default
+            return ""
         value = self._values[name]
         if not isinstance(value, str):
             self._mistyped(name, value, "a string")
-            return default
+            return ""
         if not value.strip():
             self.problem(name, f"{name} in {self.title} is empty", "leave the key out instead")
-            return default
+            return ""
         return value
 
-    def word(self, name: str, known: tuple[Word, ...], default: Word) -> Word:
-        value = self.string(name, str(default))
+    def word(self, name: str, known: tuple[Word, ...]) -> Word:
+        value = self.string(name)
         for option in known:
             if option == value:
                 return option
-        message = f"{name} in {self.title} is {quote_toml(value)}, and that is none of its values"
-        self.problem(name, message, suggest(value, known))
-        return default
+        if value:
+            message = f"{name} in {self.title} is {quote_toml(value)}, and that is none of its"
+            self.problem(name, f"{message} values", suggest(value, known))
+        return known[0]
 
-    def given_word(self, name: str, known: tuple[Word, ...]) -> Word | None:
-        return self.word(name, known, known[0]) if self.has(name) else None
-
-    def boolean(self, name: str, default: bool) -> bool:
-        if not self.has(name):
-            return default
+    def boolean(self, name: str) -> bool:
         value = self._values[name]
-        if isinstance(value, bool):
-            return value
-        self._mistyped(name, value, "true or false")
-        return default
+        if not isinstance(value, bool):
+            self._mistyped(name, value, "true or false")
+        return value is True
 
-    def integer(self, name: str, default: int, lowest: int, highest: int) -> int:
-        if not self.has(name):
-            return default
+    def integer(self, name: str, lowest: int, highest: int) -> int:
         value = self._values[name]
         if isinstance(value, bool) or not isinstance(value, int):
             self._mistyped(name, value, "an integer")
-            return default
-        return int(self._in_range(name, value, default, lowest, highest))
+            return lowest
+        if not lowest <= value <= highest:
+            said = f"{name} in {self.title} is {quote_toml(value)}, outside {lowest} to {highest}"
+            self.problem(name, said, f"{highest} is the limit, and no file raises it")
+        return value
 
     def texts(self, name: str) -> tuple[Text, ...] | None:
         if not self.has(name):
@@ -163,11 +192,6 @@ class Table:
     def _mistyped(self, name: str, value: Json, wanted: str) -> None:
         self.problem(name, f"{name} in {self.title} is {quote_toml(value)}, not {wanted}")
 
-    def _in_range(
-        self, name: str, value: float, default: float, lowest: float, highest: float
-    ) -> int | float:
-        if lowest <= value <= highest:
-            return value
-        message = f"{name} in {self.title} is {quote_toml(value)}, outside {lowest} to {highest}"
-        self.problem(name, message, f"{highest} is the limit, and no file raises it")
-        return default
+
+Reader = Callable[[Table, str], Any]
+"""Reads one key of a table, of which it is known that it is there."""

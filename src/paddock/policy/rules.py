@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -166,7 +166,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     action = table.string("action")
     word = table.string("outcome")
     reason = table.string("reason")
-    network: Network | None = table.given_word("network", NETWORKS)
+    network = cast("Network", table.word("network", NETWORKS)) if table.has("network") else None
     match, not_match = table.texts("match") or (), table.texts("not_match") or ()
     table.finish()
     for name, value in (("action", action), ("outcome", word)):
@@ -200,7 +200,7 @@ def _read_otherwise(table: Table, source: str) -> tuple[Otherwise, ...]:
         return ()
     found: list[Otherwise] = []
     for head_text in entries.names():
-        word = entries.word(head_text, OUTCOME_WORDS, Outcome.DENY.word)
+        word = entries.word(head_text, OUTCOME_WORDS)
         try:
             outcome, place = Outcome.parse(word), entries.place(head_text)
             found.append(parse_otherwise(head_text, outcome, f"{source}.otherwise", place))

@@ -4,9 +4,9 @@ Paths of `[shell]` and `[hook]` are paths of the host; they are read, never open
 """
 
 import re
-from typing import Final, Literal, TypeVar, get_args
+from typing import Annotated, Final, Literal, TypeVar, get_args
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import fields, replace
 
 from paddock import limits as hard
@@ -28,12 +28,8 @@ NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
 """From the strictest to the loosest."""
 GITS: Final[tuple[Git, ...]] = get_args(Git)
 ENFORCEMENTS: Final[tuple[EnforcementMode, ...]] = get_args(EnforcementMode)
-APPROVES: Final[tuple[Approve, ...]] = get_args(Approve)
 COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
 """From the loosest to the strictest."""
-ON_ALLOWS: Final[tuple[OnAllow, ...]] = get_args(OnAllow)
-HOOK_WARNINGS: Final[tuple[HookWarnings, ...]] = get_args(HookWarnings)
-HOOK_SHELLS: Final[tuple[HookShell, ...]] = get_args(HookShell)
 
 _SYSTEM_ETC: Final = (
     "alternatives ant.conf ant.d ca-certificates crypto-policies "
@@ -62,11 +58,11 @@ class ShellLimits(Struct, frozen=True):
     Processes and memory: its whole process tree. Processor time and file size: each process.
     """
 
-    processes: int = 4096
-    memory_mb: int = 0
+    processes: Annotated[int, Meta(ge=1, le=65_536)] = 4096
+    memory_mb: Annotated[int, Meta(ge=0, le=1_048_576)] = 0
     """0: three quarters of what the machine has, which is the most that any number means."""
-    file_mb: int = 4096
-    cpu_s: int = 0
+    file_mb: Annotated[int, Meta(ge=1, le=1_048_576)] = 4096
+    cpu_s: Annotated[int, Meta(ge=0, le=86_400)] = 0
     """0: none; its time-out bounds it."""
 
     def stricter(self, other: "ShellLimits") -> "ShellLimits":
@@ -86,11 +82,11 @@ def _smaller(one: int, other: int) -> int:
 class ConfineMax(Struct, frozen=True):
     """What one confined command may change without a question, of what could be lost."""
 
-    files: int = 500
+    files: Annotated[int, Meta(ge=0, le=10**9)] = 500
     """Files that were there and are changed or gone."""
-    mb: int = 200
+    mb: Annotated[int, Meta(ge=0, le=10**9)] = 200
     """Of what those files held."""
-    deleted: int = 50
+    deleted: Annotated[int, Meta(ge=0, le=10**9)] = 50
 
 
 class ShellSettings(Struct, frozen=True):
@@ -178,13 +174,13 @@ class LoweredLimits(Struct, frozen=True):
 class HistorySettings(Struct, frozen=True):
     """`[history]`: how much of what was replaced is kept."""
 
-    bytes_max: int = 2_000_000_000
+    bytes_max: Annotated[int, Meta(ge=0, le=10**15)] = 2_000_000_000
 
 
 class McpSettings(Struct, frozen=True):
     """`[mcp]`: calls that the server runs at once."""
 
-    calls_max: int = 32
+    calls_max: Annotated[int, Meta(ge=1, le=1024)] = 32
 
 
 class AnchorSettings(Struct, frozen=True):
@@ -243,7 +239,6 @@ class Settings(Struct, frozen=True):
         return None
 
 
-_DEFAULT: Final = ShellSettings()
 _HOST_PATH: Final = lazy_pattern(r"(/|~/)[^\0]*|~", re.DOTALL)
 
 _ENV_PATTERN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*\*?")
@@ -256,18 +251,6 @@ _ENV_RESERVED: Final = (
 )
 """Threat: a call for a command that a rule allows sets what its name stands for."""
 
-_BOUNDS: Final = {
-    "processes": (1, 65_536),
-    "memory_mb": (0, 1_048_576),
-    "file_mb": (1, 1_048_576),
-    "cpu_s": (0, 86_400),
-    "files": (0, 10**9),
-    "mb": (0, 10**9),
-    "deleted": (0, 10**9),
-}
-"""The least and the most of what is counted in `limits` and `confine_max`."""
-
-Counted = TypeVar("Counted", ShellLimits, ConfineMax)
 Under = TypeVar("Under", ShellSettings, "ShellChanges")
 
 
@@ -290,21 +273,7 @@ class ShellChanges(Struct, frozen=True):
 
 
 def read_shell_changes(table: Table) -> ShellChanges:
-    changes = ShellChanges(
-        network=table.given_word("network", NETWORKS),
-        git=table.given_word("git", GITS),
-        read=host_paths(table, "read"),
-        write=host_paths(table, "write"),
-        enforcement=table.given_word("enforcement", ENFORCEMENTS),
-        approve=table.given_word("approve", APPROVES),
-        commit=table.given_word("commit", COMMITS),
-        limits=_read_counts(table, "limits", _DEFAULT.limits),
-        env=_env_names(table),
-        caches=table.boolean("caches", default=True) if table.has("caches") else None,
-        confine_max=_read_counts(table, "confine_max", _DEFAULT.confine_max),
-    )
-    table.finish()
-    return changes
+    return table.fill(ShellChanges(), {"read": host_paths, "write": host_paths, "env": _env_names})
 
 
 def covers(pattern: str, name: str) -> bool:
@@ -314,8 +283,8 @@ def covers(pattern: str, name: str) -> bool:
     return name.startswith(pattern[:-1])
 
 
-def _env_names(table: Table) -> tuple[str, ...] | None:
-    found = table.strings("env")
+def _env_names(table: Table, name: str) -> tuple[str, ...] | None:
+    found = table.strings(name)
     for position, pattern in enumerate(found or ()):
         why = ""
         if _ENV_PATTERN.fullmatch(pattern) is None:
@@ -326,7 +295,7 @@ def _env_names(table: Table) -> tuple[str, ...] | None:
                 break
         if why:
             table.report.add(
-                (*table.key, "env", position),
+                (*table.key, name, position),
                 f"env in {table.title} holds {quote_toml(pattern)}, {why}",
                 'name what tests read, as ["CI", "PYTEST_*"]',
             )
@@ -343,15 +312,3 @@ def host_paths(table: Table, name: str) -> tuple[str, ...] | None:
                 "write it from / or ~/, without ..",
             )
     return found
-
-
-def _read_counts(table: Table, name: str, default: Counted) -> Counted | None:
-    entry = table.table(name)
-    if entry is None:
-        return None
-    given = {
-        each.name: entry.integer(each.name, getattr(default, each.name), *_BOUNDS[each.name])
-        for each in fields(default)
-    }
-    entry.finish()
-    return replace(default, **given)
