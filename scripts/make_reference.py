@@ -32,7 +32,7 @@ from paddock.apps.hook.lean import asked
 from paddock.apps.hook.lean.asked import read_patch
 from paddock.plane.create import POLICY_TEMPLATE
 from paddock.policy import settings
-from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
+from paddock.policy.rules import NAMES_BY_OPERATION, parse_action, target_kind
 from paddock.policy.decide import decide
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.presets import presets

@@ -25,8 +25,8 @@ from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import Verification, verify
 from paddock.plane.agent_files import write_agent
 from paddock.plane.create import POLICY_TEMPLATE
-from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
+from paddock.policy.rules import parse_action
 from paddock.runtime.approvals import NoApprover, YesApprover
 from paddock.values.calls import ToolResult
 from paddock.values.decisions import Agent, Permissions

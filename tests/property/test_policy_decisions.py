@@ -8,7 +8,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from paddock.errors import ConfigError
-from paddock.policy.actions import parse_concrete
 from paddock.policy.decide import decide, shell_for
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import PatternError
@@ -16,7 +15,7 @@ from paddock.policy.profiles import rule_matches
 from paddock.policy.questions.explain import explain
 from paddock.policy.questions.flip import exact_pattern
 from paddock.policy.questions.lint import lint
-from paddock.policy.rules import compile_rule
+from paddock.policy.rules import compile_rule, parse_concrete
 from paddock.policy.settings import NETWORKS
 from paddock.values.decisions import OPERATIONS, Action, Agent, Outcome, Permissions, PlaneKind
 

@@ -41,10 +41,10 @@ from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import own_policy_path, plan_trust, write_trust
-from paddock.policy.actions import parse_concrete
 from paddock.policy.engine import PolicySource
 from paddock.policy.places import PatternError
-from paddock.policy.questions.always import Always, Sources, plan_always
+from paddock.policy.questions.flip import Always, Sources, plan_always
+from paddock.policy.rules import parse_concrete
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
 from paddock.runtime.asking import (
     ACTIONS_CHANGED,

@@ -24,7 +24,7 @@ from paddock.plane.layout import PlaneLayout
 from paddock.plane.report import WhereReport, where_report
 from paddock.plane.trust import PolicyFile, PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.matching import compile_permissions
+from paddock.policy.pathset import compile_permissions
 from paddock.values.decisions import Agent, AgentChain, PlaneKind, client_kind
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from paddock.plane.layout import LedgerName
 from paddock.plane.scratch import ignore_new_folder
 from paddock.policy.decide import may_ever, names_line, shell_for
 from paddock.policy.engine import Policy
-from paddock.policy.matching import compile_permissions
+from paddock.policy.pathset import compile_permissions
 from paddock.runtime.approvals import ApprovalRequest, Approver, CallbackApprover, NoApprover
 from paddock.runtime.asking import InboxApprover, Limited
 from paddock.runtime.contents import KeptContents

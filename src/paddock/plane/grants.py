@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import fields
 
 from paddock.plane.trust import PolicyFile
-from paddock.policy.actions import ANY, HeadPattern
 from paddock.policy.load import PathsTable, PolicyDocument, Scope, read_policy
 from paddock.policy.pathset import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
-from paddock.policy.questions.coverage import idle_exceptions, path_samples
-from paddock.policy.rules import Otherwise, Profile, Rule
+from paddock.policy.questions.lint import idle_exceptions, path_samples
+from paddock.policy.rules import ANY, HeadPattern, Otherwise, Profile, Rule
 from paddock.policy.settings import (
     COMMITS,
     NETWORKS,
@@ -31,6 +30,7 @@ from paddock.policy.settings import (
     ShellChanges,
     ShellLimits,
     ShellSettings,
+    lay_over,
 )
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
@@ -117,14 +117,9 @@ def _held(user: PolicyFile | None) -> _Held:
     if user is None:
         return _Held("the defaults", built_in_paths(), built_in, Settings())
     document = read_policy(str(user.path), user.content, Scope.USER, Settings(), built_in)
-    given = {
-        each.name: value
-        for each in fields(PathsTable)
-        if (value := getattr(document.paths, each.name)) is not None
-    }
     return _Held(
         f"what holds under {show_name(str(user.path))}",
-        replace(built_in_paths(), **given),
+        lay_over(built_in_paths(), document.paths),
         built_in | {profile.name: profile for profile in document.profiles},
         document.settings,
     )
@@ -371,7 +366,7 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
 
 
 def _over(changes: ShellChanges | None, shell: ShellSettings) -> ShellSettings:
-    return shell if changes is None else changes.over(shell)
+    return shell if changes is None else lay_over(shell, changes)
 
 
 def _text(pattern: PathPattern) -> str:

@@ -14,13 +14,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max
-from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.engine import Policy, Writer
-from paddock.policy.matching import AgentPermissions, compile_permissions
+from paddock.policy.pathset import AgentPermissions, compile_permissions
 from paddock.policy.places import quote_toml
 from paddock.policy.profiles import (
     CompiledProfile,
@@ -30,7 +29,7 @@ from paddock.policy.profiles import (
     judge_line,
     strictness,
 )
-from paddock.policy.rules import Rule
+from paddock.policy.rules import NAMES_BY_OPERATION, Rule, is_normal_path
 from paddock.policy.settings import (
     COMMITS,
     ENFORCEMENTS,
@@ -40,6 +39,7 @@ from paddock.policy.settings import (
     Network,
     ShellSettings,
     covers,
+    lay_over,
 )
 from paddock.values.decisions import (
     OPERATIONS,
@@ -159,7 +159,8 @@ class ChainJudge:
                 for denial in member.permissions.denials(action):
                     yield Finding(Outcome.DENY, denial, member.title + denial.reason, -1)
         for member, verdict in self.verdicts(action):
-            yield from _verdict_findings(member.title, verdict)
+            for finding in verdict.findings():
+                yield replace(finding, reason=member.title + finding.reason)
 
     def all_findings(self, action: Action) -> tuple[Finding, ...]:
         if self._problem or _mistake(action):
@@ -239,24 +240,14 @@ class ChainJudge:
 
     def _warnings(self, action: Action) -> tuple[str, ...]:
         guards = self.policy.guards
+        writes = [action] if action.is_write else []
         if action.category == "shell":
-            writes = [write for write in judge_line(action).writes() if isinstance(write, Action)]
-        else:
-            writes = [action] if action.is_write else []
+            writes = judge_line(action).written()
         return tuple(
             WARNING.format(path=write.target)
             for write in writes
             if guards.find_warning(write.target) is not None
         )
-
-
-def _verdict_findings(title: str, verdict: Verdict) -> Iterator[Finding]:
-    finding = verdict.finding
-    yield replace(finding, reason=title + finding.reason) if title else finding
-    for rule in verdict.matched:
-        shown = rule.shown
-        if shown is not finding.rule:
-            yield Finding(shown.outcome, shown, title + shown.reason, 3)
 
 
 def _mistake(action: Action) -> str:
@@ -335,7 +326,7 @@ def _profile_shell(
 ) -> ShellSettings:
     base = policy.settings.shell
     changes = profile.profile.shell
-    shell = base if changes is None else changes.over(base)
+    shell = base if changes is None else lay_over(base, changes)
     if line is None:
         return shell
     networks = [
@@ -377,11 +368,7 @@ def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
         enforcement=_strictest(ENFORCEMENTS, one.enforcement, other.enforcement),
         approve=one.approve,
         commit=_strictest(COMMITS_STRICTEST_FIRST, one.commit, other.commit),
-        confine_max=ConfineMax(
-            files=min(one.confine_max.files, other.confine_max.files),
-            mb=min(one.confine_max.mb, other.confine_max.mb),
-            deleted=min(one.confine_max.deleted, other.confine_max.deleted),
-        ),
+        confine_max=ConfineMax(*map(min, astuple(one.confine_max), astuple(other.confine_max))),
         limits=one.limits.stricter(other.limits),
         env=tuple(dict.fromkeys((*_covered(one.env, other.env), *_covered(other.env, one.env)))),
         caches=one.caches and other.caches,

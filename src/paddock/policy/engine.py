@@ -14,9 +14,9 @@ An untrusted project file can only tighten. Of it holds:
 Everything else is listed in `Policy.ignored`; a mistake stops the load, trusted or not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from hashlib import sha256
 from typing import Final
 
@@ -47,7 +47,6 @@ from paddock.policy.pathset import (
     CACHED_PATHS,
     ROOT,
     Comparison,
-    DirectoryList,
     PathList,
     PathPattern,
     compile_lists,
@@ -69,7 +68,7 @@ from paddock.policy.presets import (
 )
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
-from paddock.policy.settings import AgentBinding, Settings
+from paddock.policy.settings import AgentBinding, Settings, lay_over
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome, PlaneKind, RuleMatch
 from paddock.values.entries import DIGEST_PREFIX
@@ -108,14 +107,14 @@ class OwnPlaces(Struct, frozen=True):
     """Paddock's own files, the directories that hold them, its state; maybe none."""
 
     files: PathList
-    above: DirectoryList
-    directories: DirectoryList
+    above: PathList
+    directories: PathList
     state: PathList
-    folders: DirectoryList
+    folders: PathList
 
     def link_denials(self, path: str) -> list[RuleMatch]:
         # The root is what every such list names, and no link can stand in its place.
-        folder = None if path in (ROOT, "") else self.folders.find(path)
+        folder = None if path in (ROOT, "") else self.folders.find_itself(path)
         return [] if folder is None else [_denial(folder, path, OWN, _CLIENT)]
 
 
@@ -142,7 +141,7 @@ class PathGuards(Struct, frozen=True, eq=False):
         by_command = writer is Writer.COMMAND
         closing = find_closing(self.compiled, path, self.hits(path), is_write, by_command)
         found = [_denial(self.patterns[number], path, kind) for kind, number in closing]
-        directory = self.ours.directories.find(path) if is_write else None
+        directory = self.ours.directories.find_itself(path) if is_write else None
         if directory is not None:
             at = int(closing[:1] != [] and closing[0][0] == OWN)
             found.insert(at, _denial(directory, path, OWN, _DIRECTORY))
@@ -181,11 +180,11 @@ class PathGuards(Struct, frozen=True, eq=False):
 
     def is_above_own(self, path: str) -> bool:
         """Whether `path` is a directory in which an own file stands or could come to stand."""
-        return self.ours.above.find(path) is not None
+        return self.ours.above.find_itself(path) is not None
 
     def is_own_directory(self, path: str) -> bool:
         """Whether `path` is one of the plane's own directories, which stay as they are."""
-        return self.ours.directories.find(path) is not None
+        return self.ours.directories.find_itself(path) is not None
 
     def _first(self, path: str, wanted: tuple[str, ...]) -> PathPattern | None:
         found = find_listed(self.compiled[0], self.hits(path), wanted)
@@ -195,71 +194,46 @@ class PathGuards(Struct, frozen=True, eq=False):
 def compile_guards(
     kind: PlaneKind, tables: tuple[PathsTable, ...], planes_below: tuple[str, ...] = ()
 ) -> PathGuards:
-    effective = built_in_paths()
-    for table in tables:
-        effective = PathsTable(
-            protected=_given(table.protected, effective.protected),
-            generated=_given(table.generated, effective.generated),
-            warned=_given(table.warned, effective.warned),
-            safe=_given(table.safe, effective.safe),
-            secret=_given(table.secret, effective.secret),
-        )
+    held = reduce(lay_over, tables, built_in_paths())
     ours = _own_places(kind, planes_below)
-    return assemble(
-        ours,
-        _layer(effective.protected, Comparison.GUARDING),
-        _layer(effective.generated, Comparison.GUARDING),
-        # Secret to everybody who asks what is; no file's `!` or empty list takes it out.
-        (ours.state, *_layer(effective.secret, Comparison.GUARDING)),
-        _layer(effective.warned, Comparison.PERMITTING),
-        _layer(effective.safe, Comparison.PERMITTING),
-    )
+    layers = {name: _layers(held, name) for name in _TABLES}
+    # Secret to everybody who asks what is; no file's `!` or empty list takes it out.
+    layers[SECRET] = (ours.state, *layers[SECRET])
+    return assemble(ours, layers)
 
 
 def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
     """Lay an untrusted table over `guards`: more is forbidden and warned of, less is safe."""
-    return assemble(
-        guards.ours,
-        guards.protected + _added(table.protected, Comparison.GUARDING),
-        guards.generated + _added(table.generated, Comparison.GUARDING),
-        guards.secret + _added(table.secret, Comparison.GUARDING),
-        guards.warned + _added(table.warned, Comparison.PERMITTING),
-        guards.safe + _added(table.safe, Comparison.PERMITTING),
-    )
+    layers = {name: getattr(guards, name) + _layers(table, name) for name in _TABLES}
+    return assemble(guards.ours, layers)
 
 
 def _own_places(kind: PlaneKind, planes_below: tuple[str, ...]) -> OwnPlaces:
-    return OwnPlaces(
-        PathList(own_files(kind, planes_below), Comparison.GUARDING),
-        DirectoryList(above_own_files(kind)),
-        DirectoryList(own_directories(kind)),
-        PathList(own_state(kind, planes_below), Comparison.GUARDING),
-        DirectoryList(client_folders()),
+    lists = (
+        own_files(kind, planes_below),
+        above_own_files(kind),
+        own_directories(kind),
+        own_state(kind, planes_below),
+        client_folders(),
     )
+    return OwnPlaces(*(PathList(patterns, Comparison.GUARDING) for patterns in lists))
 
 
-def assemble(ours: OwnPlaces, *layers: Layers) -> PathGuards:
+def assemble(ours: OwnPlaces, layers: Mapping[str, Layers]) -> PathGuards:
     lists = [(OWN, ours.files), (STATE, ours.state)]
-    for kind, listed in zip(_TABLES, layers, strict=True):
-        lists += [(kind, each) for each in listed if each is not ours.state]
+    for kind in _TABLES:
+        lists += [(kind, each) for each in layers[kind] if each is not ours.state]
     compiled = (compile_lists(lists), (_READ, _WRITTEN))
     patterns = tuple(pattern for _, listed in lists for pattern in listed.patterns)
     hits = lru_cache(maxsize=CACHED_PATHS)(partial(find_hits, compiled[0][0]))
-    return PathGuards(ours, *layers, compiled=compiled, patterns=patterns, hits=hits)
+    return PathGuards(ours, **layers, compiled=compiled, patterns=patterns, hits=hits)
 
 
-def _given(
-    later: tuple[PathPattern, ...] | None, earlier: tuple[PathPattern, ...] | None
-) -> tuple[PathPattern, ...] | None:
-    return earlier if later is None else later
-
-
-def _layer(patterns: tuple[PathPattern, ...] | None, comparison: Comparison) -> Layers:
-    return (PathList(patterns or (), comparison),)
-
-
-def _added(patterns: tuple[PathPattern, ...] | None, comparison: Comparison) -> Layers:
-    return () if patterns is None else _layer(patterns, comparison)
+def _layers(table: PathsTable, name: str) -> Layers:
+    patterns: tuple[PathPattern, ...] | None = getattr(table, name)
+    is_opening = name in (WARNED, SAFE)
+    comparison = Comparison.PERMITTING if is_opening else Comparison.GUARDING
+    return () if patterns is None else (PathList(patterns, comparison),)
 
 
 def _denial(pattern: PathPattern, path: str, kind: str, what: str = "") -> RuleMatch:
@@ -309,6 +283,7 @@ class Policy(Struct, frozen=True, eq=False):
     """What an untrusted file gives agents: it holds besides the profiles that they have."""
     ignored: tuple[str, ...] = ()
     documents: tuple[PolicyDocument, ...] = ()
+    sources: tuple[PolicySource | None, PolicySource | None] = (None, None)
     untrusted: PolicyDocument | None = None
     plane_kind: PlaneKind = PlaneKind.PROJECT
     planes_below: tuple[str, ...] = ()
@@ -354,11 +329,8 @@ class Policy(Struct, frozen=True, eq=False):
 
     def path_list(self, name: str) -> tuple[PathPattern, ...]:
         """Return the patterns of a list of `[paths]`, those of an untrusted file left aside."""
-        patterns: tuple[PathPattern, ...] | None = getattr(built_in_paths(), name)
-        for table in self._trusted_tables():
-            given: tuple[PathPattern, ...] | None = getattr(table, name)
-            patterns = patterns if given is None else given
-        return patterns or ()
+        held = reduce(lay_over, self._trusted_tables(), built_in_paths())
+        return getattr(held, name)
 
     def with_paths(self, table: PathsTable) -> "Policy":
         """Return this policy with lists in place of those that `path_list` says: a "what if"."""
@@ -375,19 +347,7 @@ class Policy(Struct, frozen=True, eq=False):
         """Return what holds once the untrusted file is trusted: for a "what if"."""
         if self.untrusted is None:
             return self
-        profiles = (*self.profile_table, *self.untrusted.profiles)
-        tables = tuple(each.paths for each in self.documents)
-        return replace(
-            self,
-            settings=self.untrusted.settings,
-            guards=compile_guards(self.plane_kind, tables, self.planes_below),
-            profile_table=tuple({profile.name: profile for profile in profiles}.values()),
-            overlays=(),
-            also_bound=(),
-            ignored=(),
-            untrusted=None,
-            compiled={},
-        )
+        return _load_trusted(*self.sources, self.plane_kind, self.planes_below)
 
 
 def load_policy(
@@ -422,10 +382,22 @@ def load_policy(
         guards=compile_guards(plane_kind, tuple(each.paths for each in trusted), planes_below),
         profile_table=tuple(table.values()),
         documents=tuple(documents),
+        sources=(project, user),
         plane_kind=plane_kind,
         planes_below=planes_below,
     )
     return policy if untrusted is None else _tightened(policy, untrusted)
+
+
+@lru_cache(maxsize=4)
+def _load_trusted(
+    project: PolicySource | None,
+    user: PolicySource | None,
+    kind: PlaneKind,
+    planes_below: tuple[str, ...],
+) -> Policy:
+    trusted = None if project is None else replace(project, trusted=True)
+    return load_policy(trusted, user, kind, planes_below)
 
 
 def _tightened(policy: Policy, document: PolicyDocument) -> Policy:

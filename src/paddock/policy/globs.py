@@ -143,30 +143,30 @@ def _strip_spaces(text: str) -> str:
 
 
 def _refuse_nonsense(text: str, body: str) -> None:
-    if not body.strip("/"):
-        raise PatternError(
-            f"the path pattern {quote_toml(text)} can match nothing",
-            'write "**" for everything',
-        )
-    if "\0" in body:
-        raise PatternError(f"the path pattern {quote_toml(text)} holds a NUL")
-    if len(body.encode("utf-8", "surrogatepass")) > path_bytes_max:
-        raise PatternError(f"the path pattern {quote_toml(text)} is longer than any path")
-    if body.startswith("#"):
-        raise PatternError(
-            f"the path pattern {quote_toml(text)} is a comment by gitignore's rules",
+    is_long = len(body.encode("utf-8", "surrogatepass")) > path_bytes_max
+    is_of_host = body.startswith("~/") or body == "~" or re.match(r"[A-Za-z]:[/\\]", body)
+    for is_so, what, hint in (
+        (not body.strip("/"), "can match nothing", 'write "**" for everything'),
+        ("\0" in body, "holds a NUL", ""),
+        (is_long, "is longer than any path", ""),
+        (
+            body.startswith("#"),
+            "is a comment by gitignore's rules",
             "write a backslash before the #",
-        )
-    if "//" in body:
-        raise PatternError(
-            f"the path pattern {quote_toml(text)} can match nothing: no component is empty",
+        ),
+        (
+            "//" in body,
+            "can match nothing: no component is empty",
             "write a single slash; patterns are relative to the workspace root",
-        )
-    if body.startswith("~/") or body == "~" or re.match(r"[A-Za-z]:[/\\]", body):
-        raise PatternError(
-            f"the path pattern {quote_toml(text)} names a place of the host",
+        ),
+        (
+            is_of_host,
+            "names a place of the host",
             "patterns are relative to the workspace root; a leading slash means that root",
-        )
+        ),
+    ):
+        if is_so:
+            raise PatternError(f"the path pattern {quote_toml(text)} {what}", hint)
 
 
 def _parse_segments(text: str, body: str) -> tuple[Segment, ...]:

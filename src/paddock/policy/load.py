@@ -17,12 +17,21 @@ from msgspec.structs import fields, replace
 
 from paddock import limits as hard
 from paddock.limits import policy_rules_max
-from paddock.policy.actions import parse_concrete
 from paddock.policy.pathset import PathPattern, compile_pattern
-from paddock.policy.places import Document, PatternError, fail, parse_document, quote_toml, suggest
+from paddock.policy.places import (
+    Document,
+    PatternError,
+    Reader,
+    Report,
+    Table,
+    Text,
+    fail,
+    parse_document,
+    quote_toml,
+    suggest,
+)
 from paddock.policy.profiles import rule_matches
-from paddock.policy.reader import Reader, Report, Table, Text
-from paddock.policy.rules import Profile, Rule, compile_rule, read_profile
+from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete, read_profile
 from paddock.policy.settings import (
     AgentBinding,
     AnchorSettings,
@@ -31,6 +40,7 @@ from paddock.policy.settings import (
     ProviderSettings,
     Settings,
     host_paths,
+    lay_over,
     read_shell_changes,
 )
 from paddock.values.decisions import Outcome, Permissions
@@ -51,10 +61,6 @@ class PathsTable(Struct, frozen=True):
     warned: tuple[PathPattern, ...] | None = None
     safe: tuple[PathPattern, ...] | None = None
     secret: tuple[PathPattern, ...] | None = None
-
-
-def read_paths(table: Table) -> PathsTable:
-    return table.fill(PathsTable(), {each.name: _patterns for each in fields(PathsTable)})
 
 
 def read_hook(table: Table, base: HookSettings) -> HookSettings:
@@ -239,7 +245,9 @@ def read_policy(
     report = Report(document)
     top = Table(report, (), document.values)
     paths_table = top.table("paths")
-    paths = read_paths(paths_table) if paths_table is not None else PathsTable()
+    paths = PathsTable()
+    if paths_table is not None:
+        paths = paths_table.fill(paths, {each.name: _patterns for each in fields(PathsTable)})
     found = _with_bases(report, _read_profiles(top), profiles)
     known = profiles.keys() | {profile.name for profile in found}
     settings = _read_settings(top, base, known, scope)
@@ -329,7 +337,7 @@ def _read_settings(
     if is_users:
         ledger_readers = {"anchor": _read_anchor}
     readers: dict[str, Callable[[Table], object]] = {
-        "shell": lambda table: read_shell_changes(table).over(base.shell),
+        "shell": lambda table: lay_over(base.shell, read_shell_changes(table)),
         "hook": lambda table: read_hook(table, base.hook),
         "agents": lambda table: read_agents(table, base.agents, profiles),
         "limits": lambda table: read_limits(table, base.limits),
@@ -361,12 +369,10 @@ def _check_size(report: Report, paths: PathsTable, profiles: tuple[Profile, ...]
 
 
 def _check_examples(report: Report, profiles: tuple[Profile, ...]) -> None:
-    for profile in profiles:
-        for rule in profile.rules:
-            for example in rule.match:
-                _check_example(report, rule, example, wanted=True)
-            for example in rule.not_match:
-                _check_example(report, rule, example, wanted=False)
+    for rule in (rule for profile in profiles for rule in profile.rules):
+        for wanted, examples in ((True, rule.match), (False, rule.not_match)):
+            for example in examples:
+                _check_example(report, rule, example, wanted)
 
 
 def _check_example(report: Report, rule: Rule, example: Text, wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""Path patterns and lists of them: which of them match this path?
+"""Path patterns and lists of them: which match this path? And what agents may by themselves.
 
 They are compiled into an index (`policy.compiled`), and asked there.
 """
@@ -6,11 +6,12 @@ They are compiled into an index (`policy.compiled`), and asked there.
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from paddock.errors import ConfigError, ForbiddenPathError
 from paddock.policy.compiled import (
     ONE,
     RUN,
@@ -19,12 +20,10 @@ from paddock.policy.compiled import (
     find_hits,
     fold,
     matches_name,
-    matches_path,
     permits,
 )
-from paddock.policy.globs import DEPTH as DEPTH_SEGMENT
-from paddock.policy.globs import RUN as RUN_SEGMENT
 from paddock.policy.globs import (
+    DEPTH,
     CharClass,
     Glob,
     Segment,
@@ -34,8 +33,11 @@ from paddock.policy.globs import (
     parse_glob,
     split_lead,
 )
-from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, quote_toml
+from paddock.policy.globs import DEPTH as DEPTH_SEGMENT
+from paddock.policy.globs import RUN as RUN_SEGMENT
+from paddock.policy.places import BUILT_IN_PLACE, PatternError, Place, parse_document, quote_toml
 from paddock.values.calls import Json
+from paddock.values.decisions import Action, Agent, Outcome, Permissions, RuleMatch
 
 Entry = tuple[int, bool]
 """(number, whether it matches directories only)."""
@@ -198,6 +200,9 @@ def code_segment(segment: Segment) -> Json:
     return tuple(made)
 
 
+_ROOT_PATTERN: Final = PathPattern(Glob("/", False, False, True, ()))
+
+
 class PathList:
     __slots__ = ("_index", "_negated", "comparison", "match", "patterns")
 
@@ -216,6 +221,18 @@ class PathList:
         """Return what decides for all below the names before the first wildcard of `pattern`."""
         lead, _ = split_lead(pattern.glob.segments)
         return self._deciding(self._hits(lead, is_directory=True)) if lead else None
+
+    def find_itself(self, path: str) -> PathPattern | None:
+        """Find what names `path` itself, nothing above it; of a list that is not empty the root.
+
+        Agents work below some of the directories in which Paddock's own files stand, and none
+        removes, replaces, moves, links over or re-modes the directory itself.
+        """
+        if path in (ROOT, ""):
+            return _ROOT_PATTERN if self.patterns else None
+        last = path.count("/")
+        numbers = [number for level, number in self._hits(path) if level == last]
+        return self.patterns[min(numbers)] if numbers else None
 
     def permits(self, path: str) -> bool:
         return permits(self._hits(path), self._negated)
@@ -247,35 +264,125 @@ def compile_lists(lists: Sequence[tuple[str, PathList]]) -> Json:
     )
 
 
-# A `PathList` covers what is below a directory that it names. The directories in which
-# Paddock's own files stand are the other way round: agents work below some of them, and
-# none removes, replaces, moves, links over or re-modes the directory itself.
-
-_ROOT_PATTERN: Final = PathPattern(Glob("/", False, False, True, ()))
+def comparison_of(outcome: Outcome) -> Comparison:
+    return Comparison.PERMITTING if outcome is Outcome.ALLOW else Comparison.GUARDING
 
 
-class DirectoryList:
-    __slots__ = ("_by_name", "_wild", "patterns")
+def names_directory(action: Action) -> bool:
+    """What is searched mostly is one; a file read under `docs/` is no more than the rule named."""
+    return action.category == "search"
 
-    def __init__(self, patterns: Iterable[PathPattern]) -> None:
-        self.patterns = tuple(patterns)
-        self._by_name: dict[str, PathPattern] = {}
-        self._wild: list[tuple[Json, PathPattern]] = []
-        for pattern in self.patterns:
-            segments = tuple(fold_segment(segment) for segment in pattern.glob.segments)
-            names = [literal_of(segment) for segment in segments]
-            literal = [name for name in names if name is not None]
-            if len(literal) == len(names):
-                self._by_name["/".join(literal)] = pattern
-            else:
-                self._wild.append((code_path(segments), pattern))
 
-    def find(self, path: str) -> PathPattern | None:
-        if path in (ROOT, ""):
-            return _ROOT_PATTERN if self.patterns else None
-        folded = fold(path)
-        found = self._by_name.get(folded)
-        if found is not None:
-            return found
-        names = folded.split("/")
-        return next((pattern for wild, pattern in self._wild if matches_path(wild, names)), None)
+# `forbidden` closes contents, not names: a listing or a search by name is not
+# refused by it, reading and searching contents is. Where a directory is searched,
+# `read` is asked whether it permits anything below; what is found is judged file
+# by file.
+
+NAMES_ONLY = frozenset({("search", "find"), ("search", "ls")})
+
+_EVERYTHING = Permissions()
+
+
+class AgentPermissions(Struct, frozen=True):
+    agent: Agent
+    read: PathList | None
+    write: PathList | None
+    forbidden: PathList | None
+
+    def denials(self, action: Action) -> tuple[RuleMatch, ...]:
+        path = action.target or "."
+        found: list[RuleMatch] = []
+        if self.forbidden is not None and (action.category, action.operation) not in NAMES_ONLY:
+            pattern = self.forbidden.match(path)
+            if pattern is not None:
+                reason = f"path matches forbidden pattern: {pattern.text}"
+                line = _line_of(self.agent.declaration, "forbidden", pattern.text)
+                found.append(self._denial("forbidden", pattern.text, line, reason))
+        if action.is_write:
+            if self.write is not None and not self.write.permits(path):
+                found.append(self._outside("write", self.write, path))
+        elif self.read is not None and not _permits(self.read, action, path):
+            found.append(self._outside("read", self.read, path))
+        return tuple(found)
+
+    def _outside(self, name: str, listed: PathList, path: str) -> RuleMatch:
+        texts = ", ".join(quote_toml(pattern.text) for pattern in listed.patterns)
+        reason = f"{quote_toml(path)} is not among what this agent may {name}: [{texts}]"
+        line = _line_of(self.agent.declaration, name, None)
+        return self._denial(name, f"[{texts}]", line, reason)
+
+    def _denial(self, name: str, text: str, line: int, reason: str) -> RuleMatch:
+        source = f"agents.{self.agent.name}.permissions.{name}"
+        file = self.agent.source
+        return RuleMatch(Outcome.DENY, text, source, file, line, reason, ForbiddenPathError.code)
+
+
+@lru_cache(maxsize=256)
+def _line_of(declaration: bytes, name: str, text: str | None) -> int:
+    if not declaration:
+        return 0
+    try:
+        document = parse_document(".json", declaration)
+    except ConfigError:
+        # It has loaded, by the rules of its own kind of file; a line is all that is missing.
+        return 0
+    lists = document.values.get("permissions")
+    listed = cast("dict[str, Json]", lists).get(name) if isinstance(lists, dict) else None
+    texts = cast("list[Json]", listed) if isinstance(listed, list) else None
+    if texts is None or (text is not None and text not in texts):
+        return 0
+    key = ("permissions", name)
+    return document.line(key if text is None else (*key, texts.index(text)))
+
+
+@lru_cache(maxsize=256)
+def compile_permissions(agent: Agent) -> AgentPermissions:
+    """Compile an agent's lists.
+
+    Raises:
+        ConfigError: a pattern can match nothing; `where` is the agent's file.
+    """
+    guarding = Comparison.GUARDING
+    return AgentPermissions(
+        agent, _list(agent, "read"), _list(agent, "write"), _list(agent, "forbidden", guarding)
+    )
+
+
+def _list(
+    agent: Agent, name: str, comparison: Comparison = Comparison.PERMITTING
+) -> PathList | None:
+    texts = getattr(agent.permissions, name)
+    is_default = texts == getattr(_EVERYTHING, name)
+    return None if is_default else PathList(_patterns(agent, name, texts), comparison)
+
+
+def _patterns(agent: Agent, name: str, texts: tuple[str, ...]) -> list[PathPattern]:
+    try:
+        return [compile_pattern(text, Place(agent.source, 0)) for text in texts]
+    except PatternError as problem:
+        message = f"permissions.{name} of the agent {quote_toml(agent.name)}: {problem.message}"
+        raise ConfigError(message, where=agent.source, hint=problem.hint) from problem
+
+
+def _permits(listed: PathList, action: Action, path: str) -> bool:
+    if listed.permits(path):
+        return True
+    if action.category != "search":
+        return False
+    return any(_reaches_below(pattern, path) for pattern in listed.patterns)
+
+
+def _reaches_below(pattern: PathPattern, path: str) -> bool:
+    if pattern.negated:
+        return False
+    if pattern.glob.anywhere or path == ".":
+        return True
+    segments = pattern.glob.segments
+    names = path.split("/")
+    for segment, name in zip(segments, names, strict=False):
+        if segment == DEPTH:
+            return True
+        if not matches_name(code_segment(segment), name):
+            return False
+    # As long as the pattern: `src/` names the directory itself, and permits what is in it.
+    return len(names) <= len(segments)

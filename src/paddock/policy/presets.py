@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from paddock.policy.actions import parse_pattern
 from paddock.policy.globs import Glob
 from paddock.policy.load import PathsTable
 from paddock.policy.pathset import PathPattern, compile_pattern
-from paddock.policy.rules import Profile, Rule, parse_otherwise
+from paddock.policy.rules import Profile, Rule, parse_otherwise, parse_pattern
 from paddock.policy.settings import ShellChanges
 from paddock.values.decisions import Outcome, PlaneKind
 
@@ -54,24 +53,9 @@ in `target/classes`. So commands write there, and read nothing secret.
 """
 
 CLIENT_TOOLS: Final = (
-    "Agent",
-    "Task",
-    "TaskCreate",
-    "TaskGet",
-    "TaskList",
-    "TaskOutput",
-    "TaskStop",
-    "TaskUpdate",
-    "Skill",
-    "TodoWrite",
-    "ToolSearch",
-    "Glob",
-    "Grep",
-    "LS",
-    "ListAgents",
-    "AskUserQuestion",
-    "EnterPlanMode",
-    "ExitPlanMode",
+    *("Agent", "Task", "TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop"),
+    *("TaskUpdate", "Skill", "TodoWrite", "ToolSearch", "Glob", "Grep", "LS", "ListAgents"),
+    *("AskUserQuestion", "EnterPlanMode", "ExitPlanMode"),
 )
 
 READING_COMMANDS: Final = (
@@ -126,22 +110,10 @@ agents never change them."""
 
 # Threat: `ln -s HO2/scratch/mine agents` makes whoever writes in its scratch declare
 # agents, and `chmod 777 HOT/registries` lets another user in; neither touches an own file.
-_ABOVE_OWN_FILES: Final = (
-    "/HOT",
-    "/HO2",
-    "/HO1",
-    "/agents",
-    "/agents/*",
-)
+_ABOVE_OWN_FILES: Final = ("/HOT", "/HO2", "/HO1", "/agents", "/agents/*")
 _OTHER_DIRECTORIES: Final = (
-    "/HOT/kernel",
-    "/HOT/scripts",
-    "/HOT/tests",
-    "/HO2/kernel",
-    "/HO2/scratch",
-    "/HO2/tests",
-    "/HO1/kernel",
-    "/HO1/tests",
+    *("/HOT/kernel", "/HOT/scripts", "/HOT/tests", "/HO2/kernel", "/HO2/scratch", "/HO2/tests"),
+    *("/HO1/kernel", "/HO1/tests"),
 )
 
 OWN_STATE: Final = {

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.actions import ANY, HeadPattern, NamePattern, TargetKind
 from paddock.policy.compiled import conclude, find_rules, means
-from paddock.policy.matching import comparison_of, names_directory
-from paddock.policy.pathset import build_index
+from paddock.policy.pathset import build_index, comparison_of, names_directory
 from paddock.policy.places import BUILT_IN, quote_toml
-from paddock.policy.rules import Profile, Rule
+from paddock.policy.rules import ANY, HeadPattern, NamePattern, Profile, Rule, TargetKind
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, Outcome, RuleMatch
 
@@ -40,6 +38,11 @@ class Finding(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     finding: Finding
     matched: tuple[Rule, ...] = ()
+
+    def findings(self) -> Iterator[Finding]:
+        yield self.finding
+        for rule in self.matched:
+            yield Finding(rule.outcome, rule.shown, rule.reason, 3)
 
 
 def compile_profile(profile: Profile, note: str = "") -> Json:
@@ -299,10 +302,7 @@ class LineJudge:
 
     def findings(self, profile: CompiledProfile) -> Iterator[Finding]:
         for _, verdict in self.verdicts(profile):
-            yield verdict.finding
-            for rule in verdict.matched:
-                if rule.shown is not verdict.finding.rule:
-                    yield Finding(rule.outcome, rule.shown, rule.reason, 3)
+            yield from verdict.findings()
         for rule, reason in self._find_possible(profile):
             asked = RuleMatch(Outcome.ASK, reason, BUILT_IN, BUILT_IN, 0, reason)
             said = f"{reason}, so {quote_toml(rule.pattern.text)} ({rule.place}) could match"
@@ -324,6 +324,9 @@ class LineJudge:
             if starting is not None:
                 return [(rule, f"{quote_toml(starting.program)} {MAY_START}")]
         return []
+
+    def written(self) -> list[Action]:
+        return [write for write in self.writes() if isinstance(write, Action)]
 
     def writes(self, added: frozenset[str] = frozenset()) -> Iterator[Action | Finding]:
         """Yield each redirection that writes, or why it may not be; read from the root.
@@ -360,7 +363,8 @@ def written_path(target: str, cwd: str = ".") -> str:
 
 def _is_file(target: str) -> bool:
     is_stream = target in HARMLESS_TARGETS or target.startswith("&")
-    return not is_stream and not _is_private(target)
+    is_private = ".." not in target.split("/") and _PRIVATE.fullmatch(target) is not None
+    return not is_stream and not is_private
 
 
 def _may_move(command: "SimpleCommand") -> bool:
@@ -393,7 +397,3 @@ def _climbs(target: str) -> int:
 
 def _climbs_late(target: str) -> bool:
     return ".." in dropwhile(lambda part: part in ("", ".", ".."), target.split("/"))
-
-
-def _is_private(target: str) -> bool:
-    return ".." not in target.split("/") and _PRIVATE.fullmatch(target) is not None

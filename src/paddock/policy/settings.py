@@ -11,8 +11,7 @@ from msgspec.structs import fields, replace
 
 from paddock import limits as hard
 from paddock.pattern import lazy_pattern
-from paddock.policy.places import quote_toml
-from paddock.policy.reader import Table
+from paddock.policy.places import Table, quote_toml
 from paddock.values.decisions import Permissions
 
 Network = Literal["none", "loopback", "host"]
@@ -251,7 +250,7 @@ _ENV_RESERVED: Final = (
 )
 """Threat: a call for a command that a rule allows sets what its name stands for."""
 
-Under = TypeVar("Under", ShellSettings, "ShellChanges")
+Given = TypeVar("Given", bound=Struct)
 
 
 class ShellChanges(Struct, frozen=True):
@@ -267,9 +266,11 @@ class ShellChanges(Struct, frozen=True):
     caches: bool | None = None
     confine_max: ConfineMax | None = None
 
-    def over(self, base: Under) -> Under:
-        values = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return replace(base, **{name: value for name, value in values if value is not None})
+
+def lay_over(base: Given, changes: Struct) -> Given:
+    """Put what `changes` says in place of what `base` does; None says nothing."""
+    values = ((each.name, getattr(changes, each.name)) for each in fields(changes))
+    return replace(base, **{name: value for name, value in values if value is not None})
 
 
 def read_shell_changes(table: Table) -> ShellChanges:

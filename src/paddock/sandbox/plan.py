@@ -16,7 +16,7 @@ from paddock.ledger.format.line import encode_json
 from paddock.pattern import lazy_pattern
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer
-from paddock.policy.matching import AgentPermissions, compile_permissions
+from paddock.policy.pathset import AgentPermissions, compile_permissions
 from paddock.policy.settings import SYSTEM_READ, Git, ShellLimits
 from paddock.sandbox.git_config import find_distrust, git_json, take_git
 from paddock.sandbox.host.host_facts import (

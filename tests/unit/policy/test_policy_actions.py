@@ -3,19 +3,19 @@
 import pytest
 
 from paddock.errors import UsageError
-from paddock.policy.actions import (
+from paddock.policy.places import PatternError
+from paddock.policy.profiles import rule_matches
+from paddock.policy.rules import (
     HeadPattern,
     NamePattern,
     TargetKind,
+    compile_rule,
     is_normal_path,
     parse_action,
     parse_concrete,
     parse_head,
     parse_pattern,
 )
-from paddock.policy.places import PatternError
-from paddock.policy.profiles import rule_matches
-from paddock.policy.rules import compile_rule
 from paddock.values.decisions import Action, Outcome
 
 

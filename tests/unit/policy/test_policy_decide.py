@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from paddock.errors import ConfigError
-from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide, shell_for
 from paddock.policy.engine import Policy, PolicySource, Writer, load_policy
+from paddock.policy.rules import parse_action
 from paddock.values.decisions import (
     Action,
     Agent,

@@ -3,9 +3,9 @@
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide, shell_for
 from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.rules import parse_action
 from paddock.policy.settings import ShellSettings
 from paddock.values.decisions import Agent, Outcome
 

@@ -582,7 +582,7 @@ def test_git_without_a_preset_is_the_loosest_where_nothing_protects_it() -> None
 
 def test_importing_policy_and_judging_paths_loads_no_grammar() -> None:
     program = (
-        "import sys; from paddock.policy.actions import *; from paddock.policy.decide import *; "
+        "import sys; from paddock.policy.rules import *; from paddock.policy.decide import *; "
         "from paddock.policy.engine import *; from paddock.values.decisions import Agent; "
         "chain = (Agent('a', 'standard'),); "
         "decide(load_policy(None), chain, (parse_action('tool:file:view a'),)); "

@@ -7,7 +7,7 @@ import pytest
 from paddock.apps.hook.lean import asked
 from paddock.apps.hook.lean.asked import parse_asked
 from paddock.gates.results import ALL_GATES
-from paddock.policy.actions import (
+from paddock.policy.rules import (
     CLOSED_TARGETS,
     GATES,
     JUDGED_AS,

@@ -30,8 +30,8 @@ from paddock.ledger.query import Filter
 from paddock.ledger.verify import Verification
 from paddock.pattern import lazy_pattern
 from paddock.plane.layout import LedgerName
-from paddock.policy.actions import parse_action
 from paddock.policy.questions.explain import explain
+from paddock.policy.rules import parse_action
 from paddock.providers.builtin import parse_call
 from paddock.providers.structured import as_map
 from paddock.sandbox.backends import probe_host

@@ -34,8 +34,8 @@ from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
-from paddock.policy.actions import parse_action
 from paddock.policy.questions.explain import explain
+from paddock.policy.rules import parse_action
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.text.show import show_name
 from paddock.values.calls import Json, ToolResult

@@ -41,7 +41,6 @@ from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.plane.discover import find_root
 from paddock.plane.layout import LedgerName
 from paddock.plane.trust import PolicyFiles
-from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
 from paddock.policy.places import BUILT_IN
@@ -68,6 +67,7 @@ from paddock.policy.questions.record import (
     with_question,
 )
 from paddock.policy.questions.replay import replay
+from paddock.policy.rules import parse_action
 from paddock.text.show import is_cut, quote
 from paddock.values.calls import Json
 from paddock.values.decisions import (

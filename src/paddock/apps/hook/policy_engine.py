@@ -1,6 +1,5 @@
 """The policy as the hook asks it where it has a parser, and with what agents may by themselves."""
 
-from collections.abc import Iterable
 from string import ascii_letters, digits
 from typing import Final
 
@@ -17,16 +16,20 @@ from paddock.apps.hook.lean.wrap import Holding
 from paddock.apps.hook.lines import read_targets
 from paddock.policy.commands import parse_line
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
-from paddock.policy.commands.seeing import CHANGERS
 from paddock.policy.commands.walk import RESERVED
 from paddock.policy.commands.words import program_name
-from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
+from paddock.policy.commands.wrappers import CHANGERS, NESTING, SHELLS, WRAPPERS
 from paddock.policy.commands.writes import BY_OPTION, PROGRAMS
 from paddock.policy.compiled import ASK, DENY, NOTHING, OTHERWISE, RULE, SECRET
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy, Writer
-from paddock.policy.matching import compile_permissions
-from paddock.policy.pathset import Comparison, PathList, compile_lists, compile_pattern
+from paddock.policy.pathset import (
+    Comparison,
+    PathList,
+    compile_lists,
+    compile_pattern,
+    compile_permissions,
+)
 from paddock.policy.places import BUILT_IN
 from paddock.policy.profiles import (
     UNREADABLE_REMEDY,
@@ -37,7 +40,6 @@ from paddock.policy.profiles import (
 )
 from paddock.policy.profiles import Finding as PolicyFinding
 from paddock.policy.rules import Profile, compile_rule
-from paddock.policy.rules import Rule as PolicyRule
 from paddock.values.calls import Json
 from paddock.values.decisions import Action, AgentChain, Outcome, RuleMatch
 
@@ -79,9 +81,7 @@ class PolicyEngine(Engine):
         action = Action(category, operation, target)
         found: list[LeanFinding] = []
         for profile in self._judge.profiles():
-            verdict = profile.judge(action)
-            found.append(_finding(verdict.finding))
-            found += _others(verdict.matched, verdict.finding.rule)
+            found += map(_finding, profile.judge(action).findings())
         return found
 
     def held_line(self, text: str, directory: str) -> LeanLine:
@@ -160,14 +160,6 @@ def _finding(found: PolicyFinding) -> LeanFinding:
     is_unreadable = rule is not None and rule.source == BUILT_IN
     remedy = UNREADABLE_REMEDY if is_unreadable else ""
     return LeanFinding(int(found.outcome), rank, found.reason, rule, remedy=remedy)
-
-
-def _others(matched: Iterable[PolicyRule], deciding: RuleMatch | None) -> list[LeanFinding]:
-    return [
-        LeanFinding(int(each.shown.outcome), ALSO, each.shown.reason, _rule(each.shown))
-        for each in matched
-        if each.shown is not deciding
-    ]
 
 
 def _asked(reason: str) -> LeanRule:

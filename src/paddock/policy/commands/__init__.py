@@ -1,11 +1,11 @@
 """Lines of shell, taken apart for policy: text in, values out.
 
-    parse                     a line → its simple commands, and what is doubtful about it
-    grammar, walk, words      the syntax tree, and what its parts mean
-    seeing, wrappers          what a command, or a line that does not parse, would start
-    pattern, exact, dangers   the target of a rule, and what its wildcards never cover
-    persons                   what of Paddock's own command line is a person's act
-    writes                    which files known programs write, remove and read
+    parse              a line → its simple commands, and what is doubtful about it
+    walk, words        the syntax tree, and what its parts mean
+    seeing, wrappers   what a command, or a line that does not parse, would start
+    pattern, dangers   the target of a rule, and what its wildcards never cover
+    persons            what of Paddock's own command line is a person's act
+    writes             which files known programs write, remove and read
 
 Deny and ask match every reading of a command, allow only the exact one: in doubt a reading is
 added and an exact match given up. What is not understood is a problem, never guessed.

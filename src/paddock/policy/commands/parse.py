@@ -1,6 +1,9 @@
 """A line of shell to a `CommandLine`. Total: whatever the text, it ends and never raises."""
 
-from typing import Final, TypeAlias
+import re
+from bisect import bisect_left
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -11,20 +14,82 @@ from paddock.limits import (
     command_parts_max,
 )
 from paddock.pattern import lazy_pattern
-from paddock.policy.commands.exact import find_directory, is_neutral
-from paddock.policy.commands.grammar import count_code_chars, parse_tree
+from paddock.policy.commands.pattern import find_directory, is_neutral
 from paddock.policy.commands.seeing import (
     STARTING_ENVIRONMENT,
     SeenCommand,
-    change_by,
     rough_commands,
     rough_writes,
     see_through,
 )
 from paddock.policy.commands.walk import EVALUATED, Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import CommandLine, Reading, SimpleCommand, Touch, Word
-from paddock.policy.commands.wrappers import HARMLESS
+from paddock.policy.commands.wrappers import HARMLESS, change_by
 from paddock.policy.commands.writes import find_touch
+
+if TYPE_CHECKING:
+    from tree_sitter import Parser
+
+# What the parser takes as one token, however long it is.
+_OPAQUE: Final = lazy_pattern(
+    r"""\\.
+      | "\$\(cat[ ]<<'(?P<said>\w+)'\n(?:(?!(?P=said)\n)[^\n]*\n)*+(?P=said)\n\)"
+      | <<-?+[ \t]*+(?P<quote>['"]?+)(?P<mark>\w++)(?P=quote)
+      | '[^']*'
+      | "(?:[^"\\]|\\.)*"
+      | (?<![^\s;&|()])\#[^\n]*
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_DASH_BEFORE_DOCUMENT: Final = lazy_pattern(rb"(?<=[ \t])-(?=[ \t]*<<)")
+"""A word that the grammar loses: `cat - <<E`. Any other letter in its place is one."""
+
+
+def count_code_chars(text: str) -> int:
+    """Count outside quotes, comments and here-documents; no longer exact over the limit."""
+    at, count = 0, 0
+    ends: dict[str, list[int]] = {}
+    while count <= command_code_chars_max:
+        match = _OPAQUE.search(text, at)
+        if match is None:
+            return count + len(text) - at
+        count += match.start() - at
+        at = match.end()
+        if match["mark"]:
+            ends = ends or _line_ends(text)
+            stop = _document_end(text, at, ends.get(match["mark"], []))
+            if not stop:
+                # What announces no document is code.
+                stop = match.start() + 1
+                count += 1
+            at = stop
+    return count
+
+
+def _line_ends(text: str) -> dict[str, list[int]]:
+    """Return where lines end that may end a here-document, by what stands on them."""
+    found: dict[str, list[int]] = {}
+    at = 0
+    for line in text.split("\n"):
+        at += len(line) + 1
+        found.setdefault(line.lstrip("\t"), []).append(at - 1)
+    return found
+
+
+def _document_end(text: str, at: int, ends: list[int]) -> int:
+    start = text.find("\n", at) + 1
+    found = bisect_left(ends, start)
+    return ends[found] if start and found < len(ends) else 0
+
+
+@cache
+def _parser() -> "Parser":
+    # A policy without command rules never pays for the grammar.
+    import tree_sitter  # noqa: PLC0415 - late on purpose
+    import tree_sitter_bash  # noqa: PLC0415 - late on purpose
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
 
 SCRIPTS_MAX: Final = 256
 """Texts inside texts (`sh -c '…'`) that one line may hold; a text that occurs twice counts once."""
@@ -130,7 +195,10 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
     if depth and _is_too_much(line, text, depth):
         _stop(line, _TOO_MUCH)
         return
-    problems = _find_unseen(text)
+    problems: dict[str, None] = {}
+    unseen = _UNSEEN.search(text)
+    if unseen is not None:
+        problems[f"the line holds the control character U+{ord(unseen[0]):04X}"] = None
     raws: list[RawCommand] = []
     if not problems:
         found = _walk(text)
@@ -151,14 +219,10 @@ def _gather(line: _Line, text: str, depth: int, within: _Command | None = None) 
         if len(rough) > command_parts_max:
             _stop(line, _TOO_MANY)
             return
-        raws = raws + [_rough(words) for words in rough]
+        # Not the whole text: each of thousands of commands would hold and quote it.
+        raws = raws + [RawCommand(" ".join(w.text for w in words), list(words)) for words in rough]
     for raw in raws:
         _add(line, raw, depth, within)
-
-
-def _rough(words: tuple[Word, ...]) -> RawCommand:
-    # Not the whole text: each of thousands of commands would hold and quote it.
-    return RawCommand(" ".join(word.text for word in words), list(words))
 
 
 def _is_too_much(line: _Line, script: str, depth: int) -> bool:
@@ -169,12 +233,11 @@ def _is_too_much(line: _Line, script: str, depth: int) -> bool:
 
 
 def _walk(text: str) -> Findings:
-    root = parse_tree(text)
-    if root is None:
-        found = Findings()
-        found.problems["the line is too long to parse"] = None
-        return found
-    return walk_tree(root, text.encode())
+    if count_code_chars(text) > command_code_chars_max:
+        # The parser's time is quadratic there.
+        return Findings(problems={"the line is too long to parse": None})
+    tree = _parser().parse(_DASH_BEFORE_DOCUMENT.sub(b"_", text.encode()))
+    return walk_tree(tree.root_node, text.encode())
 
 
 STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"})
@@ -217,10 +280,3 @@ def _add(line: _Line, raw: RawCommand, depth: int, within: _Command | None) -> N
         within[0].writes += raw.writes
         within[1].readings += seen.readings
         within[2].add(touch)
-
-
-def _find_unseen(text: str) -> dict[str, None]:
-    match = _UNSEEN.search(text)
-    if match is None:
-        return {}
-    return {f"the line holds the control character U+{ord(match[0]):04X}": None}

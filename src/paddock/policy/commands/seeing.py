@@ -16,10 +16,11 @@ from msgspec import Struct, field
 
 from paddock.pattern import lazy_pattern
 from paddock.policy.commands.dangers import CAUTIONS_BY_PROGRAM, STARTS
-from paddock.policy.commands.exact import find_subcommand, is_caught
+from paddock.policy.commands.pattern import find_subcommand, is_caught
 from paddock.policy.commands.words import Reading, Word, bare_word, program_name
 from paddock.policy.commands.wrappers import (
     ASSIGNMENT,
+    CHANGERS,
     GIT_BEFORE,
     GIT_BEFORE_VALUED,
     INTERPRETERS,
@@ -28,6 +29,7 @@ from paddock.policy.commands.wrappers import (
     RUNNING_INPUT,
     SHELLS,
     WRAPPERS,
+    change_by,
     find_executed,
     find_script,
     find_start,
@@ -41,12 +43,6 @@ _QUOTING: Final = lazy_pattern(r"""\$?['"]|\\|\x00""")
 _ENDS: Final = lazy_pattern(r"[;&|<>(){}`\n\r]+|\$\(|\b(?:then|do|else|elif|if|while|until)\b|!")
 _WRITES: Final = lazy_pattern(r">[>|&]*\s*(!?)\s*([^\s;&|<>()]+)")
 
-CHANGERS: Final = frozenset(
-    ". alias bind cd compgen complete compopt coproc declare dirs enable eval exec export fc "
-    "getopts hash history let local logout mapfile popd pushd read readarray readonly select set "
-    "shopt source suspend trap typeset ulimit umask unalias unset".split()
-)
-"""Builtins after which a later word of the line may mean something else."""
 STARTING_ENVIRONMENT: Final = lazy_pattern(
     r"(?:PATH|IFS|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|GCONV_PATH|LESSOPEN|LESSCLOSE"
     r"|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES"
@@ -97,36 +93,25 @@ class SeenCommand(Struct):
     is_open: bool = False
 
 
-def change_by(name: str) -> str:
-    return f"{name} can change what a later word of the line means"
-
-
 def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> SeenCommand:
     seen = SeenCommand()
     bases = [words]
     if any(word.alternatives for word in words):
         bases.append(tuple(one for word in words for one in word.alternatives or (word,)))
     for base in bases:
-        _Seeing(seen, base, tuple(documents), is_line=base is words).run()
+        whole = (0, len(base), True)
+        _Seeing(seen, base, tuple(documents), base is words, [whole]).run()
     return seen
 
 
-class _Seeing:
-    def __init__(
-        self,
-        seen: SeenCommand,
-        words: tuple[Word, ...],
-        documents: tuple[str, ...],
-        *,
-        is_line: bool,
-    ) -> None:
-        self.seen = seen
-        self.words = words
-        self.documents = documents
-        self.is_line = is_line
-        self.queue: list[tuple[int, int, bool]] = [(0, len(words), True)]
-        self.starting: dict[str, list[int]] = {}
-        self.done: set[tuple[str, int, int]] = set()
+class _Seeing(Struct, dict=True):
+    seen: SeenCommand
+    words: tuple[Word, ...]
+    documents: tuple[str, ...]
+    is_line: bool
+    queue: list[tuple[int, int, bool]]
+    starting: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    done: set[tuple[str, int, int]] = field(default_factory=set[tuple[str, int, int]])
 
     def run(self) -> None:
         looked: set[tuple[int, int]] = set()
@@ -193,15 +178,12 @@ class _Seeing:
         if name in _MOVING:
             behind = start.places[0] if start and start.places else end
             self.assigned(at, behind)
-            self.moved(at, behind, name)
+            if _holds(self.moving[name], at + 1, behind):
+                # Threat: it writes from a directory that its own words do not tell.
+                self.words_to_come(f"{name} starts a program in another directory")
         if start is None or not start.places:
             # `sudo -s <<E`
             self.seen.texts += self.documents
-
-    def moved(self, at: int, end: int, name: str) -> None:
-        """Threat: what is started writes from a directory that its own words do not tell."""
-        if _holds(self.moving[name], at + 1, end):
-            self.words_to_come(f"{name} starts a program in another directory")
 
     def shell(self, at: int, end: int) -> None:
         call = find_script(self.words, at, end)

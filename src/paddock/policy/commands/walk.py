@@ -107,87 +107,6 @@ _REDIRECTIONS: Final = frozenset({"file_redirect", "herestring_redirect"})
 _JOINERS: Final = frozenset({";", "&", "|", "|&", "&&", "||"})
 
 
-class TokenCheck:
-    """Looks at the bytes around tokens; what is doubtful goes into `problems`."""
-
-    def __init__(self, data: bytes, problems: dict[str, None]) -> None:
-        self.data = data
-        self.problems = problems
-
-    def problem(self, sentence: str) -> None:
-        self.problems[sentence] = None
-
-    def before_operator(self, at: int) -> None:
-        """Refuse what bash may read as part of the operator: `{name}>`, and a joined line."""
-        if self.data[max(at - 2, 0) : at].endswith((b"}", b"\\\n")):
-            self.problem("a redirection to a descriptor that is named by a variable")
-        start = at
-        while start and self.data[start - 1] in b"0123456789":
-            start -= 1
-        if start < at and (not start or self.data[start - 1] in _AFTER_COMMAND):
-            self.problem("a number that belongs to a redirection")
-
-    def comment(self, node: "Node") -> None:
-        if node.start_byte and self.data[node.start_byte - 1] not in _BEFORE_COMMAND:
-            self.problem("a comment inside a word")
-
-    def gaps(self, children: "Sequence[Node]", *, newline: bool) -> None:
-        """Check that nothing but blanks stands between tokens, and what bash reads into them."""
-        for child in children:
-            if not child.is_named and self.source(child) != child.type.encode():
-                # The grammar hides what stands before some operators in them.
-                self.problem("an operator with something before it")
-        for left, right in pairwise(children):
-            gap = self.data[left.end_byte : right.start_byte]
-            if (
-                left.type in STATEMENTS
-                and right.type in STATEMENTS
-                and {left.type, right.type} != {"variable_assignment"}
-                and b"\n" not in gap.replace(b"\\\n", b"")
-            ):
-                self.problem("two commands without a separator")
-            if (
-                not gap
-                and _is_wordlike(right)
-                and (_is_wordlike(left) or left.type in _REDIRECTIONS)
-            ):
-                self.problem("two words without a blank between them")
-            if right.type in _JOINERS and b"\n" in gap.replace(b"\\\n", b""):
-                self.problem("an operator at the start of a line")
-            if gap and left.type == "file_descriptor":
-                self.problem("a blank between a descriptor and its redirection")
-            if gap in (b"", b" "):
-                continue
-            if not (_GAP if newline else _BLANK).fullmatch(gap):
-                self.problem("a line that continues in a way that is not understood")
-            if _CONTINUATIONS.fullmatch(gap) and not _are_apart(left, right):
-                self.problem("a continued line joins what stands before and after it")
-
-    def inside(self, node: "Node", children: "Sequence[Node]") -> None:
-        if children:
-            first, last = children[0].start_byte, children[-1].end_byte
-            ends = (self.data[node.start_byte : first], self.data[last : node.end_byte])
-            if ends != (b"", b"") and not all(_GAP.fullmatch(part) for part in ends):
-                self.problem("text outside of every command")
-
-    def source(self, node: "Node") -> bytes:
-        return self.data[node.start_byte : node.end_byte]
-
-    def edges(self, node: "Node") -> None:
-        before, after = node.start_byte, node.end_byte
-        if before and self.data[before - 1] not in _BEFORE_COMMAND:
-            self.problem("a command starts inside a word")
-        if after < len(self.data) and self.data[after] not in _AFTER_COMMAND:
-            self.problem("a command ends inside a word")
-
-    def frame(self, root: "Node") -> None:
-        if root.has_error:
-            self.problem("the line does not parse")
-        outside = (self.data[: root.start_byte], self.data[root.end_byte :])
-        if not all(_GAP.fullmatch(part) for part in outside):
-            self.problem("text outside of every command")
-
-
 def _are_apart(left: "Node", right: "Node") -> bool:
     """Whether the two neighbours of a bare continuation stay two tokens: one is an operator."""
     operators = [node.type in _JOINERS or node.type in ("(", ")") for node in (left, right)]
@@ -237,7 +156,7 @@ class Findings(Struct):
 
 def walk_tree(root: "Node", data: bytes) -> Findings:
     walk = _Walk(data)
-    walk.tokens.frame(root)
+    walk.frame(root)
     stack = [root]
     while stack:
         node = stack.pop()
@@ -249,7 +168,6 @@ class _Walk:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.found = Findings()
-        self.tokens = TokenCheck(data, self.found.problems)
         # Words after a redirection belong to the command before it; by its span.
         self.trailing: dict[tuple[int, int], list[Node]] = {}
         self.owner: RawCommand | None = None
@@ -292,7 +210,7 @@ class _Walk:
                 if name is None or not _COUNTERS.fullmatch(self.source(name)):
                     self.found.changes["a loop assigns a variable"] = None
             case "comment":
-                self.tokens.comment(node)
+                self.comment(node)
             case _:
                 pass
         return self.structure(node)
@@ -313,8 +231,8 @@ class _Walk:
         if kind == "compound_statement" and not self.source(node)[1:2].isspace():
             self.problem("a group that bash reads as a word")
         if kind in STATEMENTS or kind in ("program", "do_group", "else_clause", "case_item"):
-            self.tokens.gaps(children, newline=True)
-            self.tokens.inside(node, children)
+            self.gaps(children, newline=True)
+            self.inside(node, children)
         if kind != "case_item" and any(child.type in _CASE_ENDS for child in children):
             self.problem("the end of a case item outside of a case")
         return children
@@ -323,8 +241,8 @@ class _Walk:
 
     def command(self, node: "Node") -> "list[Node]":
         children = node.children
-        self.tokens.gaps(children, newline=False)
-        self.tokens.edges(node)
+        self.gaps(children, newline=False)
+        self.edges(node)
         span = (node.start_byte, node.end_byte)
         raw = RawCommand(self.source(node), is_piped=span in self.piped)
         later: list[Node] = []
@@ -353,8 +271,8 @@ class _Walk:
         later.extend(inner)
 
     def declaration(self, node: "Node") -> "list[Node]":
-        self.tokens.gaps(node.children, newline=False)
-        self.tokens.edges(node)
+        self.gaps(node.children, newline=False)
+        self.edges(node)
         raw = RawCommand(self.source(node))
         later: list[Node] = []
         for child in node.children:
@@ -380,7 +298,7 @@ class _Walk:
 
     def test(self, node: "Node") -> "list[Node]":
         children = node.children
-        self.tokens.edges(node)
+        self.edges(node)
         if children and children[0].type == "[[":
             if not self.source(node)[2:3].isspace() or not self.source(node)[-3:-2].isspace():
                 self.problem("a test that bash reads as a word")
@@ -397,7 +315,7 @@ class _Walk:
         raw = RawCommand(self.source(node))
         later: list[Node] = []
         leaves = list(_leaves(node))
-        self.tokens.gaps(leaves, newline=False)
+        self.gaps(leaves, newline=False)
         for leaf in leaves:
             if not leaf.is_named and leaf.type in ("<", ">", "(", ")", "&&", "||"):
                 self.problem("an operator between [ and ] is not a test")
@@ -461,7 +379,7 @@ class _Walk:
                 return [*node.children, *later]
             else:
                 self.problem("words stand after the redirection of a compound command")
-        self.tokens.gaps(node.children, newline=False)
+        self.gaps(node.children, newline=False)
         return node.children
 
     def redirect(self, node: "Node") -> "list[Node]":
@@ -471,8 +389,8 @@ class _Walk:
         if operator is None:
             self.problem("a redirection without an operator")
             return children
-        self.tokens.gaps(children, newline=False)
-        self.tokens.before_operator(children[0].start_byte)
+        self.gaps(children, newline=False)
+        self.before_operator(children[0].start_byte)
         sign = operator.type
         if sign in (">&-", "<&-") or not targets:
             return []
@@ -498,8 +416,8 @@ class _Walk:
 
     def here_string(self, node: "Node") -> "list[Node]":
         later: list[Node] = []
-        self.tokens.gaps(node.children, newline=False)
-        self.tokens.before_operator(node.start_byte)
+        self.gaps(node.children, newline=False)
+        self.before_operator(node.start_byte)
         for child in node.children:
             if child.type in WORDS:
                 word, inner = self.word(child)
@@ -518,7 +436,7 @@ class _Walk:
         if start is None or end is None:
             self.problem("a here-document without its end")
             return children
-        self.tokens.before_operator(node.start_byte)
+        self.before_operator(node.start_byte)
         mark = self.source(start)
         tabs = any(child.type == "<<-" for child in children)
         plain = mark.strip("'\"").lstrip("\\")
@@ -537,7 +455,7 @@ class _Walk:
         skipped = {start.id, end.id}
         if body is not None and literal:
             skipped.add(body.id)
-        self.tokens.gaps([child for child in children if child not in (body, end)], newline=False)
+        self.gaps([child for child in children if child not in (body, end)], newline=False)
         # Threat: the grammar counts the words after a redirection behind `<<E` to that.
         if any(child.type in WORDS or _extra_words(child) for child in children):
             self.problem("words stand after a here-document")
@@ -564,6 +482,75 @@ class _Walk:
         elif not any(child.type in RUN_TIME for child in node.children):
             self.found.run_time[word.unknown] = None
         return word, [child for child in node.children if child.is_named]
+
+    # --- the bytes around tokens: what bash may read otherwise ------------
+
+    def before_operator(self, at: int) -> None:
+        """Refuse what bash may read as part of the operator: `{name}>`, and a joined line."""
+        if self.data[max(at - 2, 0) : at].endswith((b"}", b"\\\n")):
+            self.problem("a redirection to a descriptor that is named by a variable")
+        start = at
+        while start and self.data[start - 1] in b"0123456789":
+            start -= 1
+        if start < at and (not start or self.data[start - 1] in _AFTER_COMMAND):
+            self.problem("a number that belongs to a redirection")
+
+    def comment(self, node: "Node") -> None:
+        if node.start_byte and self.data[node.start_byte - 1] not in _BEFORE_COMMAND:
+            self.problem("a comment inside a word")
+
+    def gaps(self, children: "Sequence[Node]", *, newline: bool) -> None:
+        """Check that nothing but blanks stands between tokens, and what bash reads into them."""
+        for child in children:
+            if not child.is_named and self.source(child) != child.type:
+                # The grammar hides what stands before some operators in them.
+                self.problem("an operator with something before it")
+        for left, right in pairwise(children):
+            gap = self.data[left.end_byte : right.start_byte]
+            if (
+                left.type in STATEMENTS
+                and right.type in STATEMENTS
+                and {left.type, right.type} != {"variable_assignment"}
+                and b"\n" not in gap.replace(b"\\\n", b"")
+            ):
+                self.problem("two commands without a separator")
+            if (
+                not gap
+                and _is_wordlike(right)
+                and (_is_wordlike(left) or left.type in _REDIRECTIONS)
+            ):
+                self.problem("two words without a blank between them")
+            if right.type in _JOINERS and b"\n" in gap.replace(b"\\\n", b""):
+                self.problem("an operator at the start of a line")
+            if gap and left.type == "file_descriptor":
+                self.problem("a blank between a descriptor and its redirection")
+            if gap in (b"", b" "):
+                continue
+            if not (_GAP if newline else _BLANK).fullmatch(gap):
+                self.problem("a line that continues in a way that is not understood")
+            if _CONTINUATIONS.fullmatch(gap) and not _are_apart(left, right):
+                self.problem("a continued line joins what stands before and after it")
+
+    def inside(self, node: "Node", children: "Sequence[Node]") -> None:
+        if children:
+            first, last = children[0].start_byte, children[-1].end_byte
+            ends = (self.data[node.start_byte : first], self.data[last : node.end_byte])
+            if ends != (b"", b"") and not all(_GAP.fullmatch(part) for part in ends):
+                self.problem("text outside of every command")
+
+    def edges(self, node: "Node") -> None:
+        before, after = node.start_byte, node.end_byte
+        if before and self.data[before - 1] not in _BEFORE_COMMAND:
+            self.problem("a command starts inside a word")
+        if after < len(self.data) and self.data[after] not in _AFTER_COMMAND:
+            self.problem("a command ends inside a word")
+
+    def frame(self, root: "Node") -> None:
+        if root.has_error:
+            self.problem("the line does not parse")
+        outside = (self.data[: root.start_byte], self.data[root.end_byte :])
+        if not all(_GAP.fullmatch(part) for part in outside):
+            self.problem("text outside of every command")
 
     def source(self, node: "Node") -> str:
         return self.data[node.start_byte : node.end_byte].decode()

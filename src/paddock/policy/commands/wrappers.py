@@ -115,6 +115,18 @@ GIT_BEFORE_VALUED: Final = frozenset(
 )  # fmt: skip
 
 
+CHANGERS: Final = frozenset(
+    ". alias bind cd compgen complete compopt coproc declare dirs enable eval exec export fc "
+    "getopts hash history let local logout mapfile popd pushd read readarray readonly select set "
+    "shopt source suspend trap typeset ulimit umask unalias unset".split()
+)
+"""Builtins after which a later word of the line may mean something else."""
+
+
+def change_by(name: str) -> str:
+    return f"{name} can change what a later word of the line means"
+
+
 class CommandStart(Struct, frozen=True):
     """Where commands may start among words: at `places`, or (`unsure`) at any from `after` on."""
 

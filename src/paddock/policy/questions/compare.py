@@ -8,26 +8,29 @@ decides differs at all, every answer is the same.
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
+from itertools import count as numbers
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from paddock.policy.decide import ChainJudge, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.places import BUILT_IN
 from paddock.policy.presets import LOCKED
-from paddock.policy.questions.replay import (
+from paddock.policy.questions.differences import (
     CLOSES,
     ENDS,
-    KINDS,
     UNTRUSTED,
     Differences,
     Item,
-    SettingChange,
+    calls_for,
     find_differences,
+    may_meet,
+    may_meet_across,
 )
-from paddock.policy.questions.witness_calls import calls_for, may_meet, may_meet_across
+from paddock.policy.questions.replay import KINDS
 from paddock.values.calls import Json
 from paddock.values.decisions import (
     Action,
@@ -51,56 +54,6 @@ RuleKey = tuple[str, str, str]
 Rules = dict[RuleKey | None, RuleMatch | None]
 
 
-class ComparedCall(Struct, frozen=True):
-    action: Action
-    agents: tuple[str, ...]
-    old: Decision
-    new: Decision
-
-    @property
-    def said(self) -> tuple[str, str]:
-        old, new = self.old, self.new
-        if bool(old.warnings) == bool(new.warnings):
-            return old.outcome.word, new.outcome.word
-        return _with_warning(old), _with_warning(new)
-
-
-class _Side(Struct, frozen=True):
-    rules: tuple[RuleMatch | None, ...]
-    changed: tuple[RuleMatch, ...]
-
-    def render(self) -> str:
-        """Name what changed; else one rule, for the others only say the same elsewhere."""
-        named = (self.changed or self.rules[:1])[:RULES_MAX]
-        parts: list[str] = []
-        for where, rules in groupby(named, key=_where):
-            texts = ", ".join("" if rule is None else rule.text for rule in rules)
-            parts.append(f"{texts} ({where})" if where else _NO_RULE)
-        return "; ".join(parts) + _and_more(len(self.rules) - len(named), "other rule")
-
-
-class Row(Struct, frozen=True):
-    said: tuple[str, str]
-    agents: tuple[str, ...]
-    shown: tuple[str, ...]
-    """Calls by name: the shortest for each set of rules that decides."""
-    others: int
-    sides: tuple[tuple[str, _Side], ...]
-    """`old` and `new`; none where the rules are the same and a warning alone differs."""
-
-    def render(self) -> str:
-        also = _and_more(
-            self.others, "tried call", "like it" if len(self.shown) == 1 else "like them"
-        )
-        old, new = (word.partition(",")[0] for word in self.said)
-        said = " → ".join(self.said)
-        said = said if old == new else f"{KINDS[Outcome.parse(new)].value} ({said})"
-        lines = [f"{said}: {', '.join(self.shown)}{also}"]
-        lines += [f"  {name}: {side.render()}" for name, side in self.sides]
-        lines.append(f"  for: {', '.join(self.agents)}")
-        return "\n".join(lines)
-
-
 class _Group(Struct):
     said: tuple[str, str]
     agents: dict[str, None]
@@ -114,14 +67,14 @@ class _Group(Struct):
         return self.old.keys() == self.new.keys()
 
 
-def rows_of(calls: Iterable[ComparedCall], differences: Differences) -> tuple[Row, ...]:
+def rows_of(witnesses: Iterable["WitnessCall"], differences: Differences) -> list[str]:
     removed = frozenset(_key_of_item(item) for item in differences.removed)
     added = frozenset(_key_of_item(item) for item in differences.added)
 
     # A rule that came is one row, whatever held before in each profile; then what went is.
-    groups = _merged(_by_call(calls), lambda group: _cause(group, group.new, added))
+    groups = _merged(_by_call(witnesses), lambda group: _cause(group, group.new, added))
     groups = _merged(groups, lambda group: _cause(group, group.old, added))
-    return tuple(_row(group, removed, added) for group in groups)
+    return [_row(group, removed, added) for group in groups]
 
 
 def _cause(group: _Group, rules: Rules, added: frozenset[RuleKey]) -> Hashable:
@@ -135,15 +88,19 @@ def _cause(group: _Group, rules: Rules, added: frozenset[RuleKey]) -> Hashable:
     return came if came or group.is_warning else frozenset(rules)
 
 
-def _by_call(calls: Iterable[ComparedCall]) -> list[_Group]:
+def _by_call(witnesses: Iterable["WitnessCall"]) -> list[_Group]:
     found: dict[Hashable, _Group] = {}
-    for call in calls:
-        said = call.said
-        known = found.setdefault((said, call.action), _Group(said, {}, {}, {}, {}))
-        known.agents.update(dict.fromkeys(call.agents))
-        known.old[_key_of(call.old.rule)] = call.old.rule
-        known.new[_key_of(call.new.rule)] = call.new.rule
-        known.calls[call.action] = (frozenset(known.old), frozenset(known.new))
+    for witness in witnesses:
+        old, new = witness.old, witness.new
+        said = old.outcome.word, new.outcome.word
+        if bool(old.warnings) != bool(new.warnings):
+            said = _with_warning(old), _with_warning(new)
+        for action, agents in witness.calls.items():
+            known = found.setdefault((said, action), _Group(said, {}, {}, {}, {}))
+            known.agents.update(dict.fromkeys(agents))
+            known.old[_key_of(old.rule)] = old.rule
+            known.new[_key_of(new.rule)] = new.rule
+            known.calls[action] = (frozenset(known.old), frozenset(known.new))
     return list(found.values())
 
 
@@ -159,20 +116,25 @@ def _merged(groups: Iterable[_Group], cause: Callable[[_Group], Hashable]) -> li
     return list(found.values())
 
 
-def _row(group: _Group, removed: frozenset[RuleKey], added: frozenset[RuleKey]) -> Row:
+def _row(group: _Group, removed: frozenset[RuleKey], added: frozenset[RuleKey]) -> str:
+    # By name are shown the shortest for each set of rules that decides.
     shortest: dict[Hashable, Action] = {}
     for action, rules in group.calls.items():
         known = shortest.get(rules, action)
         shortest[rules] = min(known, action, key=lambda each: (len(str(each)), str(each)))
-    shown = tuple(str(each) for each in _mixed(shortest.values()))[:CALLS_MAX]
-    sides = (("old", _side(group.old, removed)), ("new", _side(group.new, added)))
-    return Row(
-        group.said,
-        tuple(group.agents),
-        shown,
-        len(group.calls) - len(shown),
-        () if group.is_warning else sides,
-    )
+    shown = [str(each) for each in _mixed(shortest.values())][:CALLS_MAX]
+    like = "like it" if len(shown) == 1 else "like them"
+    also = _and_more(len(group.calls) - len(shown), "tried call", like)
+    old, new = (word.partition(",")[0] for word in group.said)
+    said = " → ".join(group.said)
+    said = said if old == new else f"{KINDS[Outcome.parse(new)].value} ({said})"
+    lines = [f"{said}: {', '.join(shown)}{also}"]
+    if not group.is_warning:
+        # The rules are the same where a warning alone differs.
+        lines.append(f"  old: {_side(group.old, removed)}")
+        lines.append(f"  new: {_side(group.new, added)}")
+    lines.append(f"  for: {', '.join(group.agents)}")
+    return "\n".join(lines)
 
 
 def _mixed(actions: Iterable[Action]) -> list[Action]:
@@ -184,9 +146,15 @@ def _mixed(actions: Iterable[Action]) -> list[Action]:
     return [action for _, action in sorted(ranked, key=lambda each: each[0])]
 
 
-def _side(rules: Rules, changed: frozenset[RuleKey]) -> _Side:
-    found = tuple(rule for key, rule in rules.items() if rule is not None and key in changed)
-    return _Side(tuple(rules.values()), found)
+def _side(rules: Rules, changed: frozenset[RuleKey]) -> str:
+    """Name what changed; else one rule, for the others only say the same elsewhere."""
+    found = [rule for key, rule in rules.items() if rule is not None and key in changed]
+    named = (found or [*rules.values()][:1])[:RULES_MAX]
+    parts: list[str] = []
+    for where, alike in groupby(named, key=_where):
+        texts = ", ".join("" if rule is None else rule.text for rule in alike)
+        parts.append(f"{texts} ({where})" if where else _NO_RULE)
+    return "; ".join(parts) + _and_more(len(rules) - len(named), "other rule")
 
 
 def _key_of(rule: RuleMatch | None) -> RuleKey | None:
@@ -314,14 +282,14 @@ class Diff(Struct):
             "added": [_item_json(item) for item in found.added],
             "unseen": [_item_json(item) for item in self.unseen],
             "agents": list(found.bound),
-            "settings": [_setting_json(change) for change in found.settings],
+            "settings": [asdict(change) for change in found.settings],
         }
 
     def render(self) -> str:
         lines: list[str] = []
-        rows = rows_of(self._calls(), self.differences)
+        rows = rows_of(self.witnesses, self.differences)
         for row in rows[:SHOWN_MAX]:
-            lines += [row.render(), ""]
+            lines += [row, ""]
         if len(rows) > SHOWN_MAX:
             lines += [f"… and {len(rows) - SHOWN_MAX} more such rows: --json", ""]
         if self.unseen:
@@ -332,16 +300,35 @@ class Diff(Struct):
         lines.append(self.conclusion)
         return "\n".join(lines)
 
-    def _calls(self) -> Iterator[ComparedCall]:
-        for witness in self.witnesses:
-            for action, agents in witness.calls.items():
-                yield ComparedCall(action, tuple(agents), witness.old, witness.new)
-
 
 def diff(old: Policy, new: Policy, chain_of: ChainOf) -> Diff:
     """Look for calls that both answer differently, `TRIES_MAX` at most; `chain_of` may raise."""
-    search = _Search(old, new, chain_of)
-    search.run()
+    found = find_differences(old, new)
+    search = _Search(Diff(found))
+    changed = (*found.removed, *found.added)
+    everything = (*changed, *found.common)
+    taken = {binding.name for policy in (old, new) for binding in policy.settings.agents}
+    others = chain((NOBODY,), (f"{NOBODY}-{number}" for number in numbers(2)))
+    nobody = next(name for name in others if name not in taken)
+    profiles = tuple(dict.fromkeys((*old.profiles, *new.profiles)))
+
+    def pair(title: str, agents: AgentChain) -> _Pair:
+        return _Pair(title, judge_for(old, agents), judge_for(new, agents))
+
+    for item in changed:
+        partners = [each for each in everything if may_meet(item, each)]
+        names = (item.profile,) if item.profile else profiles
+        pairs = [pair(f"profile {name}", (Agent(nobody, name),)) for name in names]
+        for action in calls_for(item, partners):
+            for each in pairs:
+                search.attempt(each, action)
+    for name in found.bound:
+        bound = pair(f"agent {name}", chain_of(name))
+        for action in _actions_for(bound, everything):
+            search.attempt(bound, action)
+    search.report.witnesses = sorted(
+        search.found.values(), key=lambda each: (each.what, -each.new.outcome, str(each.action))
+    )
     return search.report
 
 
@@ -351,58 +338,28 @@ class _Pair(Struct, frozen=True):
     new: ChainJudge
 
 
-class _Search:
-    def __init__(self, old: Policy, new: Policy, chain_of: ChainOf) -> None:
-        self._old, self._new = old, new
-        self._chain_of = chain_of
-        self.report = Diff(find_differences(old, new))
-        self._seen: set[tuple[str, Action]] = set()
-        self._found: dict[object, WitnessCall] = {}
-        self._profiles = tuple(dict.fromkeys((*old.profiles, *new.profiles)))
-        taken = {binding.name for policy in (old, new) for binding in policy.settings.agents}
-        self._nobody = next(name for name in _names(NOBODY) if name not in taken)
+class _Search(Struct):
+    report: Diff
+    seen: set[tuple[str, Action]] = field(default_factory=set[tuple[str, Action]])
+    found: dict[object, WitnessCall] = field(default_factory=dict[object, WitnessCall])
 
-    def run(self) -> None:
-        found = self.report.differences
-        changed = (*found.removed, *found.added)
-        everything = (*changed, *found.common)
-        for item in changed:
-            partners = [each for each in everything if may_meet(item, each)]
-            profiles = (item.profile,) if item.profile else self._profiles
-            pairs = [
-                self._pair(f"profile {each}", (Agent(self._nobody, each),)) for each in profiles
-            ]
-            for action in calls_for(item, partners):
-                for pair in pairs:
-                    self._try(pair, action)
-        for name in found.bound:
-            pair = self._pair(f"agent {name}", self._chain_of(name))
-            for action in _actions_for(pair, everything):
-                self._try(pair, action)
-        self.report.witnesses = sorted(
-            self._found.values(), key=lambda each: (each.what, -each.new.outcome, str(each.action))
-        )
-
-    def _pair(self, title: str, chain: AgentChain) -> _Pair:
-        return _Pair(title, judge_for(self._old, chain), judge_for(self._new, chain))
-
-    def _try(self, pair: _Pair, action: Action) -> None:
+    def attempt(self, pair: _Pair, action: Action) -> None:
         title = pair.title
-        if (title, action) in self._seen:
+        if (title, action) in self.seen:
             return
         if self.report.tried >= TRIES_MAX:
             self.report.is_cut = True
             return
-        self._seen.add((title, action))
+        self.seen.add((title, action))
         self.report.tried += 1
         old, new = pair.old.decide(action), pair.new.decide(action)
         if old.outcome is new.outcome and bool(old.warnings) == bool(new.warnings):
             return
         answers = (old.outcome, bool(old.warnings), new.outcome, bool(new.warnings))
         key = (action.category, answers, _rule_key(old.rule), _rule_key(new.rule))
-        known = self._found.get(key)
+        known = self.found.get(key)
         if known is None:
-            self._found[key] = WitnessCall(action, old, new, {action: [title]})
+            self.found[key] = WitnessCall(action, old, new, {action: [title]})
             return
         known.calls.setdefault(action, []).append(title)
         if len(str(action)) < len(str(known.action)):
@@ -417,14 +374,6 @@ def _actions_for(pair: _Pair, everything: tuple[Item, ...]) -> Iterator[Action]:
     for number, item in enumerate(held, 1):
         # All these profiles judge one call: what two of them allow shows that a third does not.
         yield from calls_for(item, [each for each in held[number:] if may_meet_across(item, each)])
-
-
-def _names(base: str) -> Iterator[str]:
-    yield base
-    number = 2
-    while True:
-        yield f"{base}-{number}"
-        number += 1
 
 
 def _rule_key(rule: RuleMatch | None) -> object:
@@ -449,7 +398,3 @@ def _item_json(item: Item) -> dict[str, Json]:
         "file": item.place.file,
         "line": item.place.line,
     }
-
-
-def _setting_json(change: SettingChange) -> dict[str, Json]:
-    return {"key": change.key, "old": change.old, "new": change.new}

@@ -10,18 +10,22 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from paddock.policy.actions import ActionPattern, NamePattern
 from paddock.policy.compiled import find_hits
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
-from paddock.policy.matching import comparison_of, names_directory
-from paddock.policy.pathset import Comparison, PathPattern, build_index
+from paddock.policy.pathset import (
+    Comparison,
+    PathPattern,
+    build_index,
+    comparison_of,
+    names_directory,
+)
 from paddock.policy.profiles import CompiledProfile, judge_line, rule_matches
 from paddock.policy.questions.flip import ProposedChange, propose_changes
 from paddock.policy.questions.record import MEANINGS, Lost, PastDecision, Why
 from paddock.policy.questions.replay import decide_each
-from paddock.policy.rules import Rule
+from paddock.policy.rules import ActionPattern, NamePattern, Rule
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
@@ -171,7 +175,7 @@ class Explanation(Struct, frozen=True):
         ]
         if self.near_misses_left_off:
             lines.append(f"  {self.near_misses_left_off} further near misses are not shown")
-        lines += [f"  to change it: {_change_text(change)}" for change in self.changes]
+        lines += [f"  to change it: {change.told}" for change in self.changes]
         return [show_name(line) for line in lines]
 
     def as_json(self) -> dict[str, Json]:
@@ -198,7 +202,7 @@ class Explanation(Struct, frozen=True):
             ],
             "near_misses_left_off": self.near_misses_left_off,
             "changes": [
-                {"text": change.said, "outcome": _outcome_word(change), "tried": change.was_tried}
+                {"text": change.said, "outcome": change.word, "tried": change.was_tried}
                 for change in self.changes
             ],
         }
@@ -246,16 +250,6 @@ def _rule_text(rule: RuleMatch | None) -> str:
     if rule is None:
         return "none matches, and unknown is no"
     return f"{rule.text} ({rule.outcome.word}, {rule.source}, {rule.place})"
-
-
-def _change_text(change: ProposedChange) -> str:
-    if change.outcome is None:
-        return change.said
-    return f"{change.said} (then: {change.outcome.word})"
-
-
-def _outcome_word(change: ProposedChange) -> str | None:
-    return None if change.outcome is None else change.outcome.word
 
 
 # The record says why a call was decided as it was (`explain_record`). Which rules nearly

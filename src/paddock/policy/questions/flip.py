@@ -3,21 +3,28 @@
 The policy's files are edited, all together, and the policy that this makes is asked. Where a
 file is not trusted, that it is trusted too is part of the proposal if nothing flips without
 it. What no file lifts is told untried.
+
+For an approved call it is the rules that let just this through from now on. They are proved before
+anybody sees them: with them the very actions are allowed, and what is nearly the same is decided as
+before. What cannot be proved is refused with the reason.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from paddock.errors import ConfigError
+from paddock.pattern import lazy_pattern
 from paddock.policy.decide import decide, judge_for
-from paddock.policy.engine import Policy
+from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.load import PathsTable
 from paddock.policy.pathset import Comparison, PathList, PathPattern
 from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
 from paddock.policy.profiles import UNREADABLE_REMEDY, CompiledProfile, Finding, Verdict, judge_line
-from paddock.policy.rules import Profile, Rule, compile_rule
+from paddock.policy.rules import Profile, Rule, compile_rule, parse_concrete
 from paddock.values.decisions import Action, AgentChain, Outcome
 
 # A rule is removed, or an exact one added, in each profile that has a say; a list of
@@ -112,7 +119,8 @@ def exact_pattern(action: Action) -> str:
 
 def _list_edit(policy: Policy, action: Action, name: str) -> ListEdit:
     listed = kept = policy.path_list(name)
-    for path in _paths(action):
+    writes = judge_line(action).written() if action.category == "shell" else ()
+    for path in [action.target or "."] if action.is_path else [each.target for each in writes]:
         # Of two patterns that close the path, one decides only when the other is gone.
         while (found := PathList(kept, Comparison.GUARDING).find(path)) is not None:
             kept = tuple(each for each in kept if each != found)
@@ -120,15 +128,6 @@ def _list_edit(policy: Policy, action: Action, name: str) -> ListEdit:
         # A list that only takes out does not load.
         kept = ()
     return ListEdit(name, kept, tuple(each for each in listed if each not in kept))
-
-
-def _paths(action: Action) -> Iterator[str]:
-    if action.is_path:
-        yield action.target or "."
-    elif action.category == "shell":
-        for write in judge_line(action).writes():
-            if isinstance(write, Action):
-                yield write.target
 
 
 def _list_text(policy: Policy, edit: ListEdit) -> str:
@@ -180,9 +179,8 @@ def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, 
     for command, verdict in line.verdicts(compiled):
         if command is not None and (not command.is_neutral or verdict.finding.rank == 0):
             yield action._replace(target=command.text), verdict
-    for write in line.writes():
-        if isinstance(write, Action):
-            yield write, compiled.judge(write)
+    for write in line.written():
+        yield write, compiled.judge(write)
 
 
 def edit_text(policy: Policy, edit: ProfileEdit) -> str:
@@ -253,13 +251,16 @@ class ProposedChange(Struct, frozen=True):
         return f"{self.text}, or {self.approval}" if self.approval else self.text
 
     @property
+    def word(self) -> str | None:
+        return None if self.outcome is None else self.outcome.word
+
+    @property
+    def told(self) -> str:
+        return self.said if self.outcome is None else f"{self.said} (then: {self.word})"
+
+    @property
     def was_tried(self) -> bool:
         return self.outcome is not None
-
-
-class _Tried(Struct, frozen=True):
-    outcome: Outcome
-    trust: str = ""
 
 
 def propose_changes(
@@ -271,11 +272,11 @@ def propose_changes(
     if before.outcome is Outcome.ALLOW:
         return _tightening(policy, chain, action)
     if policy.untrusted is not None:
-        after = decide(policy.as_if_trusted(), chain, (action,))
-        if after.outcome < before.outcome:
+        after = _outcome(policy.as_if_trusted(), chain, action)
+        if after < before.outcome:
             file = policy.untrusted.file
             text = f"look at {file}, which is not trusted, and trust it: {_TRUST}"
-            return (ProposedChange(text, after.outcome),)
+            return (ProposedChange(text, after),)
     return _loosening(policy, chain, action, before.outcome)
 
 
@@ -293,7 +294,8 @@ def _loosening(
         return (*fixed, *_together(texts, _trust_of(policy, edits)))
     tried = _tried(policy, chain, action, edits, outcome)
     if tried is not None:
-        return _together(edits.texts(trusted), tried.trust, tried.outcome)
+        after, trust = tried
+        return _together(edits.texts(trusted), trust, after)
     if action.category == "shell":
         return _for_any_command(policy, chain, action, edits, outcome)
     return ()
@@ -310,7 +312,7 @@ def _for_any_command(
     # Not told as one of the edits: nobody should take it over for the sake of one line.
     said = f"only a rule for any command ({quote_toml(ANY_COMMAND)}) covers it"
     texts = (*edits.without_commands().texts(trusted), said)
-    *others, last = _together(texts, tried.trust)
+    *others, last = _together(texts, tried[1])
     return (*others, replace(last, approval=_APPROVAL if outcome is Outcome.ASK else ""))
 
 
@@ -325,15 +327,16 @@ def _together(
 
 def _tried(
     policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
-) -> _Tried | None:
+) -> tuple[Outcome, str] | None:
+    """Return what the edits lead to, and what is to be trusted for it; None where not milder."""
     if not _trust_of(policy, edits):
-        after = decide(edits.made(policy), chain, (action,)).outcome
+        after = _outcome(edits.made(policy), chain, action)
         if after < outcome:
-            return _Tried(after)
+            return after, ""
     if policy.untrusted is None:
         return None
     after = decide(edits.made(policy.as_if_trusted()), chain, (action,)).outcome
-    return _Tried(after, _then_trust(policy.untrusted.file)) if after < outcome else None
+    return (after, _then_trust(policy.untrusted.file)) if after < outcome else None
 
 
 def _trust_of(policy: Policy, edits: Edits) -> str:
@@ -362,10 +365,9 @@ def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[Prop
     except PatternError:
         return ()
     edit = ProfileEdit(profile, (), (rule,))
-    after = decide(policy.with_profile(edit.edited), chain, (action,))
-    if after.outcome is not Outcome.DENY:
+    if _outcome(policy.with_profile(edit.edited), chain, action) is not Outcome.DENY:
         return ()
-    return (ProposedChange(edit_text(policy, edit), after.outcome),)
+    return (ProposedChange(edit_text(policy, edit), Outcome.DENY),)
 
 
 def _closest(policy: Policy, name: str) -> Profile | None:
@@ -411,3 +413,185 @@ def _fixed_text(finding: Finding) -> str:
         verb = "remove what names the path from" if name == "forbidden" else "add the path to"
         return f"no profile lifts it: {verb} permissions.{name} in {where}"
     return ""
+
+
+_ASKED: Final = (Outcome.CONFINE, Outcome.ASK)
+"""What a person may be asked about; a command that is to be confined where no sandbox holds it."""
+_GLOB: Final = lazy_pattern(r"[\\*?\[\]]")
+_PLAIN_WORD: Final = lazy_pattern(r"[A-Za-z0-9_@%+=:,./-]+")
+_BARE_KEY: Final = lazy_pattern(r"[A-Za-z0-9_-]+")
+
+
+class Sources(Struct, frozen=True):
+    project: PolicySource
+    user: PolicySource | None
+
+
+class Always(Struct, frozen=True):
+    addition: str
+    content: bytes
+
+
+class _Wanted(Struct, frozen=True):
+    profile: Profile
+    action: str
+    outcome: str
+    example: str
+
+
+def plan_always(
+    policy: Policy, chain: AgentChain, actions: Sequence[str], sources: Sources, reason: str
+) -> Always:
+    """Return rules for these actions and nothing else; ConfigError where none can be proved."""
+    if not sources.project.trusted:
+        raise _refused("the project's policy is not trusted, so it allows nothing")
+    if sources.project.name.endswith(".json"):
+        raise _refused("rules are written to TOML files alone")
+    parsed = [_parse(text) for text in actions]
+    wanted = list(dict.fromkeys(_wanted(policy, chain, parsed)))
+    if not wanted:
+        raise _refused("policy does not ask about it")
+    addition = "".join(_render(wanted, sources.project, reason))
+    content = sources.project.text
+    gap = b"" if not content else b"\n" if content.endswith(b"\n") else b"\n\n"
+    changed = content + gap + addition.encode("utf-8")
+    try:
+        own = PolicySource(sources.project.name, changed)
+        after = load_policy(own, sources.user, policy.plane_kind, policy.planes_below)
+    except ConfigError as error:
+        # Its examples are tests: a rule that does not match the call stops the load.
+        raise _refused(error.message) from None
+    _prove(policy, after, chain, parsed)
+    return Always(addition, changed)
+
+
+def _parse(text: str) -> Action:
+    try:
+        action = parse_concrete(text)
+    except PatternError as problem:
+        raise _refused(problem.message) from None
+    if str(action) != text:
+        raise _refused(f"{quote_toml(text)} cannot be written as an action")
+    return action
+
+
+def _wanted(policy: Policy, chain: AgentChain, actions: list[Action]) -> Iterator[_Wanted]:
+    profiles = {each.name: each for each in judge_for(policy, chain).profiles()}
+    for action in actions:
+        for profile in profiles.values():
+            if action.category == "shell":
+                yield from _for_line(profile, action)
+            elif profile.judge(action).finding.outcome is Outcome.ASK:
+                yield from _for_target(policy, chain, profile, action)
+
+
+def _for_target(
+    policy: Policy, chain: AgentChain, profile: CompiledProfile, action: Action
+) -> Iterator[_Wanted]:
+    target = action.target
+    if not action.is_path:
+        if "*" in target:
+            raise _refused(f"{quote_toml(target)} holds a *, which stands for anything in a rule")
+        text = f"{action.head} {target}" if target else action.head
+        yield _Wanted(profile.profile, text, "allow", str(action))
+        return
+    if target == ".":
+        raise _refused("a rule for the root covers everything")
+    pattern = "/" + _GLOB.sub(lambda found: f"\\{found[0]}", target)
+    yield _Wanted(profile.profile, f"{action.head} {pattern}", "allow", str(action))
+    # A path pattern covers what is below it too, should a directory stand there one day.
+    below = Action(action.category, action.operation, f"{target}/x")
+    if action.category != "search" and _outcome(policy, chain, below) is Outcome.ASK:
+        text = f"{action.head} {pattern}/**"
+        yield _Wanted(profile.profile, text, "ask", str(below))
+
+
+def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    line = parse_line(action.target)
+    doubtful = (*line.problems, *line.runtime_only)
+    if doubtful:
+        raise _refused(f"what it runs is not certain: {doubtful[0]}")
+    for command in line.wanted:
+        if profile.judge_command(action, command).finding.outcome in _ASKED:
+            text = " ".join(_word(word.text) for word in command.words)
+            example = f"{action.head} {command.text}"
+            yield _Wanted(profile.profile, f"{action.head} {text}", "allow", example)
+
+
+def _word(text: str) -> str:
+    if _PLAIN_WORD.fullmatch(text):
+        return text
+    if "'" not in text:
+        return f"'{text}'"
+    if '"' not in text:
+        return f'"{text}"'
+    raise _refused(f"the word {quote_toml(text)} cannot be written in a rule")
+
+
+def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterator[str]:
+    for profile in dict.fromkeys(each.profile for each in wanted):
+        if profile.place.file == BUILT_IN:
+            key = _key(profile.name)
+            yield f"[profiles.{key}]\nextends = {_text(profile.name)}\n\n"
+        elif profile.place.file != source.name:
+            rules = ", ".join(quote_toml(each.action) for each in wanted if each.profile is profile)
+            raise _refused(
+                f"the profile {quote_toml(profile.name)} stands in {profile.place.file}",
+                f"add there what allows {rules}",
+            )
+        for each in wanted:
+            if each.profile is profile:
+                yield _rule(each, reason)
+
+
+def _rule(wanted: _Wanted, reason: str) -> str:
+    return (
+        f"[[profiles.{_key(wanted.profile.name)}.rules]]\n"
+        f"action  = {_text(wanted.action)}\n"
+        f"outcome = {_text(wanted.outcome)}\n"
+        f"reason  = {_text(reason)}\n"
+        f"match   = [{_text(wanted.example)}]\n\n"
+    )
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _text(name)
+
+
+def _text(text: str) -> str:
+    """Write a TOML basic string; JSON's escapes are among its own, but for those of DEL."""
+    return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+def _prove(before: Policy, after: Policy, chain: AgentChain, actions: list[Action]) -> None:
+    decision = decide(after, chain, actions)
+    if decision.outcome is not Outcome.ALLOW:
+        rule = decision.rule
+        said = decision.reason if rule is None else f"{rule.text} ({rule.source}) asks all the same"
+        raise _refused(f"no rule that allows can lift it: {said}", "change that rule by hand")
+    for action in actions:
+        for other in _neighbours(action):
+            if _outcome(after, chain, other) < _outcome(before, chain, other):
+                raise _refused(f"the rule would cover {quote_toml(str(other))} as well")
+
+
+def _neighbours(action: Action) -> Iterator[Action]:
+    endings = [" x", "x", "; id", " && id"] if action.category == "shell" else ["x"]
+    if action.is_path and action.category != "search":
+        endings.append("/x")
+    for ending in endings:
+        yield action._replace(target=action.target + ending)
+    if action.is_path:
+        yield action._replace(target=f"x/{action.target}")
+
+
+def _outcome(policy: Policy, chain: AgentChain, action: Action) -> Outcome:
+    return decide(policy, chain, [action]).outcome
+
+
+def _refused(message: str, hint: str = "") -> ConfigError:
+    return ConfigError(
+        f"no rule was made: {message}", hint=hint or "grant it this once, or edit the policy"
+    )

@@ -1,32 +1,229 @@
 """`policy lint`: rules that do nothing, and grants that give more than they seem to.
 
 Nothing here stops a load. A finding is sound for the cases it names; no finding proves nothing.
+
+Whether one pattern leaves another one nothing to decide is told by samples: the covered pattern
+with its wildcards filled in. A pattern that matches all of them matches by its own wildcards.
+Brackets take some and leave others: a pattern that has them is never said to cover another one.
 """
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import product
+from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from paddock.policy.actions import HeadPattern, parse_concrete
-from paddock.policy.engine import Policy, Writer
-from paddock.policy.load import PolicyDocument
-from paddock.policy.places import BUILT_IN, Place, quote_toml
+from paddock.policy.compiled import find_hits
+from paddock.policy.engine import Layers, PathGuards, Policy, Writer, assemble
+from paddock.policy.globs import CharClass, Segment, Wild
+from paddock.policy.load import PathsTable, PolicyDocument
+from paddock.policy.pathset import (
+    ROOT,
+    Comparison,
+    PathList,
+    PathPattern,
+    build_index,
+    compile_pattern,
+    has_class,
+)
+from paddock.policy.places import BUILT_IN, PatternError, Place, Text, quote_toml
 from paddock.policy.presets import RARELY_CONFINED, presets
 from paddock.policy.profiles import rule_matches
-from paddock.policy.questions.coverage import (
-    IdleException,
-    covering_rules,
-    idle_exceptions,
-    is_swallowed,
-    path_samples,
-)
-from paddock.policy.reader import Text
-from paddock.policy.rules import Profile, Rule
+from paddock.policy.questions.differences import common_row, path_parts
+from paddock.policy.rules import ActionPattern, HeadPattern, Profile, Rule, parse_concrete
 from paddock.text.show import name_some
 from paddock.values.calls import Json
-from paddock.values.decisions import Action, Outcome
+from paddock.values.decisions import WRITING_OPERATIONS, Action, Outcome
+
+FILL: Final = "\x01\x02"
+"""A text that no pattern of a policy holds."""
+_FILLS: Final = ("", FILL[0], FILL, FILL * 2)
+"""What a star is filled with. Nothing and one character first: `??*` takes neither."""
+
+GUARDING_LISTS: Final = ("protected", "generated", "secret")
+
+
+class IdleException(Struct, frozen=True):
+    name: str
+    pattern: PathPattern
+    above: PathPattern
+    instead: str
+    """What to write for `above`; empty where no one pattern does."""
+
+
+def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
+    index = build_index(
+        (number, rule.pattern.path, Comparison.GUARDING)
+        for number, rule in enumerate(rules)
+        if rule.pattern.path is not None and not has_class(rule.pattern.path.glob)
+    )
+    first: dict[str, int] = {}
+    others = [n for n, rule in enumerate(rules) if rule.pattern.path is None]
+    for number, rule in enumerate(rules):
+        candidates = list(others)
+        if rule.pattern.path is not None:
+            samples = _samples(rule.pattern.path)
+            found = ({number for _, number in find_hits(index, sample)} for sample in samples)
+            candidates += sorted(set[int].intersection(*found))
+        candidates.append(first.setdefault(rule.pattern.text, number))
+        for candidate in candidates:
+            other = rules[candidate]
+            if candidate != number and _is_stronger(other, rule, candidate < number):
+                yield rule, other
+                break
+
+
+def idle_exceptions(paths: PathsTable) -> Iterator[IdleException]:
+    for name in GUARDING_LISTS:
+        patterns: tuple[PathPattern, ...] = getattr(paths, name) or ()
+        listed = PathList(patterns, Comparison.GUARDING)
+        for pattern in patterns:
+            above = listed.find_above(pattern) if pattern.negated else None
+            if above is not None:
+                yield IdleException(name, pattern, above, _instead(patterns, pattern, above))
+
+
+def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: PathPattern) -> str:
+    # With a slash in it a pattern begins at the root.
+    text = f"{'**/' if above.glob.anywhere else ''}{above.text.rstrip('/')}/**"
+    try:
+        wide = compile_pattern(text)
+    except PatternError:
+        return ""
+    changed = (wide if each == above else each for each in patterns)
+    listed = PathList(changed, Comparison.GUARDING)
+    is_open = all(listed.find(sample) is None for sample in path_samples(pattern))
+    return text if is_open and not above.text.endswith(" ") else ""
+
+
+def is_swallowed(guards: PathGuards, rule: Rule) -> PathPattern | None:
+    path = rule.pattern.path
+    if path is None:
+        return None
+    layers = {"warned": guards.warned, "safe": guards.safe}
+    layers |= {name: _whole(getattr(guards, name), path) for name in GUARDING_LISTS}
+    whole = assemble(guards.ours, layers)
+    found = [_swallowing(whole, rule.pattern, sample) for sample in _samples(path)]
+    first = found[0]
+    return first if first is not None and all(each is not None for each in found) else None
+
+
+def _whole(layers: Layers, path: PathPattern) -> Layers:
+    parts = path_parts(path.glob)
+    return tuple(
+        layer
+        for layer in layers
+        if not any(
+            pattern.negated and common_row(parts, path_parts(pattern.glob)) is not None
+            for pattern in layer.patterns
+        )
+    )
+
+
+def _without_brackets(pattern: PathPattern) -> PathPattern:
+    segments = tuple(
+        tuple(Wild.ONE if isinstance(piece, CharClass) else piece for piece in segment)
+        for segment in pattern.glob.segments
+    )
+    return replace(pattern, glob=replace(pattern.glob, segments=segments))
+
+
+def _samples(pattern: PathPattern) -> tuple[str, ...]:
+    root = (ROOT,) if pattern.glob.covers_root else ()
+    return path_samples(_without_brackets(pattern)) + root
+
+
+def path_samples(pattern: PathPattern) -> tuple[str, ...]:
+    glob = pattern.glob
+    found: list[str] = []
+    for fill, depth in product(_FILLS, (0, 1, 2)):
+        # No component is empty: where a star is all of it, it takes a character.
+        name = fill or FILL[0]
+        parts: list[str] = []
+        for segment in glob.segments:
+            if segment == (Wild.DEPTH,):
+                parts += [name] * depth
+            else:
+                parts.append(_filled(segment, fill) or name)
+        if glob.segments[-1] == (Wild.DEPTH,) and depth == 0:
+            parts.append(name)
+        if glob.anywhere:
+            parts = [name] * depth + parts
+        found.append("/".join(parts))
+    return tuple(dict.fromkeys(found))
+
+
+def _filled(segment: Segment, fill: str) -> str:
+    out = ""
+    for piece in segment:
+        if isinstance(piece, str):
+            out += piece
+        elif isinstance(piece, CharClass):
+            out += piece.ranges[0][0] if piece.ranges and not piece.negated else FILL[0]
+        else:
+            out += FILL[0] if piece is Wild.ONE else fill
+    return out
+
+
+def _swallowing(guards: PathGuards, pattern: ActionPattern, path: str) -> PathPattern | None:
+    secret = guards.find_secret(path)
+    if secret is not None:
+        return None if has_class(secret.glob) else secret
+    head = pattern.head
+    # A rule that also reads still decides something on a protected path.
+    if (head.category, head.operation) not in WRITING_OPERATIONS:
+        return None
+    found = guards.find_protected(path) or guards.find_generated(path)
+    return None if found is None or has_class(found.glob) else found
+
+
+def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
+    if other.outcome < rule.outcome or not _is_said(rule.pattern.head, [other.pattern.head]):
+        return False
+    if other.outcome is rule.outcome:
+        # Twins: of two rules that say the same, only the later one is superfluous.
+        is_twin = other.pattern.text == rule.pattern.text and other.network == rule.network
+        return is_twin and is_earlier
+    # What a rule says of the network holds although a stricter one decides.
+    return rule.network is None and _covers_target(other, rule)
+
+
+def _covers_target(other: Rule, rule: Rule) -> bool:
+    if not other.pattern.has_target:
+        return True
+    if other.pattern.path is not None:
+        # The index has said that it matches every sample of `rule`.
+        return rule.pattern.path is not None
+    if other.pattern.name is not None and rule.pattern.name is not None:
+        return all(
+            other.pattern.name.matches_widely(rule.pattern.target.replace("*", fill))
+            for fill in ("", FILL)
+        )
+    return other.command is not None and _covers_command(other, rule)
+
+
+def _covers_command(other: Rule, rule: Rule) -> bool:
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    if other.command is None or other.command.is_any:
+        return other.command is not None
+    if rule.command is None or rule.command.is_any:
+        return False
+    target = rule.pattern.target
+    bare = target.removesuffix(" *")
+    samples = [bare.replace("*", "qqq"), target.replace("*", "qqq"), target.replace("*", "qqq qq")]
+    for sample in samples:
+        commands = parse_line(sample).commands
+        # Where `confine` is only one reading, the other rule decides whether it holds.
+        is_confined = other.outcome is Outcome.CONFINE
+        pattern = other.command
+        matches = pattern.matches_exactly if is_confined else pattern.matches_any_reading
+        if not commands or not all(map(matches, commands)):
+            return False
+    return True
+
 
 INTERPRETERS: Final = frozenset(
     (
@@ -101,7 +298,7 @@ class LintFinding(Struct, frozen=True):
         return f"{self.place}: {self.code}: {self.message}\n  hint: {self.hint}"
 
 
-class _Danger(Struct, frozen=True):
+class _Danger(NamedTuple):
     key: tuple[str, str]
     value: Json
     code: str
@@ -109,60 +306,31 @@ class _Danger(Struct, frozen=True):
     hint: str
 
 
-_DANGERS: Final = (
-    _Danger(
-        ("shell", "network"),
-        "host",
-        "lint.network_host",
-        "gives every command the network of this machine",
-        'set network = "host" on the rules that need it',
-    ),
-    _Danger(
-        ("shell", "enforcement"),
-        "best-effort",
-        "lint.best_effort",
-        "runs commands where the host cannot hold them to the policy",
-        "paddock doctor says what the host lacks",
-    ),
-    _Danger(
-        ("shell", "git"),
-        "none",
-        "lint.git_none",
-        "leaves .git to protected alone",
-        'git = "safe" lets ordinary git operations through and nothing that runs code later',
-    ),
-    _Danger(
-        ("paths", "protected"),
-        [],
-        "lint.nothing_protected",
-        "is empty: .git, keys and .env may be written",
-        "leave the key out for the default",
-    ),
-    _Danger(
-        ("paths", "secret"),
-        [],
-        "lint.nothing_secret",
-        "is empty: keys and .env may be read",
-        "leave the key out for the default",
-    ),
-    _Danger(
-        ("ledger", "keep_model_contents"),
-        True,
-        "lint.contents_kept",
-        "keeps what people and models wrote",
-        "leave it out unless somebody needs the contents",
-    ),
-    *(
-        _Danger(
-            ("hook", "sandbox_shell"),
-            value,
-            "lint.old_name",
-            f'is an old name: it is read as hook.shell = "{word}"',
-            f'write shell = "{word}" in its place',
-        )
-        for value, word in ((True, "confine"), (False, "read"))
-    ),
+_DEFAULT: Final = "leave the key out for the default"
+_OLD_NAME: Final = (
+    'is an old name: it is read as hook.shell = "{0}"',
+    'write shell = "{0}" in its place',
 )
+_DANGERS: Final = (
+    _Danger(("shell", "network"), "host", "lint.network_host",
+            "gives every command the network of this machine",
+            'set network = "host" on the rules that need it'),
+    _Danger(("shell", "enforcement"), "best-effort", "lint.best_effort",
+            "runs commands where the host cannot hold them to the policy",
+            "paddock doctor says what the host lacks"),
+    _Danger(("shell", "git"), "none", "lint.git_none", "leaves .git to protected alone",
+            'git = "safe" lets ordinary git operations through and nothing that runs code later'),
+    _Danger(("paths", "protected"), [], "lint.nothing_protected",
+            "is empty: .git, keys and .env may be written", _DEFAULT),
+    _Danger(("paths", "secret"), [], "lint.nothing_secret",
+            "is empty: keys and .env may be read", _DEFAULT),
+    _Danger(("ledger", "keep_model_contents"), True, "lint.contents_kept",
+            "keeps what people and models wrote",
+            "leave it out unless somebody needs the contents"),
+    *(_Danger(("hook", "sandbox_shell"), value, "lint.old_name",
+              *(text.format(word) for text in _OLD_NAME))
+      for value, word in ((True, "confine"), (False, "read"))),
+)  # fmt: skip
 
 
 def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]:
@@ -379,26 +547,17 @@ def _idle(found: IdleException) -> LintFinding:
 
 def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:
     for danger in _DANGERS:
-        for way in _ways(document, danger.key):
-            if _value(document, way) == danger.value:
+        profiles = document.profiles if danger.key[0] == "shell" else ()
+        for above in ((), *(("profiles", profile.name) for profile in profiles)):
+            way = (*above, *danger.key)
+            found: Json = document.document.values
+            for part in way:
+                # A document that loaded has tables where tables belong.
+                found = found.get(part, {})
+            if found == danger.value:
                 place = document.document.place(way)
                 message = f"{'.'.join(way)} {danger.message}"
                 yield LintFinding(danger.code, message, place, danger.hint)
-
-
-def _value(document: PolicyDocument, way: tuple[str, ...]) -> Json:
-    found: Json = document.document.values
-    for part in way:
-        # A document that loaded has tables where tables belong.
-        found = found.get(part, {})
-    return found
-
-
-def _ways(document: PolicyDocument, key: tuple[str, str]) -> Iterator[tuple[str, ...]]:
-    yield key
-    if key[0] == "shell":
-        for profile in document.profiles:
-            yield "profiles", profile.name, *key
 
 
 # A file with a false example does not load, so a policy that exists has none; the
@@ -420,18 +579,12 @@ class ExampleResult(Struct, frozen=True):
 
 def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
     # A rule that other profiles have from its own is judged once.
-    return tuple({(each.example, each.pattern): each for each in _results(policy)}.values())
-
-
-def _results(policy: Policy) -> Iterator[ExampleResult]:
-    for profile in (*policy.profile_table, *policy.overlays):
-        for rule in profile.rules:
-            for example in rule.match:
-                yield _result(profile.name, rule, example, wanted=True)
-            for example in rule.not_match:
-                yield _result(profile.name, rule, example, wanted=False)
-
-
-def _result(profile: str, rule: Rule, example: Text, wanted: bool) -> ExampleResult:
-    holds = rule_matches(rule, parse_concrete(example.text)) is wanted
-    return ExampleResult(profile, rule.pattern.text, example, wanted, holds)
+    found = (
+        ExampleResult(profile.name, rule.pattern.text, example, wanted, holds)
+        for profile in (*policy.profile_table, *policy.overlays)
+        for rule in profile.rules
+        for wanted, examples in ((True, rule.match), (False, rule.not_match))
+        for example in examples
+        for holds in [rule_matches(rule, parse_concrete(example.text)) is wanted]
+    )
+    return tuple({(each.example, each.pattern): each for each in found}.values())

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
-from typing import Final, cast, get_args
+from typing import Final, TypeVar, cast, get_args
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from paddock.pattern import lazy_pattern
-from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.places import BUILT_IN, place_text, quote_toml
 from paddock.policy.profiles import MAY_START, judge_line
+from paddock.policy.rules import NAMES_BY_OPERATION, is_normal_path
 from paddock.text.show import is_cut, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
@@ -37,6 +37,8 @@ from paddock.values.entries import (
 # The ledger keeps the actions as they were decided, the agents with their profiles and
 # own permissions, and the decision. What is missing, cut, or was decided by something
 # that is no policy cannot be decided again: such a call is `Lost`, and says why.
+
+T = TypeVar("T")
 
 DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 
@@ -119,17 +121,17 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     outcome = _text(metadata, "outcome")
     if "outcome" not in metadata:
         return Lost(where, Why.UNDECIDED, _text(metadata, "code"))
-    actions, chain = _actions(metadata.get("actions")), _chain(metadata.get("agents"))
+    actions = _whole(metadata.get("actions"), str)
+    chain = tuple(each.agent() for each in _whole(metadata.get("agents"), _KeptAgent))
     door = RecordedDoor.HOOK if entry.event_type == HOOK_DECISION else RecordedDoor.TOOL
     reason = _obstacle(door, metadata, actions)
     if reason is not None:
         return Lost(where, reason, _text(metadata, "code"))
     if outcome not in _OUTCOMES or not chain or not actions:
         return Lost(where, Why.INCOMPLETE)
-    parsed = tuple(_parse(text) for text in actions)
-    if None in parsed:
+    known = tuple(action for text in actions if (action := _parse(text)) is not None)
+    if len(known) < len(actions):
         return Lost(where, Why.INCOMPLETE)
-    known = tuple(action for action in parsed if action is not None)
     found = PastDecision(
         where,
         door,
@@ -148,11 +150,10 @@ def _held(word: Json) -> Held:
 
 
 def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
-    rule = metadata.get("rule")
+    kept = _table(metadata.get("rule"))
     word = _text(metadata, "outcome")
-    if not isinstance(rule, dict) or word not in _OUTCOMES:
+    if kept is None or word not in _OUTCOMES:
         return None
-    kept = cast("dict[str, Json]", rule)
     line = kept.get("line")
     return RuleMatch(
         Outcome.parse(word),
@@ -221,46 +222,38 @@ def _parse(text: str) -> Action | None:
     return Action(category, operation, target)
 
 
-def _actions(kept: Json) -> tuple[str, ...]:
-    if not isinstance(kept, list):
+class _Lists(Struct):
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    forbidden: tuple[str, ...]
+
+
+class _KeptAgent(Struct):
+    name: str
+    profile: str
+    permissions: _Lists | None = None
+
+    def agent(self) -> Agent:
+        lists = self.permissions
+        if lists is None:
+            return Agent(self.name, self.profile)
+        own = Permissions(lists.read, lists.write, lists.forbidden)
+        return Agent(self.name, self.profile, permissions=own)
+
+
+def _whole(kept: Json, type_: type[T]) -> tuple[T, ...]:
+    """Return a list of the record; empty where one of its elements was not understood.
+
+    Threat: an agent's list that was not understood must not become the default, which is all.
+    """
+    try:
+        return convert(kept, tuple[type_, ...])
+    except ValidationError:
         return ()
-    texts = cast("list[Json]", kept)
-    return tuple(texts) if all(isinstance(text, str) for text in texts) else ()
 
 
-def _chain(kept: Json) -> AgentChain:
-    if not isinstance(kept, list):
-        return ()
-    agents = [_agent(each) for each in cast("list[Json]", kept)]
-    return tuple(agent for agent in agents if agent is not None) if None not in agents else ()
-
-
-def _agent(kept: Json) -> Agent | None:
-    if not isinstance(kept, dict):
-        return None
-    fields = cast("dict[str, Json]", kept)
-    name, profile, lists = fields.get("name"), fields.get("profile"), fields.get("permissions")
-    if not isinstance(name, str) or not isinstance(profile, str):
-        return None
-    if lists is None:
-        return Agent(name, profile)
-    # Threat: a list that was not understood must not become the default, which is everything.
-    if not isinstance(lists, dict):
-        return None
-    given = cast("dict[str, Json]", lists)
-    read, write, forbidden = (
-        _texts_recorded(given.get(key)) for key in ("read", "write", "forbidden")
-    )
-    if read is None or write is None or forbidden is None:
-        return None
-    return Agent(name, profile, permissions=Permissions(read, write, forbidden))
-
-
-def _texts_recorded(kept: Json) -> tuple[str, ...] | None:
-    if not isinstance(kept, list):
-        return None
-    texts = cast("list[Json]", kept)
-    return tuple(texts) if all(isinstance(text, str) for text in texts) else None
+def _table(kept: Json) -> dict[str, Json] | None:
+    return cast("dict[str, Json]", kept) if isinstance(kept, dict) else None
 
 
 def _text(metadata: Mapping[str, Json], name: str) -> str:
@@ -302,13 +295,10 @@ class RecordedCall(Struct, frozen=True):
 
     def as_json(self) -> dict[str, Json]:
         entry, metadata = self.decided.entry, self.decided.entry.metadata
-        rule = metadata.get("rule")
-        if isinstance(rule, dict):
-            rule = {
-                **cast("dict[str, Json]", rule),
-                "outcome": metadata.get("outcome"),
-                "source": metadata.get("source"),
-            }
+        rule = _table(metadata.get("rule"))
+        if rule is not None:
+            answer = {"outcome": metadata.get("outcome"), "source": metadata.get("source")}
+            rule = {**rule, **answer}
         agents = _objects(metadata.get("agents"))
         return {
             "call_id": entry.call_id,
@@ -443,7 +433,7 @@ def tell_calls(kept: Iterable[KeptCall], call_id: str) -> tuple[RecordedCall, ..
 def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
     """Put the reason of the rule that asked: an entry that was not granted says why not."""
     entry = call.decided.entry
-    digest = _approval_digest(entry)
+    digest = _text(_table(entry.metadata.get("approval")) or {}, "digest")
     is_ask = entry.decision == "deny" and entry.metadata.get("outcome") in _ASKED
     if not is_ask or not digest or _is_granted(entry):
         return call
@@ -456,14 +446,6 @@ def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
         if question.event_type == APPROVAL_ASKED and is_its:
             return replace(call, asked_because=question.reason)
     return call
-
-
-def _approval_digest(entry: Entry) -> str:
-    approval = entry.metadata.get("approval")
-    if not isinstance(approval, dict):
-        return ""
-    digest = cast("dict[str, Json]", approval).get("digest")
-    return digest if isinstance(digest, str) else ""
 
 
 def _is_one(before: RecordedCall, entry: Entry) -> bool:
@@ -493,10 +475,9 @@ def _verdict(call: RecordedCall) -> str:
 
 
 def _rule_text(metadata: Mapping[str, Json]) -> str:
-    rule = metadata.get("rule")
-    if not isinstance(rule, dict):
+    kept = _table(metadata.get("rule"))
+    if kept is None:
         return "none matched, and unknown is no"
-    kept = cast("dict[str, Json]", rule)
     said = [str(metadata.get("outcome")), _place(kept)]
     # Of an approved call the record keeps the approver there, who is no place of a rule.
     if not isinstance(metadata.get("approval"), dict):
@@ -514,17 +495,15 @@ def _place(rule: Mapping[str, Json]) -> str:
 
 
 def _is_same(match: Mapping[str, Json], rule: Json) -> bool:
-    if not isinstance(rule, dict):
-        return False
-    kept = cast("dict[str, Json]", rule)
-    return all(match.get(name) == kept.get(name) for name in ("text", "file", "line"))
+    kept = _table(rule)
+    names = ("text", "file", "line")
+    return kept is not None and all(match.get(name) == kept.get(name) for name in names)
 
 
 def _approval_lines(entry: Entry) -> list[str]:
-    approval = entry.metadata.get("approval")
-    if not isinstance(approval, dict):
+    kept = _table(entry.metadata.get("approval"))
+    if kept is None:
         return []
-    kept = cast("dict[str, Json]", approval)
     how, said = ("approved by", "") if _is_granted(entry) else ("answered by", " (not granted)")
     return [f"  {how}: {quote_toml(kept.get('by'))}{said}, bound to {kept.get('digest')}"]
 

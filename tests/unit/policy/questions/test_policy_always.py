@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paddock.errors import ConfigError
 from paddock.policy.decide import decide
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.questions.always import Sources, plan_always
+from paddock.policy.questions.flip import Sources, plan_always
 from paddock.values.decisions import Action, Agent, Outcome
 
 MAIN = (Agent("main", "standard"),)

@@ -5,13 +5,13 @@ from functools import partial
 import pytest
 
 from paddock.errors import UsageError
-from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.globs import parse_glob
 from paddock.policy.presets import CLIENT_TOOLS
 from paddock.policy.questions.compare import Diff, diff
-from paddock.policy.questions.sampling import ANYTHING, common_texts, path_parts, word_parts
+from paddock.policy.questions.differences import ANYTHING, common_texts, path_parts, word_parts
+from paddock.policy.rules import parse_action
 from paddock.values.decisions import Agent, AgentChain
 from tests.support.policies import chain_below
 

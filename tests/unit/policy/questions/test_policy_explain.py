@@ -6,11 +6,11 @@ import tomllib
 import pytest
 from msgspec.structs import replace
 
-from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.questions.explain import Explanation, explain, find_nearly
 from paddock.policy.questions.flip import ProposedChange, exact_pattern
+from paddock.policy.rules import parse_action
 from paddock.values.decisions import Action, Agent, Outcome, Permissions
 
 TEXT = """[paths]

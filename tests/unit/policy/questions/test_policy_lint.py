@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.questions.lint import lint, run_examples
+from paddock.policy.rules import parse_action
 from paddock.values.decisions import Agent
 
 
