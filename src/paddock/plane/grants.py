@@ -366,7 +366,7 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
 
 
 def _over(changes: ShellChanges | None, shell: ShellSettings) -> ShellSettings:
-    return shell if changes is None else lay_over(shell, changes)
+    return shell if changes is None else changes.over(shell)
 
 
 def _text(pattern: PathPattern) -> str:

@@ -39,7 +39,6 @@ from paddock.policy.settings import (
     Network,
     ShellSettings,
     covers,
-    lay_over,
 )
 from paddock.values.decisions import (
     OPERATIONS,
@@ -326,7 +325,7 @@ def _profile_shell(
 ) -> ShellSettings:
     base = policy.settings.shell
     changes = profile.profile.shell
-    shell = base if changes is None else lay_over(base, changes)
+    shell = base if changes is None else changes.over(base)
     if line is None:
         return shell
     networks = [
@@ -376,10 +375,7 @@ def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
 
 
 def _strictest(order: tuple[Word, ...], *words: Word) -> Word:
-    for word in order:
-        if word in words:
-            return word
-    return words[0]
+    return next((word for word in order if word in words), words[0])
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:

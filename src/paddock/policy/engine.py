@@ -58,12 +58,8 @@ from paddock.policy.presets import (
     INSTALLED_FOLDERS,
     LOCKED,
     MIXED_FOLDERS,
-    above_own_files,
     built_in_paths,
-    client_folders,
-    own_directories,
-    own_files,
-    own_state,
+    own_lists,
     presets,
 )
 from paddock.policy.profiles import CompiledProfile
@@ -87,7 +83,8 @@ _CLOSED: Final = {
     GENERATED: "written by commands alone",
     SECRET: "secret",
 }
-_TABLES: Final = (PROTECTED, GENERATED, SECRET, WARNED, SAFE)
+GUARDING_LISTS: Final = (PROTECTED, GENERATED, SECRET)
+PATH_LISTS: Final = (*GUARDING_LISTS, WARNED, SAFE)
 _READ: Final = frozenset(INSTALLED_FOLDERS)
 _WRITTEN: Final = _READ | frozenset(MIXED_FOLDERS)
 
@@ -195,8 +192,9 @@ def compile_guards(
     kind: PlaneKind, tables: tuple[PathsTable, ...], planes_below: tuple[str, ...] = ()
 ) -> PathGuards:
     held = reduce(lay_over, tables, built_in_paths())
-    ours = _own_places(kind, planes_below)
-    layers = {name: _layers(held, name) for name in _TABLES}
+    own = own_lists(kind, planes_below)
+    ours = OwnPlaces(*(PathList(patterns, Comparison.GUARDING) for patterns in own))
+    layers = {name: _layers(held, name) for name in PATH_LISTS}
     # Secret to everybody who asks what is; no file's `!` or empty list takes it out.
     layers[SECRET] = (ours.state, *layers[SECRET])
     return assemble(ours, layers)
@@ -204,24 +202,13 @@ def compile_guards(
 
 def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
     """Lay an untrusted table over `guards`: more is forbidden and warned of, less is safe."""
-    layers = {name: getattr(guards, name) + _layers(table, name) for name in _TABLES}
+    layers = {name: getattr(guards, name) + _layers(table, name) for name in PATH_LISTS}
     return assemble(guards.ours, layers)
-
-
-def _own_places(kind: PlaneKind, planes_below: tuple[str, ...]) -> OwnPlaces:
-    lists = (
-        own_files(kind, planes_below),
-        above_own_files(kind),
-        own_directories(kind),
-        own_state(kind, planes_below),
-        client_folders(),
-    )
-    return OwnPlaces(*(PathList(patterns, Comparison.GUARDING) for patterns in lists))
 
 
 def assemble(ours: OwnPlaces, layers: Mapping[str, Layers]) -> PathGuards:
     lists = [(OWN, ours.files), (STATE, ours.state)]
-    for kind in _TABLES:
+    for kind in PATH_LISTS:
         lists += [(kind, each) for each in layers[kind] if each is not ours.state]
     compiled = (compile_lists(lists), (_READ, _WRITTEN))
     patterns = tuple(pattern for _, listed in lists for pattern in listed.patterns)
@@ -231,8 +218,8 @@ def assemble(ours: OwnPlaces, layers: Mapping[str, Layers]) -> PathGuards:
 
 def _layers(table: PathsTable, name: str) -> Layers:
     patterns: tuple[PathPattern, ...] | None = getattr(table, name)
-    is_opening = name in (WARNED, SAFE)
-    comparison = Comparison.PERMITTING if is_opening else Comparison.GUARDING
+    is_guarding = name in GUARDING_LISTS
+    comparison = Comparison.GUARDING if is_guarding else Comparison.PERMITTING
     return () if patterns is None else (PathList(patterns, comparison),)
 
 
@@ -295,10 +282,7 @@ class Policy(Struct, frozen=True, eq=False):
         return tuple(profile.name for profile in self.profile_table)
 
     def find_profile(self, name: str) -> Profile | None:
-        for profile in self.profile_table:
-            if profile.name == name:
-                return profile
-        return None
+        return next((each for each in self.profile_table if each.name == name), None)
 
     def compiled_profile(self, name: str) -> CompiledProfile:
         """Return the profile ready to be asked; `locked`, with a note, for an unknown name."""

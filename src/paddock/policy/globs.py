@@ -94,9 +94,7 @@ def fold_segment(segment: Segment) -> Segment:
 
 
 def literal_of(segment: Segment) -> str | None:
-    if len(segment) == 1 and isinstance(segment[0], str):
-        return segment[0]
-    return None
+    return segment[0] if len(segment) == 1 and isinstance(segment[0], str) else None
 
 
 def split_lead(segments: tuple[Segment, ...]) -> tuple[str, tuple[Segment, ...]]:

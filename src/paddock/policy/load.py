@@ -40,7 +40,6 @@ from paddock.policy.settings import (
     ProviderSettings,
     Settings,
     host_paths,
-    lay_over,
     read_shell_changes,
 )
 from paddock.values.decisions import Outcome, Permissions
@@ -337,7 +336,7 @@ def _read_settings(
     if is_users:
         ledger_readers = {"anchor": _read_anchor}
     readers: dict[str, Callable[[Table], object]] = {
-        "shell": lambda table: lay_over(base.shell, read_shell_changes(table)),
+        "shell": lambda table: read_shell_changes(table).over(base.shell),
         "hook": lambda table: read_hook(table, base.hook),
         "agents": lambda table: read_agents(table, base.agents, profiles),
         "limits": lambda table: read_limits(table, base.limits),

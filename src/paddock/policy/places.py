@@ -87,9 +87,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     near = get_close_matches(word[:message_value_chars_max], options, n=2, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(quote_toml(option) for option in near) + "?"
-    if not options:
-        return ""
-    return "known are " + ", ".join(options)
+    return "known are " + ", ".join(options) if options else ""
 
 
 def fail(file: str, problems: list[Problem]) -> NoReturn:

@@ -92,17 +92,9 @@ _CLIENT_FOLDERS: Final = ("**/.claude", "**/.codex")
 _PROJECT_FILES: Final = ("paddock.toml", "paddock.json", *CLIENT_SETTINGS)
 _BARE_FILES: Final = (
     *_PROJECT_FILES,
-    "/HOT/config/",
-    "/HOT/ledger/",
-    "/HO2/ledger/",
-    "/HO1/ledger/",
-    "/HOT/registries/",
-    "/HOT/schemas/",
-    "/HOT/installed/",
-    "/HO1/contracts/",
-    "/agents/*/agent.json",
-    "/objects/",
-    "/plane.json",
+    *("/HOT/config/", "/HOT/ledger/", "/HO2/ledger/", "/HO1/ledger/", "/HOT/registries/"),
+    *("/HOT/schemas/", "/HOT/installed/", "/HO1/contracts/", "/agents/*/agent.json"),
+    *("/objects/", "/plane.json"),
 )
 OWN_FILES: Final = {PlaneKind.PROJECT: _PROJECT_FILES, PlaneKind.BARE: _BARE_FILES}
 """Paddock's own files, which it reads as configuration or trusts, or on which its hook hangs:
@@ -128,37 +120,28 @@ a path that was forbidden since would be read under another name.
 
 
 def built_in_paths() -> PathsTable:
-    return PathsTable(
-        protected=_patterns(PROTECTED),
-        generated=_patterns(GENERATED),
-        warned=_patterns(WARNED),
-        safe=_patterns(SAFE),
-        secret=_patterns(SECRET),
+    return PathsTable(*map(_patterns, (PROTECTED, GENERATED, WARNED, SAFE, SECRET)))
+
+
+def own_lists(
+    kind: PlaneKind, planes_below: tuple[str, ...]
+) -> tuple[tuple[PathPattern, ...], ...]:
+    """Return the patterns of `OwnPlaces`, in its order."""
+    is_bare = kind is PlaneKind.BARE
+    above = _patterns(_ABOVE_OWN_FILES if is_bare else ())
+    others = _patterns(_OTHER_DIRECTORIES if is_bare else ())
+    whole = Glob("/", False, False, True, ())
+    states = [pattern.glob for pattern in _patterns(OWN_STATE[PlaneKind.BARE])]
+    return (
+        (*_patterns(OWN_FILES[kind]), *(_moved_down(whole, plane) for plane in planes_below)),
+        above,
+        above + others,
+        (
+            *_patterns(OWN_STATE[kind]),
+            *(_moved_down(glob, plane) for plane in planes_below for glob in states),
+        ),
+        _patterns(_CLIENT_FOLDERS),
     )
-
-
-def own_files(kind: PlaneKind, planes_below: tuple[str, ...] = ()) -> tuple[PathPattern, ...]:
-    return _patterns(OWN_FILES[kind]) + tuple(_whole(plane) for plane in planes_below)
-
-
-def own_state(kind: PlaneKind, planes_below: tuple[str, ...] = ()) -> tuple[PathPattern, ...]:
-    below = _patterns(OWN_STATE[PlaneKind.BARE])
-    return _patterns(OWN_STATE[kind]) + tuple(
-        _moved_down(pattern, plane) for plane in planes_below for pattern in below
-    )
-
-
-def above_own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
-    return _patterns(_ABOVE_OWN_FILES if kind is PlaneKind.BARE else ())
-
-
-def client_folders() -> tuple[PathPattern, ...]:
-    return _patterns(_CLIENT_FOLDERS)
-
-
-def own_directories(kind: PlaneKind) -> tuple[PathPattern, ...]:
-    others = _patterns(_OTHER_DIRECTORIES if kind is PlaneKind.BARE else ())
-    return above_own_files(kind) + others
 
 
 @cache
@@ -203,13 +186,8 @@ def _preset(
     )
 
 
-def _whole(directory: str) -> PathPattern:
+def _moved_down(glob: Glob, directory: str) -> PathPattern:
     names = tuple((name,) for name in directory.split("/"))
-    return PathPattern(Glob(f"/{directory}/", False, False, True, names))
-
-
-def _moved_down(pattern: PathPattern, directory: str) -> PathPattern:
-    glob, names = pattern.glob, tuple((name,) for name in directory.split("/"))
     text = f"/{directory}{glob.text}"
     return PathPattern(Glob(text, False, False, glob.directory_only, (*names, *glob.segments)))
 

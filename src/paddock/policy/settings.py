@@ -232,10 +232,7 @@ class Settings(Struct, frozen=True):
     providers: tuple[ProviderSettings, ...] = ()
 
     def profile_for(self, agent: str) -> str | None:
-        for binding in self.agents:
-            if binding.name == agent:
-                return binding.profile
-        return None
+        return next((each.profile for each in self.agents if each.name == agent), None)
 
 
 _HOST_PATH: Final = lazy_pattern(r"(/|~/)[^\0]*|~", re.DOTALL)
@@ -266,6 +263,9 @@ class ShellChanges(Struct, frozen=True):
     caches: bool | None = None
     confine_max: ConfineMax | None = None
 
+    def over(self, base: Given) -> Given:
+        return lay_over(base, self)
+
 
 def lay_over(base: Given, changes: Struct) -> Given:
     """Put what `changes` says in place of what `base` does; None says nothing."""
@@ -279,9 +279,7 @@ def read_shell_changes(table: Table) -> ShellChanges:
 
 def covers(pattern: str, name: str) -> bool:
     """Whether a pattern of `env` is, or covers, a name, or another pattern whole."""
-    if not pattern.endswith("*"):
-        return pattern == name
-    return name.startswith(pattern[:-1])
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == name
 
 
 def _env_names(table: Table, name: str) -> tuple[str, ...] | None:

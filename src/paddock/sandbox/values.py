@@ -26,7 +26,6 @@ from paddock.policy.settings import (
     Network,
     ShellLimits,
     ShellSettings,
-    lay_over,
 )
 from paddock.sandbox.host.host_facts import GitOutside, shared
 from paddock.values.calls import Json
@@ -356,7 +355,7 @@ def _judge(policy: Policy, chain: AgentChain) -> ChainJudge:
 def _shell(policy: Policy, profile: CompiledProfile) -> ShellSettings:
     base = policy.settings.shell
     changes = profile.profile.shell
-    return base if changes is None else lay_over(base, changes)
+    return base if changes is None else changes.over(base)
 
 
 def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from paddock.policy.compiled import fold
-from paddock.policy.engine import Policy
+from paddock.policy.engine import PATH_LISTS, Policy
 from paddock.policy.globs import DEPTH, RUN, CharClass, Glob, Piece, Segment, Wild
 from paddock.policy.pathset import PathList
 from paddock.policy.places import Place
@@ -209,7 +209,6 @@ EVERYTHING: Final = parse_head("tool:*")
 UNTRUSTED: Final = "untrusted"
 CLOSES: Final = f"{UNTRUSTED} deny of all else"
 ENDS: Final = "deny of all that no rule names"
-PATH_LISTS: Final = ("protected", "generated", "secret", "warned", "safe")
 
 
 class Item(Struct, frozen=True):

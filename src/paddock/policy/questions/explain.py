@@ -240,10 +240,8 @@ def find_nearly(
     if decision.rule is not None and not decision.rule.source.endswith(".otherwise"):
         return None
     misses, _ = near_misses(judge_for(policy, chain).profiles(), action)
-    for miss in misses:
-        if miss.nearness > NO_TELLING and miss.rule.outcome < decision.outcome:
-            return miss
-    return None
+    told = (each for each in misses if each.nearness > NO_TELLING)
+    return next((each for each in told if each.rule.outcome < decision.outcome), None)
 
 
 def _rule_text(rule: RuleMatch | None) -> str:

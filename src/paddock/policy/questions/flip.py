@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from paddock.errors import ConfigError
 from paddock.pattern import lazy_pattern
 from paddock.policy.decide import decide, judge_for
-from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.engine import GUARDING_LISTS, Policy, PolicySource, load_policy
 from paddock.policy.load import PathsTable
 from paddock.policy.pathset import Comparison, PathList, PathPattern
 from paddock.policy.places import BUILT_IN, PatternError, Place, quote_toml
@@ -32,7 +32,6 @@ from paddock.values.decisions import Action, AgentChain, Outcome
 # `Edits.made` is the policy to ask.
 
 DEFAULT_FILE: Final = "paddock.toml"
-CLOSING_LISTS: Final = ("protected", "generated", "secret")
 ANY_COMMAND: Final = "tool:shell:run *"
 
 
@@ -382,7 +381,7 @@ def _closest(policy: Policy, name: str) -> Profile | None:
 def _closing(found: Sequence[Finding]) -> tuple[str, ...]:
     sources = (finding.rule.source for finding in found if finding.rule is not None)
     names = (source.removeprefix("paths.") for source in sources if source.startswith("paths."))
-    return tuple(name for name in dict.fromkeys(names) if name in CLOSING_LISTS)
+    return tuple(name for name in dict.fromkeys(names) if name in GUARDING_LISTS)
 
 
 def _fixed(found: Sequence[Finding]) -> Iterator[ProposedChange]:

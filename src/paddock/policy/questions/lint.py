@@ -10,13 +10,13 @@ Brackets take some and leave others: a pattern that has them is never said to co
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from paddock.policy.compiled import find_hits
-from paddock.policy.engine import Layers, PathGuards, Policy, Writer, assemble
+from paddock.policy.engine import GUARDING_LISTS, Layers, PathGuards, Policy, Writer, assemble
 from paddock.policy.globs import CharClass, Segment, Wild
 from paddock.policy.load import PathsTable, PolicyDocument
 from paddock.policy.pathset import (
@@ -41,8 +41,6 @@ FILL: Final = "\x01\x02"
 """A text that no pattern of a policy holds."""
 _FILLS: Final = ("", FILL[0], FILL, FILL * 2)
 """What a star is filled with. Nothing and one character first: `??*` takes neither."""
-
-GUARDING_LISTS: Final = ("protected", "generated", "secret")
 
 
 class IdleException(Struct, frozen=True):
@@ -298,7 +296,7 @@ class LintFinding(Struct, frozen=True):
         return f"{self.place}: {self.code}: {self.message}\n  hint: {self.hint}"
 
 
-class _Danger(NamedTuple):
+class _Danger(Struct, frozen=True):
     key: tuple[str, str]
     value: Json
     code: str

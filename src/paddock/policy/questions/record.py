@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from paddock.pattern import lazy_pattern
 from paddock.policy.places import BUILT_IN, place_text, quote_toml
 from paddock.policy.profiles import MAY_START, judge_line
-from paddock.policy.rules import NAMES_BY_OPERATION, is_normal_path
+from paddock.policy.rules import NAMES_BY_OPERATION, OUTCOME_WORDS, is_normal_path
 from paddock.text.show import is_cut, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import (
@@ -43,7 +43,6 @@ T = TypeVar("T")
 DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 
 OPERATOR_SOURCE: Final = "operator"
-_OUTCOMES: Final = tuple(outcome.word for outcome in Outcome)
 # Of too many actions the first are kept, and then this.
 _COUNTED: Final = lazy_pattern(r"\d+ more actions\Z")
 # The hook keeps what no line may hold as an escape.
@@ -127,7 +126,7 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     reason = _obstacle(door, metadata, actions)
     if reason is not None:
         return Lost(where, reason, _text(metadata, "code"))
-    if outcome not in _OUTCOMES or not chain or not actions:
+    if outcome not in OUTCOME_WORDS or not chain or not actions:
         return Lost(where, Why.INCOMPLETE)
     known = tuple(action for text in actions if (action := _parse(text)) is not None)
     if len(known) < len(actions):
@@ -152,7 +151,7 @@ def _held(word: Json) -> Held:
 def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
     kept = _table(metadata.get("rule"))
     word = _text(metadata, "outcome")
-    if kept is None or word not in _OUTCOMES:
+    if kept is None or word not in OUTCOME_WORDS:
         return None
     line = kept.get("line")
     return RuleMatch(

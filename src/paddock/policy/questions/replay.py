@@ -240,9 +240,7 @@ def _note(group: Group | LostGroup, example: Example) -> None:
 
 
 def rule_text(rule: RuleMatch | None) -> str:
-    if rule is None:
-        return "no rule; unknown is no"
-    return rule.said
+    return "no rule; unknown is no" if rule is None else rule.said
 
 
 def _was_text(group: Group) -> str:
