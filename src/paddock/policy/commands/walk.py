@@ -47,29 +47,22 @@ def find_document(data: bytes, at: int, mark: bytes, *, tabs: bool) -> tuple[int
 # nothing may touch that bash would read as one token.
 
 WORDS: Final = frozenset(
-    {
-        "word", "number", "string", "raw_string", "ansi_c_string", "translated_string",
-        "concatenation", "simple_expansion", "expansion", "command_substitution",
-        "process_substitution", "arithmetic_expansion", "brace_expression",
-    }
-)  # fmt: skip
+    "word number string raw_string ansi_c_string translated_string concatenation "
+    "simple_expansion expansion command_substitution process_substitution "
+    "arithmetic_expansion brace_expression".split()
+)
 STATEMENTS: Final = frozenset(
-    {
-        "command", "list", "pipeline", "redirected_statement", "subshell", "compound_statement",
-        "if_statement", "while_statement", "for_statement", "c_style_for_statement",
-        "case_statement", "negated_command", "function_definition", "test_command",
-        "declaration_command", "unset_command", "variable_assignment", "variable_assignments",
-    }
-)  # fmt: skip
+    "command list pipeline redirected_statement subshell compound_statement if_statement "
+    "while_statement for_statement c_style_for_statement case_statement negated_command "
+    "function_definition test_command declaration_command unset_command variable_assignment "
+    "variable_assignments".split()
+)
 TRANSPARENT: Final = (WORDS | STATEMENTS) | frozenset(
-    {
-        "program", "elif_clause", "else_clause", "do_group", "case_item", "comment",
-        "string_content", "variable_name", "special_variable_name", "subscript", "array",
-        "binary_expression", "unary_expression", "parenthesized_expression",
-        "ternary_expression", "postfix_expression", "test_operator", "regex",
-        "heredoc_body", "heredoc_content", "command_name", "extglob_pattern",
-    }
-)  # fmt: skip
+    "program elif_clause else_clause do_group case_item comment string_content variable_name "
+    "special_variable_name subscript array binary_expression unary_expression "
+    "parenthesized_expression ternary_expression postfix_expression test_operator regex "
+    "heredoc_body heredoc_content command_name extglob_pattern".split()
+)
 RUN_TIME: Final = {
     "command_substitution": "a command substitution puts the output of a command into the line",
     "process_substitution": "a process substitution runs a command behind a file name",
@@ -87,11 +80,9 @@ EVALUATED: Final = frozenset(
 """Reasons behind which any program may stand: a subscript in arithmetic runs what it holds."""
 
 RESERVED: Final = frozenset(
-    {
-        "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
-        "select", "function", "coproc", "in", "{", "}", "!", "[[", "]]",
-    }
-)  # fmt: skip
+    "if then else elif fi do done case esac while until for select function coproc in { } ! "
+    "[[ ]]".split()
+)
 SAFE_TESTS: Final = frozenset(
     "-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef".split()
 ) | frozenset({"=", "==", "!=", "=~", "<", ">", "&&", "||", "!", "(", ")", "[[", "]]", "\n"})

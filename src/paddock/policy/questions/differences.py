@@ -278,15 +278,8 @@ def _items(policy: Policy) -> Iterator[Item]:
 
 def _listed(layer: PathList, says: str) -> Iterator[Item]:
     for pattern in layer.patterns:
-        yield Item(
-            "",
-            pattern.text,
-            says,
-            pattern.place,
-            EVERYTHING,
-            TargetKind.PATH,
-            path_parts(pattern.glob),
-        )
+        parts = path_parts(pattern.glob)
+        yield Item("", pattern.text, says, pattern.place, EVERYTHING, TargetKind.PATH, parts)
 
 
 def _overlay_items(profile: Profile) -> Iterator[Item]:
@@ -307,16 +300,8 @@ def _profiles_without(policy: Policy, other: Policy) -> Iterator[Item]:
 def _profile_items(profile: Profile) -> Iterator[Item]:
     for rule in profile.rules:
         says = rule.outcome.word if rule.network is None else f"{rule.outcome.word}+{rule.network}"
-        pattern = rule.pattern
-        yield Item(
-            profile.name,
-            pattern.text,
-            says,
-            rule.place,
-            pattern.head,
-            pattern.kind,
-            _parts(pattern),
-        )
+        pattern, parts = rule.pattern, _parts(rule.pattern)
+        yield Item(profile.name, pattern.text, says, rule.place, pattern.head, pattern.kind, parts)
     for entry in profile.otherwise:
         says = f"otherwise {entry.outcome.word}"
         yield Item(profile.name, entry.head.text, says, entry.place, entry.head, None, ANYTHING)

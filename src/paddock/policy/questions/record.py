@@ -131,21 +131,10 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     known = tuple(action for text in actions if (action := _parse(text)) is not None)
     if len(known) < len(actions):
         return Lost(where, Why.INCOMPLETE)
-    found = PastDecision(
-        where,
-        door,
-        known,
-        chain,
-        Outcome.parse(outcome),
-        rule_of(metadata),
-        _text(metadata, "policy_digest"),
-        _held(metadata.get("enforcement")),
-    )
+    rule, digest = rule_of(metadata), _text(metadata, "policy_digest")
+    held: Held = next((each for each in get_args(Held) if each == metadata.get("enforcement")), "")
+    found = PastDecision(where, door, known, chain, Outcome.parse(outcome), rule, digest, held)
     return Lost(where, Why.HOOK) if _was_asked_by_hook(found) else found
-
-
-def _held(word: Json) -> Held:
-    return next((each for each in get_args(Held) if each == word), "")
 
 
 def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
@@ -154,13 +143,9 @@ def rule_of(metadata: Mapping[str, Json]) -> RuleMatch | None:
     if kept is None or word not in OUTCOME_WORDS:
         return None
     line = kept.get("line")
-    return RuleMatch(
-        Outcome.parse(word),
-        _text(kept, "text"),
-        _text(metadata, "source"),
-        _text(kept, "file"),
-        line if type(line) is int else 0,
-    )
+    line = line if type(line) is int else 0
+    text, file = _text(kept, "text"), _text(kept, "file")
+    return RuleMatch(Outcome.parse(word), text, _text(metadata, "source"), file, line)
 
 
 def _obstacle(

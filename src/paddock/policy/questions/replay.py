@@ -57,15 +57,8 @@ class Example(Struct, frozen=True):
     action: str
 
     def as_json(self) -> dict[str, Json]:
-        where = self.where
-        return {
-            "call_id": where.call_id,
-            "session_id": where.session_id,
-            "seq": where.seq,
-            "time": where.time,
-            "tool": where.tool,
-            "action": self.action,
-        }
+        names = ("call_id", "session_id", "seq", "time", "tool")
+        return {**{name: getattr(self.where, name) for name in names}, "action": self.action}
 
 
 class Group(Struct):
@@ -212,19 +205,13 @@ def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
     ]
 
 
-def _count(groups: dict[object, Group], past: PastDecision, decision: Decision) -> None:
+def _count(groups: dict[object, Group], past: PastDecision, now: Decision) -> None:
     agent = past.where.agent
-    key = (agent, past.outcome, _key(past.rule), decision.outcome, _key(decision.rule))
+    key = (agent, past.outcome, _key(past.rule), now.outcome, _key(now.rule))
     new = Group(
-        KINDS[decision.outcome],
-        agent,
-        past.outcome,
-        past.rule,
-        decision.outcome,
-        decision.rule,
-        decision.reason,
+        KINDS[now.outcome], agent, past.outcome, past.rule, now.outcome, now.rule, now.reason
     )
-    _note(groups.setdefault(key, new), Example(past.where, decision.action))
+    _note(groups.setdefault(key, new), Example(past.where, now.action))
 
 
 def _lose(lost: dict[object, LostGroup], call: Lost) -> None:
