@@ -46,12 +46,8 @@ JUDGED_AS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "Bash": ("tool:shell:run",),
         "Write": ("tool:file:create",),
-        "Edit": ("tool:file:str_replace",),
-        "MultiEdit": ("tool:file:str_replace",),
-        "NotebookEdit": ("tool:file:str_replace",),
-        "Read": ("tool:file:view",),
-        "NotebookRead": ("tool:file:view",),
-        "view_image": ("tool:file:view",),
+        **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit"), ("tool:file:str_replace",)),
+        **dict.fromkeys(("Read", "NotebookRead", "view_image"), ("tool:file:view",)),
         "apply_patch": ("tool:file:create", "tool:file:str_replace", "tool:file:delete"),
     }
 )

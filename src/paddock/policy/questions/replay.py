@@ -36,12 +36,7 @@ class DifferenceKind(StrEnum):
     ALLOWED = "newly allowed"
 
 
-KINDS: Final = {
-    Outcome.DENY: DifferenceKind.DENIED,
-    Outcome.ASK: DifferenceKind.ASKED,
-    Outcome.CONFINE: DifferenceKind.CONFINED,
-    Outcome.ALLOW: DifferenceKind.ALLOWED,
-}
+KINDS: Final = dict(zip(reversed(Outcome), DifferenceKind, strict=True))
 
 
 class Policies(Protocol):
@@ -122,10 +117,7 @@ class Replay(Struct):
         return {
             "replayed": self.decided,
             "unchanged": self.unchanged,
-            "newly_denied": self.count(DifferenceKind.DENIED),
-            "newly_asked": self.count(DifferenceKind.ASKED),
-            "newly_confined": self.count(DifferenceKind.CONFINED),
-            "newly_allowed": self.count(DifferenceKind.ALLOWED),
+            **{kind.value.replace(" ", "_"): self.count(kind) for kind in DifferenceKind},
             "not_replayable": self.lost_calls,
             "groups": [group.as_json() for group in self.groups],
             "lost": [group.as_json() for group in self.lost],
