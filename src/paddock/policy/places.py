@@ -315,26 +315,20 @@ def _toml_pair(base: Key, pair: "Node") -> Iterator[_Line]:
 
 
 def _toml_key(node: "Node") -> tuple[str, ...]:
-    names: list[str] = []
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if current.type == "dotted_key":
-            stack.extend(reversed(current.named_children))
-            continue
-        names.append(_toml_name((current.text or b"").decode("utf-8", "replace")))
-    return tuple(names)
-
-
-def _toml_name(text: str) -> str:
-    if not text.startswith(('"', "'")):
-        return text
+    text = (node.text or b"").decode("utf-8", "replace")
+    if "." not in text and not text.startswith(('"', "'")):
+        return (text,)
     import tomllib  # noqa: PLC0415 - as above
 
     try:
-        return next(iter(tomllib.loads(f"{text} = 0")))
+        table: Json = tomllib.loads(f"{text} = 0")
     except tomllib.TOMLDecodeError:
-        return text
+        return (text,)
+    names: list[str] = []
+    while isinstance(table, dict):
+        ((name, table),) = cast("dict[str, Json]", table).items()
+        names.append(name)
+    return tuple(names)
 
 
 Word = TypeVar("Word", bound=str)

@@ -224,20 +224,16 @@ def _covers_command(other: Rule, rule: Rule) -> bool:
 
 
 INTERPRETERS: Final = frozenset(
-    (
-        "awk bash bun busybox dash deno docker env eval find gawk ksh lua make node npx parallel "
-        "perl php pip podman python python3 ruby sed sh sudo tclsh uv uvx vim xargs zsh"
-    ).split()
+    "awk bash bun busybox dash deno docker env eval find gawk ksh lua make node npx parallel "
+    "perl php pip podman python python3 ruby sed sh sudo tclsh uv uvx vim xargs zsh".split()
 )
 
 RUNNERS: Final = frozenset(
-    (
-        "IPython asyncio bdb bpython cProfile code codeop coverage debugpy doctest execnet idlelib "
-        "inspect invoke ipdb ipykernel jupyter kernprof line_profiler memory_profiler memray nox "
-        "pdb pickle pipx poetry profile profiling ptpython pudb py_spy pydoc pyinstrument pyperf "
-        "rlcompleter runpy scalene slipcover sqlite3 timeit torch.distributed tox trace trepan "
-        "viztracer watchfiles xonsh"
-    ).split()
+    "IPython asyncio bdb bpython cProfile code codeop coverage debugpy doctest execnet idlelib "
+    "inspect invoke ipdb ipykernel jupyter kernprof line_profiler memory_profiler memray nox "
+    "pdb pickle pipx poetry profile profiling ptpython pudb py_spy pydoc pyinstrument pyperf "
+    "rlcompleter runpy scalene slipcover sqlite3 timeit torch.distributed tox trace trepan "
+    "viztracer watchfiles xonsh".split()
 )
 """Modules that run a text, a file or a module that their arguments name, as `python` does."""
 
