@@ -210,10 +210,6 @@ class WitnessCall(Struct):
         return list(dict.fromkeys(titles))
 
     @property
-    def others(self) -> int:
-        return len(self.calls) - 1
-
-    @property
     def what(self) -> str:
         return "outcome" if self.old.outcome is not self.new.outcome else "warning"
 
@@ -224,7 +220,7 @@ class WitnessCall(Struct):
             "agents": list(self.agents),
             "old": _decision_json(self.old),
             "new": _decision_json(self.new),
-            "others": self.others,
+            "others": len(self.calls) - 1,
         }
 
 
